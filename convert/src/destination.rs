@@ -129,7 +129,9 @@ impl Destination {
                 let (path, bytes) = folder.finish()?;
                 Ok((path.display().to_string(), bytes))
             }
-            _ => Err(anyhow::anyhow!("the output is of another kind")),
+            _ => Err(anyhow::anyhow!(
+                "internal error: the exporter expected another kind of output"
+            )),
         }
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn trace(
     if keeps_journal {
         let journal = output.journal_path();
         ftrace::join(&journal.with_file_name(""))
-            .context("cannot join the pages of the journal")?;
+            .context("cannot append the function trace to the journal")?;
     }
     output.complete(keeps_journal)?;
     let (count, next) = best_question(next, &report);

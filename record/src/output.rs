@@ -109,7 +109,7 @@ impl Output {
         };
         match removed {
             Ok(()) => store::put_back(&self.path),
-            Err(error) => log::warn!("{} stays: {error}", self.path.display()),
+            Err(error) => log::warn!("cannot remove {}: {error}", self.path.display()),
         }
     }
 
@@ -128,7 +128,10 @@ impl Output {
         if let Some((user, group)) = host::sudo_caller()
             && let Err(error) = give(&self.path, user, group)
         {
-            log::warn!("{} stays root's: {error}", self.path.display());
+            log::warn!(
+                "cannot give {} to the user who ran sudo: {error}",
+                self.path.display()
+            );
         }
     }
 }

@@ -74,11 +74,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         );
     }
     if cli.bpf.every().is_some() && !plans.has_sums() {
-        return Err(misuse(
-            "--every and --live: nothing is aggregated, so there is nothing to read",
-        )
-        .hint("add --agg, --latency, --profile or --off-cpu")
-        .into());
+        return Err(misuse("--every and --live: require an aggregation")
+            .hint("add --agg, --latency, --profile or --off-cpu")
+            .into());
     }
     probes.extend(plans.outputs());
     let (watched_probes, watched) = flight::watched(&cli.flight, &mut definitions)?;

@@ -206,7 +206,7 @@ fn mistakes_are_explained() {
                 "--latency",
                 "sched:sched_wakeup[pid] -> sched:sched_switch[cpu,next_pid]",
             ],
-            "keys of different lengths",
+            "different numbers of keys",
         ),
         (
             &[

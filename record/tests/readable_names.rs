@@ -132,7 +132,7 @@ fn errors_name_the_alternatives() {
         "{text}"
     );
     let text = stderr("./overloaded:over(int) x=%edi");
-    assert!(text.contains("%di:u32 has the value of %edi"), "{text}");
+    assert!(text.contains("use %di:u32 for the value of %edi"), "{text}");
     let text = stderr("./overloaded:over(int)+0x1 $arg1");
     assert!(
         text.contains("$argN is known at the entry of a function only"),

@@ -142,10 +142,10 @@ impl Aggregation {
         let has_self = aggregation.plan.actions(true) != 0;
         if groups.len() > 1 && (has_self || groups.iter().any(|(reads, _)| is_self(reads))) {
             return Err(misuse(format!(
-                "{}: calls whose arguments differ cannot be seen in each other",
+                "{}: self time requires the same arguments for all functions",
                 aggregation.plan.name()
             ))
-            .hint("use self without arguments and their filters, or duration")
+            .hint("aggregate duration instead, or drop the arguments and their filters")
             .into());
         }
         for (reads, all) in groups {
@@ -455,7 +455,7 @@ fn constants(plan: &Plan, reads: &Reads) -> Result<AggSettings, Failure> {
     let words = words_of(&plan.keys);
     if plan.keys.len() > MOST_KEYS || words > WIDE_WORDS {
         return Err(misuse(format!(
-            "{}: too many parts in the key, expected at most {MOST_KEYS}, two of them long strings",
+            "{}: too many keys, expected at most {MOST_KEYS}, including two long strings",
             plan.name()
         )));
     }

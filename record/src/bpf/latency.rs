@@ -136,10 +136,10 @@ impl Fields for LatencyFields<'_> {
                 ..
             }
         ) {
-            return Err(misuse(format!(
-                "{option}: {name} is too long to be kept from the start"
-            ))
-            .hint("use a number, or a string of at most 15 bytes"));
+            return Err(
+                misuse(format!("{option}: {name} is too long to save at the start"))
+                    .hint("use a number, or a string of at most 15 bytes"),
+            );
         }
         self.found.push((name.to_owned(), found));
         Ok(found)
@@ -186,7 +186,7 @@ fn parse(text: &str) -> Result<Latency, Failure> {
     for start in &starts {
         if start.key.len() != end.key.len() {
             return Err(misuse(format!(
-                "{text}: {} and {} have keys of different lengths",
+                "{text}: {} and {} have different numbers of keys",
                 start.event, end.event
             )));
         }
@@ -204,12 +204,12 @@ fn parse(text: &str) -> Result<Latency, Failure> {
     }
     if begun.len() > MOST_STARTS {
         return Err(misuse(format!(
-            "{text}: {} events begin it, expected at most {MOST_STARTS}",
+            "{text}: {} START events, expected at most {MOST_STARTS}",
             begun.len()
         )));
     }
     let [probe] = &probes(text, end.event)?[..] else {
-        return Err(misuse(format!("{text}: expected one event at its end")));
+        return Err(misuse(format!("{text}: expected one END event")));
     };
     Ok(Latency {
         starts: begun,
@@ -242,7 +242,7 @@ fn key(text: &str, probe: &Probe, names: &[&str]) -> Result<[Fetch; MOST_LATENCY
     let mut key = [Fetch::default(); MOST_LATENCY_KEYS];
     if names.len() > key.len() {
         return Err(misuse(format!(
-            "{text}: expected at most {MOST_LATENCY_KEYS} parts of the key"
+            "{text}: expected at most {MOST_LATENCY_KEYS} keys"
         )));
     }
     for (place, name) in key.iter_mut().zip(names) {

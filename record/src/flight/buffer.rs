@@ -100,7 +100,7 @@ impl Buffer {
         if self.limit.age.is_some() && !self.has_reported_size {
             self.has_reported_size = true;
             log::warn!(
-                "--ring: {} MiB are full after {:.1} s, less than requested",
+                "--ring: {} MiB hold only the last {:.1} s",
                 self.limit.bytes >> 20,
                 Duration::from_nanos(age_ns).as_secs_f64()
             );

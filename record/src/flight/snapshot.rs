@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result};
 use perfquet_events::event::Selection;
 use perfquet_import::RING_PREFIX;
+use perfquet_trace::count::counted;
 use perfquet_trace::symbols::Roots;
 
 use super::held::Held;
@@ -189,7 +190,8 @@ impl Snapshots {
         let passed_over = self.shared.passed_over.load(Ordering::Relaxed);
         if passed_over > 0 {
             log::warn!(
-                "{passed_over} slow calls during a snapshot caused no snapshot of their own"
+                "{} during a snapshot did not trigger another",
+                counted(passed_over, "slow call")
             );
         }
         if self.form.format == Format::PerfData {

@@ -92,12 +92,12 @@ impl Tracing {
     /// Starts draining into the journal's directory, then the tracer.
     pub(crate) fn start(&mut self, journal: &Path) -> Result<()> {
         let head = Head::new(journal, &self.tracefs, &self.buffer, &self.plan)
-            .context("cannot collect the formats and symbols of function tracing")?;
+            .context("cannot collect event formats and symbols for the function trace")?;
         head.write(&self.tracefs, &self.buffer, &[])
             .with_context(|| format!("cannot write {}", head.path().display()))?;
         self.head = Some(head);
         let pages = Pages::start(&self.tracefs, &self.buffer, &self.cpus, journal)
-            .context("cannot read the pages of function tracing")?;
+            .context("cannot read the ring buffer pages of the function trace")?;
         self.buffer.write("tracing_on", "1")?;
         self.started = clock::monotonic().try_into().unwrap_or(i64::MAX);
         self.pages = Some(pages);
@@ -159,8 +159,8 @@ impl Tracing {
         }
         self.buffer.release();
         stopped?;
-        drained.context("cannot write the pages of function tracing")?;
-        completed.context("cannot complete the head of function tracing")
+        drained.context("cannot write the ring buffer pages of the function trace")?;
+        completed.context("cannot complete the header of the function trace")
     }
 }
 

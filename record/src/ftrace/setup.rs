@@ -86,7 +86,7 @@ pub(super) fn set_up(
     let tracer = plan.tracer.name();
     buffer
         .note_held(tracer)
-        .map_err(|error| failed(format!("cannot save the settings to restore: {error}")))?;
+        .map_err(|error| failed(format!("cannot save the current tracer settings: {error}")))?;
     must(&mut buffer, "current_tracer", tracer).map_err(|failure| {
         failure.hint(
             "stop readers of trace_pipe and trace_pipe_raw, and turn off the function profiler \

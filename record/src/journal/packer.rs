@@ -65,7 +65,7 @@ impl Packer {
     fn pack(&self, journal: &File) -> Result<u64> {
         let range = self.packed..self.packed + PIECE_BYTES;
         let packed = pack_journal(&self.path, range.clone())?;
-        file::punch(journal, &range).context("cannot punch a hole")?;
+        file::punch(journal, &range).context("cannot free the encoded part of the journal")?;
         Ok(packed)
     }
 }

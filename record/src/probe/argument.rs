@@ -73,7 +73,7 @@ pub(crate) enum Step {
 pub(crate) fn parse(text: &str, has_object: bool) -> Result<ProbeSpec, Failure> {
     let (place, arguments) = place::split(text);
     if place.is_empty() {
-        return Err(misuse("expected a function or a place"));
+        return Err(misuse("expected a function, an offset or a line"));
     }
     let (event, place) = match place.split_once('=') {
         Some((event, place)) if place::is_identifier(event) => (Some(event.to_owned()), place),

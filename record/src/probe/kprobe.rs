@@ -168,7 +168,7 @@ pub(super) fn calls(text: &str, spec: &ProbeSpec) -> Result<Vec<Both>, Failure> 
     let found = found.collect::<Result<Vec<_>, _>>()?;
     match found.is_empty() {
         true => Err(misuse(format!(
-            "{text}: only a part split off by the compiler, which is never called"
+            "{text}: matches only fragments split off by the compiler, which are never called"
         ))),
         false => Ok(found),
     }

@@ -39,7 +39,7 @@ pub(crate) fn apply(event: &str, modifiers: &str, attr: &mut Attr) -> Result<boo
             'D' => attr.set_pinned(1),
             _ => {
                 return Err(misuse(format!("{event}: unknown modifier '{modifier}'")).hint(
-                    "known are u (user), k (kernel), h (hypervisor), G (guests), H (host), I (not idle), \
+                    "use u (user), k (kernel), h (hypervisor), G (guests), H (host), I (not idle), \
                      p to ppp and P (precision), D (pinned)",
                 ));
             }

@@ -62,7 +62,7 @@ pub(super) fn renamed(text: &str, value: &str) -> Result<String, Failure> {
                 return Err(misuse(format!(
                     "{text}: %{name} is a partial register, but the kernel fetches all of {kernels}"
                 ))
-                .hint(format!("{kernels}:u{bits} has the value of %{name}")));
+                .hint(format!("use {kernels}:u{bits} for the value of %{name}")));
             }
         }
         renamed.push_str(rest);

@@ -309,7 +309,7 @@ pub(super) fn variable(
     };
     let Some(scope) = scope else {
         return Err(misuse(format!(
-            "{text}: {}: variables are known only inside the function",
+            "{text}: {}: variables are not available at a return",
             variable.name
         ))
         .hint("use $retval for the return value"));
@@ -317,7 +317,7 @@ pub(super) fn variable(
     let Some(found) = scope.variable(&variable.name) else {
         let names = scope.names();
         return Err(misuse(format!(
-            "{text}: no variable {} at this place",
+            "{text}: no variable {} at this location",
             variable.name
         ))
         .hint(format!("use one of: {}", names.join(", "))));

@@ -128,7 +128,9 @@ impl Opening<'_> {
                 log::info!("attached to thread {tid}, started while attaching");
             }
         }
-        log::warn!("threads start faster than they can be attached to: some may be missing");
+        log::warn!(
+            "threads start faster than the recorder can attach to them; events of some may be missing"
+        );
         Ok(known.has_doubles())
     }
 

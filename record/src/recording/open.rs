@@ -218,7 +218,7 @@ impl<'a> Opening<'a> {
                 Err(error) if self.is_gone(&error) => {}
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                     log::warn!(
-                        "this kernel does not report switches of tasks: sched_switch has only those that they make themselves"
+                        "this kernel does not report switches into the target's threads; sched_switch has only switches out"
                     );
                     return Ok(None);
                 }
@@ -300,7 +300,7 @@ impl<'a> Opening<'a> {
                 // Some tracepoints, such as system calls, are available to all users for their own processes.
                 if matches!(probe.kind, Kind::Sampled) {
                     log::warn!(
-                        "not permitted to see the kernel: recording user space only ({}:u)",
+                        "not permitted to sample the kernel; recording user space only ({}:u)",
                         probe.name
                     );
                     weaker.name = format!("{}:u", probe.name);

@@ -34,11 +34,11 @@ pub(crate) fn cannot_open(name: &str, scope: Scope, error: &io::Error) -> Failur
         libc::ESRCH => match scope {
             Scope::Task(pid) => failed(format!("no process {pid}")),
             Scope::User(user) => failed(format!("no process of user {user} runs")),
-            Scope::System | Scope::Cgroup | Scope::Command => failed("the command ended before it began"),
+            Scope::System | Scope::Cgroup | Scope::Command => failed("the command exited before the recording began"),
         },
         libc::ENOENT if scope == Scope::Cgroup => {
-            failed(format!("cannot record {name} of the cgroup: it has no controller of perf events"))
-                .hint("cgroups of version 2 have it once their parent has controllers: echo +cpu > PARENT/cgroup.subtree_control")
+            failed(format!("cannot record {name}: the cgroup has no perf_event controller"))
+                .hint("enable a controller in the parent cgroup: echo +cpu > PARENT/cgroup.subtree_control")
         }
         libc::EMFILE | libc::ENFILE => failed(format!("cannot open the event {name}: {error}"))
             .hint("raise the limit of open files (ulimit -n), or record fewer events"),

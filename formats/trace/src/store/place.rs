@@ -171,7 +171,11 @@ pub fn put_back(path: &Path) {
         && path.symlink_metadata().is_err()
         && let Err(error) = std::fs::rename(&aside, path)
     {
-        log::warn!("{} stays: {error}", aside.display());
+        log::warn!(
+            "cannot restore {} from {}: {error}",
+            path.display(),
+            aside.display()
+        );
     }
 }
 

@@ -58,7 +58,7 @@ impl Fields for CallFields {
         }
         let unreadable = || {
             misuse(format!(
-                "{option}: {name} of {} cannot be read by BPF programs",
+                "{option}: BPF programs cannot read {name} of {}",
                 self.function
             ))
             .hint("use a number or string in a register or reached through at most six pointers; not a list")

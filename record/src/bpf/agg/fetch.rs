@@ -85,7 +85,7 @@ pub(in crate::bpf) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetc
     };
     found.ok_or_else(|| {
         misuse(format!(
-            "{option}: {name} of {} cannot be read by BPF programs",
+            "{option}: BPF programs cannot read {name} of {}",
             probe.name
         ))
         .hint("use a number or string in a register or reached through at most six pointers; not a list, and not a parameter at a return")

@@ -124,7 +124,7 @@ impl Saver {
     /// Finds a place for a value; the same one for the same value.
     pub(in crate::bpf) fn save(&mut self, option: &str, value: Fetched) -> Result<Found, Failure> {
         let too_many = || {
-            misuse(format!("{option}: too many values to keep from the beginning"))
+            misuse(format!("{option}: too many values to save at the start"))
                 .hint(format!("use at most {MOST_SAVED} numbers, of which thread names and short strings take two, and {MOST_TEXTS} long strings"))
         };
         let (saving, fetch) = match value {
