@@ -20,6 +20,7 @@ use crate::probe::ProbeOption;
 use crate::probe::stacks::StackOptions;
 use crate::probe::vmlinux::KernelOptions;
 use crate::recording::DEFAULT_FREQUENCY_HZ;
+use crate::runtimes;
 use crate::selection::CallOptions;
 use crate::sys::ring::page_bytes;
 use crate::sys::{host, privileges};
@@ -173,6 +174,8 @@ pub(crate) struct Cli {
     pub(crate) count: Option<u64>,
     #[command(flatten, next_help_heading = SAMPLING)]
     pub(crate) stacks: StackOptions,
+    #[command(flatten, next_help_heading = SAMPLING)]
+    pub(crate) runtimes: runtimes::Options,
     #[command(flatten, next_help_heading = FLIGHT)]
     pub(crate) flight: flight::Options,
     /// Ring buffer size per CPU (512K, 64M); a bare number counts pages

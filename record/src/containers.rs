@@ -48,7 +48,8 @@ impl Containers {
     }
 
     /// Checks the recorded processes: on every call for a command, processes or threads, otherwise only on every nth call.
-    pub(crate) fn look(&mut self, target: &Target, command: Option<i32>) {
+    /// Returns those that run.
+    pub(crate) fn look(&mut self, target: &Target, command: Option<i32>) -> Option<Vec<i32>> {
         let is_due = self.ticks.is_multiple_of(TICKS_BETWEEN);
         self.ticks = self.ticks.wrapping_add(1);
         let is_narrow = matches!(
@@ -56,7 +57,7 @@ impl Containers {
             Target::Command | Target::Processes(_) | Target::Threads(_)
         );
         if !is_narrow && !is_due {
-            return;
+            return None;
         }
         let mut pids = target.processes(command);
         if is_narrow {
@@ -65,8 +66,9 @@ impl Containers {
         for &pid in &pids {
             self.look_at(pid);
         }
-        let pids: HashSet<i32> = pids.into_iter().collect();
-        self.processes.retain(|pid, _| pids.contains(pid));
+        let running: HashSet<i32> = pids.iter().copied().collect();
+        self.processes.retain(|pid, _| running.contains(pid));
+        Some(pids)
     }
 
     fn look_at(&mut self, pid: i32) {

@@ -20,6 +20,7 @@ use crate::journal::processes;
 use crate::probe::definition::Definitions;
 use crate::progress::{Progress, Shown};
 use crate::recording::{Recording, Rings};
+use crate::runtimes::{self, Runtimes};
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::clock;
 use crate::sys::signals::{Signal, Signals};
@@ -47,6 +48,7 @@ pub(crate) struct Start {
     pub(crate) triggers: TriggerOptions,
     /// Time between two readings of aggregates, and whether to print what was read.
     pub(crate) readings: (Option<Duration>, bool),
+    pub(crate) runtimes: runtimes::Options,
 }
 
 /// A running recording.
@@ -58,6 +60,7 @@ pub(crate) struct Running {
     /// Number of bytes written, or held by a flight recorder.
     written: Arc<AtomicU64>,
     pub(crate) containers: Containers,
+    runtimes: Option<Runtimes>,
     command: Option<i32>,
     pub(crate) command_ended: Option<Ended>,
     progress: Progress,
@@ -96,7 +99,10 @@ impl Running {
             selection,
             triggers,
             readings: (every, is_live),
+            runtimes,
         } = start;
+        let has_user_code = recording.has_user_code() || programs.has_stacks();
+        let runtimes = has_user_code.then_some(runtimes);
         let gate = Gate::of(&recording, &selection);
         let seen = gate.seen();
         recording.forget_before(&mut rings);
@@ -107,7 +113,11 @@ impl Running {
         recording.enable()?;
         programs.start()?;
         let command = waiting.as_ref().map(Waiting::pid);
-        containers.look(&target, command);
+        let pids = containers.look(&target, command);
+        let runtimes = runtimes.and_then(Runtimes::start);
+        if let (Some(runtimes), Some(pids)) = (&runtimes, pids) {
+            runtimes.look(pids);
+        }
         let roots = containers.roots();
         let mut records = processes::existing(&target, command, &roots, recording.has_addresses);
         // A command's events start with its exec.
@@ -134,6 +144,7 @@ impl Running {
             drain,
             written,
             containers,
+            runtimes,
             progress: Progress::start(command.is_some()),
             command,
             command_ended: None,
@@ -186,7 +197,10 @@ impl Running {
             }
             self.read_aggregates()?;
             self.reap();
-            self.containers.look(&self.target, self.command);
+            let pids = self.containers.look(&self.target, self.command);
+            if let (Some(runtimes), Some(pids)) = (&self.runtimes, pids) {
+                runtimes.look(pids);
+            }
             if self.command_ended.is_some() || self.target.has_ended() || self.has_failed() {
                 return Ok(());
             }
@@ -283,6 +297,8 @@ impl Running {
         self.drain.end();
         self.recording.disable();
         self.progress.step("finishing");
+        // Recording has stopped, and the command still runs unless it exited.
+        let runtimes = self.runtimes.take().map(Runtimes::finish);
         self.reap();
         let (sink, drained, user_stacks) = self.drain.finish();
         let stopped = Stopped {
@@ -293,6 +309,7 @@ impl Running {
             progress: self.progress,
             traced,
             user_stacks,
+            runtimes: runtimes.unwrap_or_default(),
         };
         (sink, drained, stopped)
     }
@@ -309,6 +326,8 @@ pub(crate) struct Stopped {
     pub(crate) traced: Result<()>,
     /// The user stacks that were walked or unwound.
     pub(crate) user_stacks: Option<Counts>,
+    /// Results of the requests for perf maps.
+    pub(crate) runtimes: runtimes::Summary,
 }
 
 impl Stopped {

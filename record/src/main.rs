@@ -24,6 +24,7 @@ mod probe_requests;
 mod progress;
 mod recording;
 mod run;
+mod runtimes;
 mod selection;
 mod self_exclusion;
 mod sieve;

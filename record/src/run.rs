@@ -151,6 +151,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         selection: selection.clone(),
         triggers: cli.triggers.clone(),
         readings: (cli.bpf.every(), cli.bpf.is_live()),
+        runtimes: cli.runtimes,
     };
     match cli.flight.limit() {
         None => record(cli, &selection, start, &signals, definitions.as_mut()),
@@ -245,6 +246,7 @@ fn record(
         Sink::Flight(_) => Ok(0),
     };
     let user_stacks = stopped.user_stacks.take();
+    let runtimes = std::mem::take(&mut stopped.runtimes);
     stopped.close(definitions);
     let lost = ended.as_ref().copied().unwrap_or(0);
     let early = drained.and(ended.map(drop)).err();
@@ -277,6 +279,9 @@ fn record(
     for sentence in user_stacks.iter().flat_map(user_stacks::Counts::sentences) {
         terminal::say(sentence);
     }
+    for sentence in runtimes.sentences() {
+        terminal::say(sentence);
+    }
     if let Some(early) = early {
         return Err(ended_early(&early)
             .hint("query the trace; it holds the events written before the error")
@@ -306,6 +311,9 @@ fn complete_journal(
     let summed_up = stopped.programs.records(&stopped.recording);
     if let Some(counts) = &stopped.user_stacks {
         journal.append(&header::user_stacks(&stopped.recording, &counts.text()))?;
+    }
+    if let Some(text) = stopped.runtimes.text() {
+        journal.append(&header::runtimes(&stopped.recording, text))?;
     }
     let mut lost = 0;
     if let Ok((records, lost_by_programs)) = &summed_up {
@@ -356,7 +364,8 @@ fn fly(
     snapshots.set_roots(running.containers.roots());
     running.until_end(signals, cli.duration, Some(&mut snapshots), &|| false)?;
     let command_ended = running.command_ended;
-    let (sink, drained, stopped) = running.stop();
+    let (sink, drained, mut stopped) = running.stop();
+    let runtimes = std::mem::take(&mut stopped.runtimes);
     stopped.close(definitions);
     if let Sink::Flight(kept) = sink {
         let last = Last {
@@ -364,6 +373,9 @@ fn fly(
             keeps_journal: cli.keep_raw,
         };
         snapshots.finish(&kept.held(), &place, last)?;
+    }
+    for sentence in runtimes.sentences() {
+        terminal::say(sentence);
     }
     drained.context("the recording ended early: cannot write the journal")?;
     Ok(Outcome::Done(command_ended))

@@ -87,6 +87,9 @@ const NEEDS: &[Need] = &[
     need("Go with pprof", || {
         succeeds("go", &["tool", "pprof", "-h"]) || succeeds("go", &["tool", "-n", "pprof"])
     }),
+    need("a Java compiler", || {
+        succeeds("javac", &["-version"]) && succeeds("java", &["-version"])
+    }),
     need("rustfmt", || succeeds("cargo", &["fmt", "--version"])),
     need("clippy", || succeeds("cargo", &["clippy", "--version"])),
 ];
@@ -106,9 +109,11 @@ const TOOLS: &[&str] = &[
     "curl",
     "gcc",
     "ld",
+    "node",
     "npm",
     "objcopy",
     "perf",
+    "python3",
     "setpriv",
     "strip",
     "trace-cmd",

@@ -262,6 +262,11 @@ impl Aggregation {
         Ok(object)
     }
 
+    /// Whether its keys include stacks.
+    pub(crate) fn has_stacks(&self) -> bool {
+        self.plan.keys.iter().any(|key| key.is_stack())
+    }
+
     /// Attaches the programs.
     pub(crate) fn connect(
         &mut self,

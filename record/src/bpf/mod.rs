@@ -280,6 +280,11 @@ impl Plans {
 }
 
 impl Programs {
+    /// Whether aggregates include stacks.
+    pub(crate) fn has_stacks(&self) -> bool {
+        self.off_cpu.is_some() || self.aggregations.iter().any(Aggregation::has_stacks)
+    }
+
     /// Loads what pairs calls. Gives what is to be recorded: the event that carries them, or entries and returns
     /// themselves where that cannot be.
     pub(crate) fn pair(

@@ -23,7 +23,7 @@ pub(super) const IDS_PER_ATTR: usize = 8000;
 pub(super) mod update {
     pub(in crate::journal) const NAME: u64 = 2;
     pub(super) use perfquet_events::wire::update::{
-        FILTER, FUNCTION, PURPOSE, SCOPE, SELECTION, USER_STACKS,
+        FILTER, FUNCTION, PURPOSE, RUNTIMES, SCOPE, SELECTION, USER_STACKS,
     };
 }
 
@@ -129,6 +129,13 @@ fn add_selection(records: &mut Records, recording: &Recording, selection: &Selec
 pub(crate) fn user_stacks(recording: &Recording, text: &str) -> Vec<u8> {
     let mut records = Records::new();
     add_whole(&mut records, recording, update::USER_STACKS, text);
+    records.into_bytes()
+}
+
+/// Results of the requests for perf maps.
+pub(crate) fn runtimes(recording: &Recording, text: &str) -> Vec<u8> {
+    let mut records = Records::new();
+    add_whole(&mut records, recording, update::RUNTIMES, text);
     records.into_bytes()
 }
 

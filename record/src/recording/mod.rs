@@ -313,6 +313,16 @@ impl Recording {
         self.tracks.iter().chain(&self.switches)
     }
 
+    /// Whether records contain addresses of user code.
+    pub(crate) fn has_user_code(&self) -> bool {
+        let chain = u64::from(abi::PERF_SAMPLE_CALLCHAIN);
+        self.of_threads().chain(&self.outputs).any(|track| {
+            let has_chain = track.attr.sample_type & chain != 0;
+            let has_user = has_chain && track.attr.exclude_callchain_user() == 0;
+            has_user || track.is_rewritten() || track.probe.is_sampled()
+        })
+    }
+
     /// Returns the events of the BPF output `perfquet:NAME`.
     pub(crate) fn output(&self, name: &str) -> Option<&Track> {
         let is_it = |track: &&Track| track.probe.name.strip_prefix("perfquet:") == Some(name);

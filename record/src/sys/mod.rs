@@ -9,6 +9,7 @@ pub(crate) mod limits;
 pub(crate) mod memory;
 pub(crate) mod perf_event;
 pub(crate) mod privileges;
+pub(crate) mod process;
 pub(crate) mod procfs;
 pub(crate) mod ring;
 pub(crate) mod sample_filter;

@@ -113,11 +113,33 @@ pub(crate) fn add_descendants(pids: &mut Vec<i32>) {
 
 /// Returns the start time of a process, in ticks since boot. PID and start time identify a process until reboot.
 pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
+    stat_fields(pid, [22]).map(|[start]| start)
+}
+
+/// Returns the CPU time of all threads of a process, in ticks.
+pub(crate) fn cpu_ticks(pid: i32) -> Option<u64> {
+    stat_fields(pid, [14, 15]).map(|[user, system]| user + system)
+}
+
+/// Numbers of `/proc/PID/stat`, counted as in proc_pid_stat(5), from 3.
+fn stat_fields<const N: usize>(pid: i32, numbers: [usize; N]) -> Option<[u64; N]> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything, even brackets: fields are counted from after it. Field 22 of proc_pid_stat(5).
+    // The name may hold anything, even brackets: fields are counted from after it.
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let fields = String::from_utf8_lossy(&stat[end + 1..]).into_owned();
-    fields.split_whitespace().nth(19)?.parse().ok()
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let mut values = [0; N];
+    for (value, number) in values.iter_mut().zip(numbers) {
+        *value = fields.get(number - 3)?.parse().ok()?;
+    }
+    Some(values)
+}
+
+/// Whether a process handles a signal itself.
+pub(crate) fn catches(pid: i32, signal: i32) -> bool {
+    let caught =
+        status(pid, "SigCgt:").and_then(|words| u64::from_str_radix(words.first()?, 16).ok());
+    caught.is_some_and(|caught| caught >> (signal - 1) & 1 == 1)
 }
 
 /// Whether a thread still runs: exists and is no zombie.

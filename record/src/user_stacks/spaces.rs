@@ -44,7 +44,7 @@ impl Spaces {
             ..Origin::default()
         };
         let mut unwinder = Unwinder::new(&options, origin, std::env::consts::ARCH);
-        unwinder.set_own_vdso();
+        unwinder.set_live();
         Spaces {
             unwinder,
             threads: HashMap::new(),

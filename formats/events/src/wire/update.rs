@@ -16,3 +16,5 @@ pub const FUNCTION: u64 = 0x7071_0004;
 pub const SCOPE: u64 = 0x7071_0005;
 /// How many user stacks reach their start, in words; at the end of a recording.
 pub const USER_STACKS: u64 = 0x7071_0006;
+/// Perf maps of runtimes, as text; at the end of a recording.
+pub const RUNTIMES: u64 = 0x7071_0007;

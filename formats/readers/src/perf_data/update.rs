@@ -7,7 +7,9 @@
 
 use perfquet_events::bytes::{Cursor, before_nul};
 use perfquet_events::event::{CallFunction, Event, Place, Purpose, Selection};
-use perfquet_events::wire::update::{FILTER, FUNCTION, PURPOSE, SCOPE, SELECTION, USER_STACKS};
+use perfquet_events::wire::update::{
+    FILTER, FUNCTION, PURPOSE, RUNTIMES, SCOPE, SELECTION, USER_STACKS,
+};
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::order::Queue;
@@ -40,6 +42,7 @@ pub(super) fn event_update(
             out.other_fact(&name, &scale.to_string())?;
         }
         SCOPE => out.other_fact("scope", &text)?,
+        RUNTIMES => out.other_fact("runtimes.perf_maps", &text)?,
         USER_STACKS => out.other_fact("user_stacks.unwound", &text)?,
         SELECTION => match Selection::parse(&text) {
             Ok(selection) => {

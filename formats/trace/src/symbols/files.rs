@@ -145,6 +145,18 @@ impl Files {
         found
     }
 
+    /// Finds the file of a module below the root of a process.
+    pub(super) fn find_below(&self, root: &Path, key: &ModuleKey) -> Result<Found, Missing> {
+        let below = relative(Path::new(&key.path)).ok_or(Missing::NoFile)?;
+        let path = root.join(below);
+        let elf = open(&path)?;
+        let is_verified = self.judge(&elf, &path, Place::System, key)?;
+        match elf.holds_code() {
+            true => Ok(self.with_debug(elf, &path, is_verified)),
+            false => Err(Missing::DebugOnly),
+        }
+    }
+
     /// Forgets the files found; they may be found again.
     pub(super) fn forget(&mut self) {
         self.found.retain(|_, found| found.is_err());

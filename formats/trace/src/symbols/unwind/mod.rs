@@ -24,6 +24,7 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use perfquet_events::bytes::Endian;
@@ -151,6 +152,8 @@ pub struct Unwinder {
     counts: UnwindCounts,
     /// Build ID of the vDSO, whose mappings have none.
     vdso: Option<Arc<[u8]>>,
+    /// Whether the processes run on this host now.
+    is_live: bool,
 }
 
 enum Machine {
@@ -197,7 +200,7 @@ enum RegionCode {
 /// The rules of all files.
 struct Rules {
     files: Vec<(Found, Option<CodeRules>)>,
-    by_key: HashMap<ModuleKey, Option<u32>>,
+    by_key: HashMap<ModuleKey, u32>,
     recent: Box<[Recent; RECENT_RULES]>,
 }
 
@@ -223,12 +226,14 @@ impl Unwinder {
             missing: BTreeMap::new(),
             counts: UnwindCounts::default(),
             vdso: None,
+            is_live: false,
         }
     }
 
-    /// The processes run on this host: their vDSO is its own.
-    pub fn set_own_vdso(&mut self) {
+    /// Declares that the processes run on this host now: their vDSO is the recorder's, their files are below `/proc/PID/root`.
+    pub fn set_live(&mut self) {
         self.vdso = own_vdso_build_id().map(Arc::from);
+        self.is_live = true;
     }
 
     /// Whether a process has code at an address.
@@ -302,6 +307,7 @@ impl Unwinder {
         let files = &mut Searched {
             files: &mut self.files,
             missing: &mut self.missing,
+            running: self.is_live.then_some(pid),
         };
         let regions = process.regions.iter_mut();
         let mapped = regions.map(|(&start, region)| {
@@ -355,6 +361,7 @@ impl Unwinder {
         let files = &mut Searched {
             files: &mut self.files,
             missing: &mut self.missing,
+            running: self.is_live.then_some(pid),
         };
         let (unwound, must_rebuild) = match &mut self.machine {
             _ if registers.abi != ABI_64 || process.regions.is_empty() => {
@@ -398,6 +405,8 @@ impl Unwinder {
 struct Searched<'a> {
     files: &'a mut Files,
     missing: &'a mut BTreeMap<String, String>,
+    /// The process with the mapping, if it runs on this host.
+    running: Option<i32>,
 }
 
 impl Searched<'_> {
@@ -409,7 +418,13 @@ impl Searched<'_> {
             file: region.file,
             first_mapped: region.first_mapped,
         };
-        match self.files.find(&key) {
+        let found = self.files.find(&key).or_else(|missing| {
+            // The process may run in a container not noticed yet.
+            let root = self.running.map(|pid| format!("/proc/{pid}/root"));
+            let found = root.map(|root| self.files.find_below(Path::new(&root), &key));
+            found.and_then(Result::ok).ok_or(missing)
+        });
+        match found {
             Ok(found) => (key, Some(found)),
             Err(missing) => {
                 self.missing.insert(path.into_owned(), missing.to_string());
@@ -464,10 +479,12 @@ impl Rules {
     fn resolve(&mut self, files: &mut Searched<'_>, start: u64, region: &Region) -> RegionCode {
         let (key, found) = files.find(region);
         let Rules { files, by_key, .. } = self;
-        let index = by_key.entry(key).or_insert_with(|| {
+        let index = by_key.get(&key).copied().or_else(|| {
             let found = found.filter(|found| found.image.machine == EM_X86_64)?;
+            let index = u32::try_from(files.len()).ok()?;
             files.push((found, None));
-            u32::try_from(files.len() - 1).ok()
+            by_key.insert(key, index);
+            Some(index)
         });
         let code = index.and_then(|index| {
             let (found, _) = files.get(index as usize)?;

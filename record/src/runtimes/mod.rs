@@ -1,0 +1,298 @@
+//! Perf maps of runtimes with a just-in-time compiler: the recorder requests them from running processes.
+//!
+//! ```text
+//! java   Compiler.perfmap by the attach protocol ([`java`])      → /tmp/perf-PID.map
+//! .NET   EnablePerfMap by the diagnostics protocol ([`dotnet`])  → /tmp/perf-PID.map
+//! node   writes one only if it was started with --perf-basic-prof
+//! ```
+//! Maps are requested during the recording, since a process may end before it, and at its end, before the command is
+//! stopped: the last map has the most names. A separate thread sends the requests, because a runtime may answer late.
+
+mod dotnet;
+mod java;
+mod process;
+mod summary;
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::sys::procfs;
+use process::{Process, Runtime};
+
+pub(crate) use summary::Summary;
+
+/// First request of a process, by its age, and the longest time between two.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
+const REQUESTS_MAX: Duration = Duration::from_secs(60);
+const REQUESTS_GROW: u32 = 2;
+/// Libraries of a runtime are mapped soon after the start; later looks are rare.
+const FIRST_LOOKS: Duration = Duration::from_millis(250);
+const LOOKS_MAX: Duration = Duration::from_secs(64);
+/// Limit for all requests at the end.
+const LONGEST_END: Duration = Duration::from_secs(4);
+
+/// Command-line options.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[group(id = "runtimes")]
+pub(crate) struct Options {
+    /// Do not request perf maps from Java and .NET processes
+    ///
+    /// By default, a recording of samples or stacks makes Java (JDK 17) and .NET (8) write /tmp/perf-PID.map, so that compiled
+    /// functions have names: 1 s after the start of the process or recording, then at growing intervals, and at the end.
+    /// Requests go only to processes of the target that belong to the recorder's user; those of root, to all in the target.
+    #[arg(long = "no-runtime-maps")]
+    is_off: bool,
+}
+
+/// The thread that requests perf maps.
+pub(crate) struct Runtimes {
+    messages: Sender<Message>,
+    summaries: Receiver<Summary>,
+}
+
+enum Message {
+    /// The processes of the target that run now.
+    Look(Vec<i32>),
+    /// Send the last requests, until this time.
+    Finish(Instant),
+}
+
+impl Runtimes {
+    /// Starts the thread; `None` if it is switched off.
+    pub(crate) fn start(options: Options) -> Option<Runtimes> {
+        if options.is_off {
+            return None;
+        }
+        let (messages, received) = channel();
+        let (results, summaries) = channel();
+        // Keeps the inherited thread name: the filter that excludes the recorder matches by name.
+        std::thread::spawn(move || {
+            let mut watch = Watch::default();
+            let until = watch.run(&received);
+            // Nobody waits for it if it is too late.
+            let _ = results.send(watch.finish(until));
+        });
+        Some(Runtimes {
+            messages,
+            summaries,
+        })
+    }
+
+    /// Passes the processes of the target that run now.
+    pub(crate) fn look(&self, pids: Vec<i32>) {
+        // The thread ends only after its last message.
+        let _ = self.messages.send(Message::Look(pids));
+    }
+
+    /// Sends the last requests, and returns the results. Takes at most 8 s.
+    pub(crate) fn finish(self) -> Summary {
+        let until = Instant::now() + LONGEST_END;
+        let _ = self.messages.send(Message::Finish(until));
+        // Another request may be in progress.
+        let summary = self.summaries.recv_timeout(LONGEST_END * 2);
+        summary.unwrap_or_else(|_| Summary::late())
+    }
+}
+
+/// All processes seen so far.
+#[derive(Default)]
+struct Watch {
+    processes: HashMap<i32, Watched>,
+    began: Option<Instant>,
+    /// Ended ones with a runtime.
+    ended: Vec<Known>,
+}
+
+/// A process, with or without a runtime.
+struct Watched {
+    start: u64,
+    executable: Option<PathBuf>,
+    /// When to look for a runtime, and the time until the next look.
+    next_look: Instant,
+    pause: Duration,
+    known: Option<Known>,
+}
+
+/// A process with a runtime, and the result of its requests.
+struct Known {
+    process: Process,
+    next_request: Instant,
+    pause: Duration,
+    /// CPU time at the last request, and before the recording.
+    cpu_ticks: u64,
+    has_run: bool,
+    is_running: bool,
+    has_map: bool,
+    /// Why it has none.
+    reason: Option<String>,
+    keeps_frame_pointers: Option<bool>,
+}
+
+impl Watch {
+    /// Runs until the last message. Returns until when to finish.
+    fn run(&mut self, messages: &Receiver<Message>) -> Instant {
+        self.began = Some(Instant::now());
+        loop {
+            match messages.recv_timeout(FIRST_LOOKS) {
+                Ok(Message::Look(pids)) => self.look(&pids),
+                Ok(Message::Finish(until)) => return until,
+                Err(RecvTimeoutError::Timeout) => {}
+                // The recording failed.
+                Err(RecvTimeoutError::Disconnected) => return Instant::now(),
+            }
+            self.request_due();
+        }
+    }
+
+    fn look(&mut self, pids: &[i32]) {
+        let own = std::process::id() as i32;
+        for &pid in pids.iter().filter(|pid| **pid != own) {
+            self.look_at(pid);
+        }
+        let running: HashSet<i32> = pids.iter().copied().collect();
+        let has_gone = |pid: &i32, watched: &mut Watched| {
+            !running.contains(pid) && procfs::start_ticks(*pid) != Some(watched.start)
+        };
+        let gone = self.processes.extract_if(has_gone);
+        let gone: Vec<Known> = gone.filter_map(|(_, watched)| watched.known).collect();
+        self.ended.extend(gone.into_iter().map(Known::ended));
+    }
+
+    fn look_at(&mut self, pid: i32) {
+        let Some(start) = procfs::start_ticks(pid) else {
+            return;
+        };
+        let now = Instant::now();
+        let executable = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let is_other =
+            |watched: &Watched| watched.start != start || watched.executable != executable;
+        if self.processes.get(&pid).is_some_and(is_other)
+            && let Some(former) = self.processes.remove(&pid)
+        {
+            self.ended.extend(former.known.map(Known::ended));
+        }
+        let watched = self.processes.entry(pid).or_insert(Watched {
+            start,
+            executable,
+            next_look: now,
+            pause: FIRST_LOOKS,
+            known: None,
+        });
+        if watched.known.is_some() || now < watched.next_look || watched.pause > LOOKS_MAX {
+            return;
+        }
+        watched.next_look = now + watched.pause;
+        watched.pause *= 2;
+        let Some(process) = Process::find(pid, start) else {
+            return;
+        };
+        log::debug!("process {pid} runs {}", process.runtime.name());
+        watched.known = Some(Known::new(process, now));
+    }
+
+    /// Sends the requests that are due.
+    fn request_due(&mut self) {
+        let now = Instant::now();
+        for watched in self.processes.values_mut() {
+            if let Some(known) = &mut watched.known
+                && known.next_request <= now
+            {
+                known.next_request = now + known.pause;
+                known.pause = (known.pause * REQUESTS_GROW).min(REQUESTS_MAX);
+                known.request();
+            }
+        }
+    }
+
+    /// Sends the last requests.
+    fn finish(mut self, until: Instant) -> Summary {
+        let watched = self.processes.into_values();
+        let mut all: Vec<Known> = watched.filter_map(|watched| watched.known).collect();
+        all.sort_by_key(|known| known.process.pid);
+        for known in &mut all {
+            match Instant::now() < until {
+                true => known.request(),
+                false => known.fail("the time for requests had run out"),
+            }
+        }
+        self.ended.extend(all);
+        Summary::of(self.ended.iter().filter(|known| known.has_run))
+    }
+}
+
+impl Known {
+    fn new(process: Process, now: Instant) -> Known {
+        Known {
+            cpu_ticks: process.cpu_ticks().unwrap_or(0),
+            process,
+            next_request: now + FIRST_REQUEST,
+            pause: FIRST_REQUEST * REQUESTS_GROW,
+            has_run: false,
+            is_running: true,
+            has_map: false,
+            reason: None,
+            keeps_frame_pointers: None,
+        }
+    }
+
+    fn ended(mut self) -> Known {
+        self.is_running = false;
+        self.has_run |= self.cpu_ticks > 0;
+        self
+    }
+
+    fn fail(&mut self, reason: &str) {
+        if !self.has_map {
+            self.reason = Some(reason.to_owned());
+        }
+    }
+
+    /// Requests the map, unless the process has not run since the last request.
+    fn request(&mut self) {
+        if !self.process.is_running() {
+            self.is_running = false;
+            return;
+        }
+        let cpu_ticks = self.process.cpu_ticks().unwrap_or(0);
+        if cpu_ticks == self.cpu_ticks {
+            return;
+        }
+        self.cpu_ticks = cpu_ticks;
+        self.has_run = true;
+        if self.process.runtime != Runtime::Node && !self.process.is_permitted() {
+            return self.fail("the process belongs to another user");
+        }
+        let began = Instant::now();
+        let written = match self.process.runtime {
+            Runtime::Java => java::write_map(&self.process),
+            Runtime::DotNet => dotnet::write_map(&self.process),
+            Runtime::Node => self.process.has_map(),
+        };
+        match written {
+            Ok(()) => {
+                self.has_map = true;
+                self.reason = None;
+                log::info!(
+                    "{} {} has a perf map ({} ms)",
+                    self.process.runtime.name(),
+                    self.process.pid,
+                    began.elapsed().as_millis()
+                );
+            }
+            Err(error) => {
+                log::debug!("perf map of process {}: {error}", self.process.pid);
+                self.fail(&error.to_string());
+            }
+        }
+        if self.process.runtime == Runtime::Java
+            && self.has_map
+            && self.keeps_frame_pointers.is_none()
+        {
+            self.keeps_frame_pointers = java::keeps_frame_pointers(&self.process);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The results of all requests: a fact of the trace, and hints.
+
+use super::process::Runtime;
+use super::{Known, Process};
+
+/// Processes named in a message.
+const NAMED_MAX: usize = 4;
+/// Processes named in the fact.
+const FACTS_MAX: usize = 64;
+
+/// The result for a recording.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    /// For the trace; empty if no process had a runtime.
+    text: String,
+    sentences: Vec<String>,
+}
+
+impl Summary {
+    /// If the thread did not end in time.
+    pub(super) fn late() -> Summary {
+        let sentence = "runtimes took too long to write their perf maps";
+        Summary {
+            text: sentence.to_owned(),
+            sentences: vec![sentence.to_owned()],
+        }
+    }
+
+    pub(super) fn of<'a>(known: impl Iterator<Item = &'a Known>) -> Summary {
+        let all: Vec<&Known> = known.collect();
+        let mut facts: Vec<String> = all
+            .iter()
+            .take(FACTS_MAX)
+            .map(|known| fact(known))
+            .collect();
+        if all.len() > FACTS_MAX {
+            facts.push(format!("{} more", all.len() - FACTS_MAX));
+        }
+        Summary {
+            text: facts.join("; "),
+            sentences: sentences(&all),
+        }
+    }
+
+    /// Results by process, for the trace.
+    pub(crate) fn text(&self) -> Option<&str> {
+        (!self.text.is_empty()).then_some(&self.text)
+    }
+
+    /// Messages about functions without names and stacks without callers.
+    pub(crate) fn sentences(&self) -> &[String] {
+        &self.sentences
+    }
+}
+
+fn fact(known: &Known) -> String {
+    let Process { pid, runtime, .. } = &known.process;
+    let name = runtime.name();
+    match (known.has_map, &known.reason) {
+        (true, _) => format!("{name} {pid}: perf map"),
+        (false, Some(reason)) => format!("{name} {pid}: no perf map, {reason}"),
+        (false, None) => format!("{name} {pid}: no perf map, the process ended before a request"),
+    }
+}
+
+fn sentences(all: &[&Known]) -> Vec<String> {
+    let of = |runtime: Runtime, is_it: &dyn Fn(&Known) -> bool| {
+        let pids: Vec<i32> = all
+            .iter()
+            .filter(|known| known.process.runtime == runtime && is_it(known))
+            .map(|known| known.process.pid)
+            .collect();
+        (!pids.is_empty()).then(|| list(runtime, &pids))
+    };
+    let mut sentences = Vec::new();
+    if let Some(who) = of(Runtime::Node, &|known| !known.has_map) {
+        sentences.push(format!(
+            "functions of {who} have no names; run node with --perf-basic-prof --interpreted-frames-native-stack"
+        ));
+    }
+    if let Some(who) = of(Runtime::Java, &|known| {
+        !known.has_map && known.reason.is_none()
+    }) {
+        sentences.push(format!(
+            "functions of {who} have no names: it ended before a request; run java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit"
+        ));
+    }
+    if let Some(who) = of(Runtime::DotNet, &|known| {
+        !known.has_map && known.reason.is_none()
+    }) {
+        sentences.push(format!(
+            "functions of {who} have no names: it ended before a request; set DOTNET_PerfMapEnabled=1"
+        ));
+    }
+    for runtime in [Runtime::Java, Runtime::DotNet] {
+        let refused = |known: &&&Known| known.process.runtime == runtime && !known.has_map;
+        for known in all.iter().filter(refused).take(NAMED_MAX) {
+            if let Some(reason) = &known.reason {
+                let name = runtime.name();
+                let pid = known.process.pid;
+                sentences.push(format!("functions of {name} {pid} have no names: {reason}"));
+            }
+        }
+    }
+    if let Some(who) = of(Runtime::Java, &|known| {
+        known.keeps_frame_pointers == Some(false)
+    }) {
+        sentences.push(format!(
+            "stacks of {who} end at compiled code; run java with -XX:+PreserveFramePointer"
+        ));
+    }
+    sentences
+}
+
+/// `java 12, 13 and 4 more`
+fn list(runtime: Runtime, pids: &[i32]) -> String {
+    let named: Vec<String> = pids.iter().take(NAMED_MAX).map(i32::to_string).collect();
+    let more = match pids.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{} {}{more}", runtime.name(), named.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_counted() {
+        assert_eq!(list(Runtime::Java, &[7]), "java 7");
+        let pids: Vec<i32> = (1..8).collect();
+        assert_eq!(list(Runtime::Node, &pids), "node 1, 2, 3, 4 and 3 more");
+    }
+}

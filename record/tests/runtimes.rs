@@ -1,0 +1,221 @@
+//! Perf maps of runtimes with a just-in-time compiler.
+
+mod room;
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use room::{Room, needs, users_may_record};
+
+/// Functions of frames in perf maps.
+fn compiled(room: &Room) -> Vec<String> {
+    let frames = room.rows("frames", &["module", "function"]);
+    let mut names: Vec<String> = frames
+        .iter()
+        .filter_map(|row| row.strip_prefix("/tmp/perf-")?.split_once(".map "))
+        .map(|(_, function)| function.to_owned())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// Compiles Spin.java.
+fn java(room: &Room) -> bool {
+    if !users_may_record() || !needs::met(&["a Java compiler"]) {
+        return false;
+    }
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/Spin.java");
+    let mut compiler = Command::new("javac");
+    compiler.arg("-d").arg(room.path("")).arg(source);
+    assert!(compiler.status().is_ok_and(|status| status.success()));
+    true
+}
+
+/// Runs the recorder on a command, whose stdout is returned before stderr.
+fn recorded(room: &Room, arguments: &[&str]) -> (String, String) {
+    let mut recorder = room.recorder();
+    recorder.args([
+        "--force",
+        "-o",
+        "t.pqt",
+        "-e",
+        "cpu-clock:u",
+        "-F",
+        "499",
+        "-g",
+    ]);
+    let output = recorder.args(arguments).output().expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn java_writes_a_perf_map() {
+    let room = Room::new();
+    if !java(&room) {
+        return;
+    }
+    let (stdout, stderr) = recorded(&room, &["--", "java", "-cp", ".", "Spin", "4"]);
+    assert_eq!(stdout, "spun true\n");
+    let names = compiled(&room);
+    let has = |name: &str| names.iter().any(|known| known.contains(name));
+    assert!(
+        has("Spin.middle(double)") || has("Spin.inner(double)"),
+        "{names:?}"
+    );
+    assert!(has("Interpreter"), "{names:?}");
+    assert!(
+        stderr.contains("run java with -XX:+PreserveFramePointer"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn java_that_keeps_frame_pointers_needs_no_hint() {
+    let room = Room::new();
+    if !java(&room) {
+        return;
+    }
+    let flag = "-XX:+PreserveFramePointer";
+    let (_, stderr) = recorded(&room, &["--", "java", flag, "-cp", ".", "Spin", "3"]);
+    assert!(!stderr.contains(flag), "{stderr}");
+}
+
+/// Neither a thread dump nor a map, and no dead process.
+#[test]
+fn java_without_attach_mechanism_gets_no_signal() {
+    let room = Room::new();
+    if !java(&room) {
+        return;
+    }
+    let flag = "-XX:+DisableAttachMechanism";
+    for other in ["-XX:+UsePerfData", "-XX:-UsePerfData"] {
+        let (stdout, stderr) =
+            recorded(&room, &["--", "java", flag, other, "-cp", ".", "Spin", "3"]);
+        assert_eq!(stdout, "spun true\n");
+        assert!(
+            stderr.contains("the JVM was started with -XX:+DisableAttachMechanism"),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
+fn no_runtime_maps_sends_no_request() {
+    let room = Room::new();
+    if !java(&room) {
+        return;
+    }
+    let arguments = ["--no-runtime-maps", "--", "java", "-cp", ".", "Spin", "2"];
+    let (stdout, stderr) = recorded(&room, &arguments);
+    assert_eq!(stdout, "spun true\n");
+    assert!(!stderr.contains("java"), "{stderr}");
+    assert!(compiled(&room).iter().all(|name| name == "-"));
+}
+
+/// A running process gets a request at the end.
+#[test]
+fn attached_java_gets_a_request_at_the_end() {
+    let room = Room::new();
+    if !java(&room) {
+        return;
+    }
+    let mut spin = Command::new("java");
+    spin.args(["-cp", ".", "Spin", "20"])
+        .current_dir(room.path(""));
+    let mut spin = spin.stdout(Stdio::null()).spawn().expect("java runs");
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = spin.id().to_string();
+    recorded(&room, &["-p", &pid, "--duration", "500ms"]);
+    let is_running = spin.try_wait().expect("our child").is_none();
+    spin.kill().and_then(|()| spin.wait()).expect("our child");
+    assert!(is_running, "it did not survive");
+    let names = compiled(&room);
+    assert!(names.iter().any(|name| name.contains("Spin.")), "{names:?}");
+}
+
+#[test]
+fn node_without_a_perf_map_gets_a_hint() {
+    if !users_may_record() || !needs::met(&["node"]) {
+        return;
+    }
+    let room = Room::new();
+    let script = "function spin(x) { let s = 0; for (let i = 0; i < 1e4; i++) s += Math.sqrt(x + i); return s }\n\
+        let end = Date.now() + 1500, s = 0; while (Date.now() < end) s += spin(s % 7)";
+    fs::write(room.path("spin.js"), script).expect("written");
+    let (_, stderr) = recorded(&room, &["--", "node", "spin.js"]);
+    let hint = "run node with --perf-basic-prof --interpreted-frames-native-stack";
+    assert!(stderr.contains(hint), "{stderr}");
+    let flags = [
+        "--",
+        "node",
+        "--perf-basic-prof",
+        "--interpreted-frames-native-stack",
+        "spin.js",
+    ];
+    let (_, stderr) = recorded(&room, &flags);
+    assert!(!stderr.contains(hint), "{stderr}");
+    let names = compiled(&room);
+    assert!(names.iter().any(|name| name.contains("spin ")), "{names:?}");
+}
+
+/// Runs dotnet.py.
+fn dotnet(how: &str, seconds: &str) -> Option<(Room, String, String)> {
+    if !users_may_record() || !needs::met(&["python3"]) {
+        return None;
+    }
+    let room = Room::new();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/dotnet.py");
+    let folder = room.path("").display().to_string();
+    let arguments = ["--", "python3", script, &folder, how, seconds];
+    let (stdout, stderr) = recorded(&room, &arguments);
+    Some((room, stdout, stderr))
+}
+
+#[test]
+fn dotnet_writes_a_perf_map() {
+    let Some((room, stdout, stderr)) = dotnet("map", "3") else {
+        return;
+    };
+    // Enabled without a jitdump, and disabled again.
+    assert!(
+        stdout.starts_with("asked 0405 03000000\nasked 0406\n"),
+        "{stdout}; {stderr}"
+    );
+    let names = compiled(&room);
+    let spin = "void [App] Program::Spin()[OptimizedTier1]";
+    assert!(names.iter().any(|name| name == spin), "{names:?}");
+}
+
+#[test]
+fn dotnet_before_8_is_reported() {
+    let Some((_, stdout, stderr)) = dotnet("old", "2") else {
+        return;
+    };
+    assert!(stdout.contains("asked 0405 03000000\n"), "{stdout}");
+    assert!(!stdout.contains("asked 0406"), "{stdout}");
+    assert!(stderr.contains(".NET 8 or later is required"), "{stderr}");
+}
+
+#[test]
+fn silent_runtime_does_not_hold_the_recorder() {
+    let began = Instant::now();
+    if dotnet("silent", "2").is_some() {
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(12), "{took:?}");
+    }
+}
+
+/// A socket of another process gets no command.
+#[test]
+fn another_listener_gets_no_command() {
+    if let Some((_, stdout, stderr)) = dotnet("foreign", "2") {
+        assert!(!stdout.contains("asked"), "{stdout}");
+        assert!(
+            stderr.contains("another process listens on its socket"),
+            "{stderr}"
+        );
+    }
+}
