@@ -44,7 +44,7 @@ pub(crate) fn exported(inputs: &[PathBuf], report: &Report) {
     missing(&names.join(", "), report, false);
 }
 
-/// Prints what an export wrote, and what it left out and why.
+/// Prints what an export wrote, what it omitted, and why.
 pub(crate) fn written(
     name: &str,
     bytes: u64,
@@ -73,7 +73,7 @@ pub(crate) fn written(
     ));
     for (noun, reason, count) in tally.omissions() {
         put(&format!(
-            "{name}: {} left out: {reason}",
+            "{name}: {} omitted: {reason}",
             counted(count, noun)
         ));
     }

@@ -1,4 +1,4 @@
-//! Output of an export: stdout, or a file that gets its name only when it is complete.
+//! Output of an export: stdout, or a file or directory that is renamed to its name when it is complete.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::cli::Arguments;
 use crate::export::{Exporter, Output, Source, Tally};
 use crate::misuse::misuse;
 
-/// Level of compression: exports repeat themselves so much that higher levels cost time for little.
+/// Compression level: exports are so repetitive that higher levels take more time and hardly save space.
 const GZIP_LEVEL: u32 = 4;
 
 /// An output of an export.
@@ -31,11 +31,11 @@ pub(crate) struct Stream {
     /// `None` only after finishing.
     out: Option<Compressed>,
     name: String,
-    /// Size of the output, once it is finished.
+    /// Size of the finished output.
     bytes: u64,
 }
 
-/// Bytes as they are, or through gzip if the name says so.
+/// Plain bytes, or gzip if the name ends in `.gz`.
 enum Compressed {
     Plain(Sink),
     Gzip(Box<GzEncoder<Sink>>),
@@ -48,7 +48,7 @@ enum Sink {
 }
 
 impl Destination {
-    /// Opens the output of `-o`, or the exporter's default. Fails on conflicts before anything is read.
+    /// Opens the output given by `-o`, or the exporter's default. Fails on conflicts before anything is read.
     pub(crate) fn open(arguments: &Arguments, exporter: &Exporter) -> Result<Destination> {
         let path = match (&arguments.output, exporter.output) {
             (Some(path), _) => Some(path.clone()),
@@ -112,7 +112,7 @@ impl Destination {
         )))
     }
 
-    /// Writes the export, and gives it its name. Returns its name and its size in bytes.
+    /// Writes the export, and renames it to its name. Returns its name and its size in bytes.
     pub(crate) fn write(
         self,
         exporter: &Exporter,
@@ -229,7 +229,7 @@ pub(crate) fn named_after(input: &Path, ending: &str) -> PathBuf {
         true => "trace".into(),
         false => match input.file_name() {
             Some(name) => name.to_os_string(),
-            // `.` and `..` have none.
+            // `.` and `..` have no file name.
             None => input
                 .canonicalize()
                 .ok()
@@ -265,7 +265,7 @@ fn refuse_input(arguments: &Arguments, path: &Path) -> Result<()> {
     }
 }
 
-/// Paths to remove when a signal ends the process.
+/// Paths that are removed when a signal ends the process.
 static PASSING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn passing() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -293,7 +293,7 @@ pub(crate) fn remove_when_interrupted(path: &Path) -> Result<()> {
             .spawn(move || {
                 for signal in signals.forever() {
                     for path in passing().drain(..) {
-                        // Only one of the two applies, and the path may already be gone.
+                        // Only one of the two calls can succeed, and the path may already be removed.
                         let _ = std::fs::remove_dir_all(&path);
                         let _ = std::fs::remove_file(&path);
                     }

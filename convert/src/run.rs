@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
 }
 
 fn look_at(input: &Path) -> Found {
-    // - is stdin, even if a directory has this name.
+    // `-` is stdin, even if a directory has this name.
     match input.as_os_str() != "-" && input.is_dir() {
         true => perfquet_import::look_into(input),
         false => Found::Nothing,

@@ -1,11 +1,13 @@
-//! The program that walks user stacks, and what it looks up: tables of unwind rules by file, lists of mappings by process.
+//! The program that walks user stacks, and its data: a table of unwind rules per file, and a list of mappings per
+//! process.
 //!
 //! ```text
 //! table   root block: 512 × (first address, block)  →  …  →  leaf block: 512 × (address, rule)
 //! list    block: generation, 127 × (start, end, file, address in the file)
 //! ```
-//! Both are trees of blocks of 4 KiB from one pool, whose chunks of 1 MiB are added when they are needed. A block that gets
-//! another list has another generation, so that a process that still refers to it is not walked by it.
+//! Both are trees of 4 KiB blocks from one pool, to which chunks of 1 MiB are added as needed. A block that is reused
+//! for another list gets a new generation, so that a process entry that still refers to the old list is not walked with
+//! the new one.
 
 use std::os::fd::BorrowedFd;
 
@@ -17,7 +19,7 @@ use crate::error::Error;
 use crate::object::{Object, Target};
 
 const PROGRAM: &str = "walk_sample";
-/// Programs that notice new address spaces and their ends, and their tracepoints.
+/// Programs that observe the start and end of address spaces, and their tracepoints.
 const BIRTHS: [(&str, &str); 3] = [
     ("walk_fork", "sched_process_fork"),
     ("walk_exec", "sched_process_exec"),
@@ -31,7 +33,7 @@ const CHUNKS_MAX: u32 = 256;
 const FILES_MAX: u32 = 8192;
 const LIST_ROWS: usize = 127;
 const WIDE_PER_BLOCK: usize = 256;
-/// Above every address of a file or a process, as the program compares them.
+/// Larger than every address in a file or process, as the program compares them.
 const NO_PAIR: u64 = u32::MAX as u64;
 const NO_ROW: u64 = i64::MAX as u64;
 
@@ -53,24 +55,24 @@ type ProcessEntry = [u64; 4];
 const FILE_TABLE: u32 = 1;
 const FILE_WITHOUT: u32 = 2;
 
-/// How a walk ended (`walk.h`).
+/// Reason why a walk ended (`walk.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalkEnd {
     /// At the start of the thread.
     Root,
-    /// At an address outside of all code.
+    /// Returned to an address outside of all code.
     Lost,
-    /// At a word that could not be read.
+    /// A word of the stack could not be read.
     Memory,
-    /// At code without unwind information and frame pointers.
+    /// Code without unwind information and frame pointers.
     NoRule,
-    /// At the greatest depth that is recorded.
+    /// The maximum depth was reached.
     Deep,
-    /// At a file whose table is not there yet.
+    /// The file's table has not arrived yet.
     NoTable,
-    /// At a process whose mappings are not there yet.
+    /// The process's list of mappings has not arrived yet.
     NoList,
-    /// At a 32-bit process.
+    /// A 32-bit process.
     Unsupported,
 }
 
@@ -104,7 +106,7 @@ pub struct ListRow {
     pub file_start: u32,
 }
 
-/// The list of a process, and the number of its blocks.
+/// The blocks of a process's list.
 #[derive(Debug, Default)]
 pub struct List {
     blocks: Vec<u32>,
@@ -120,20 +122,20 @@ pub struct Walker {
 #[derive(Default)]
 struct Pool {
     chunks: Vec<Array<MapData, Block>>,
-    /// The next that was never used. 0 is none.
+    /// The next block that was never used; 0 means none.
     next: u32,
     free: Vec<u32>,
-    /// Given back since the last call of [`Walker::settle`], and before.
+    /// Blocks returned since the last call of [`Walker::settle`], and before that call.
     returned: Vec<u32>,
     returned_before: Vec<u32>,
     generation: u64,
 }
 
 impl Walker {
-    /// Loads the programs. `leaves_own_out` drops the samples of the recorder; without `has_user_stacks` that is all.
-    /// Requires Linux 5.17.
-    pub fn load(cpus: u32, leaves_own_out: bool, has_user_stacks: bool) -> Result<Walker, Error> {
-        let settings = [u32::from(leaves_own_out), u32::from(has_user_stacks)];
+    /// Loads the programs. `excludes_self` discards the recorder's samples; without `has_user_stacks`, the programs do
+    /// nothing else. Requires Linux 5.17.
+    pub fn load(cpus: u32, excludes_self: bool, has_user_stacks: bool) -> Result<Walker, Error> {
+        let settings = [u32::from(excludes_self), u32::from(has_user_stacks)];
         let target = Target::default();
         let mut object = Object::load(compiled::WALK, &target, |loader: &mut EbpfLoader<'_>| {
             loader.override_global("walk_settings", &settings, true);
@@ -151,7 +153,7 @@ impl Walker {
         Ok(walker)
     }
 
-    /// Attaches the programs that notice new address spaces. Before any list is made.
+    /// Attaches the programs that observe new address spaces. Must be called before the first list is published.
     pub fn start(&mut self) -> Result<(), Error> {
         for (program, tracepoint) in BIRTHS {
             self.object.attach_tracepoint(program, tracepoint)?;
@@ -159,27 +161,28 @@ impl Walker {
         Ok(())
     }
 
-    /// Sends the records to an event on a CPU.
+    /// Sends the program's records to an event on a CPU.
     pub fn send_to(&mut self, cpu: u32, event: BorrowedFd<'_>) -> Result<(), Error> {
         self.object.send_to("walk_records", cpu, event)
     }
 
-    /// Has the program run at each sample of an event.
+    /// Runs the program at each sample of an event.
     pub fn attach(&mut self, event: BorrowedFd<'_>) -> Result<(), Error> {
         self.object.attach(PROGRAM, event, 0)
     }
 
-    /// Number of records that were lost.
+    /// Returns the number of lost records.
     pub fn lost(&self) -> Result<u64, Error> {
         Ok(self.object.lost()?.iter().map(|(_, count)| count).sum())
     }
 
-    /// Bytes of the kernel's memory for tables and lists.
+    /// Returns the kernel memory of tables and lists, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.pool.chunks.len() as u64 * u64::from(CHUNK_BLOCKS) * (BLOCK_WORDS as u64 * 8)
     }
 
-    /// Publishes the table of a file: rows by address, and the rules that do not fit into rows. Returns `false` if there is no room.
+    /// Publishes the table of a file: rows by address, and the rules that are too large for rows. Returns `false` if
+    /// there is no space.
     pub fn add_table(
         &mut self,
         file: u32,
@@ -226,8 +229,8 @@ impl Walker {
         Ok(true)
     }
 
-    /// Publishes the mappings of a process, by address, as they were at a time, in place of its former list. Returns `None` if there
-    /// is no room.
+    /// Publishes the mappings of a process by address, as of a time, and replaces its previous list. Returns `None` if
+    /// there is no space.
     pub fn set_list(
         &mut self,
         process: u32,
@@ -256,7 +259,7 @@ impl Walker {
         let (root, levels) = match list.blocks[..] {
             [] => (0, 0u32),
             [root] => (root, 1),
-            // More mappings than anybody has: the last ones are left out.
+            // A list has two levels, enough for 16,129 mappings; further mappings are omitted.
             _ => {
                 heads.truncate(LIST_ROWS);
                 let Some(root) = self.add_block(&list_block(generation, &heads))? else {
@@ -280,7 +283,7 @@ impl Walker {
         }
         match done {
             Ok(()) => Ok(Some(list)),
-            // Full.
+            // The map is full.
             Err(_) => {
                 self.pool.returned.extend(list.blocks);
                 Ok(None)
@@ -296,12 +299,12 @@ impl Walker {
             HashMap::try_from(self.object.map_mut("processes")?).map_err(failed)?;
         match found.remove(&process) {
             Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
-            // It may never have been there.
+            // The entry may not exist.
             Err(_) => Ok(()),
         }
     }
 
-    /// Lets blocks that were given back before the last call be used again: by now no program looks at them.
+    /// Makes the blocks that were returned before the previous call available again: no program still reads them.
     pub fn settle(&mut self) {
         let Pool {
             free,
@@ -320,7 +323,7 @@ impl Walker {
         files.set(file, entry, 0).map_err(failed)
     }
 
-    /// Writes words into as many blocks as they need; `None` if there is no room.
+    /// Writes words into as many blocks as necessary; `None` if there is no space.
     fn add_blocks(&mut self, words: &[u64], unused: u64) -> Result<Option<Vec<u32>>, Error> {
         let mut blocks = Vec::new();
         for chunk in words.chunks(BLOCK_WORDS) {
@@ -407,7 +410,7 @@ mod tests {
         let (words, rest) = block.as_chunks::<4>();
         assert!(rest.is_empty());
         assert_eq!(words.len(), LIST_ROWS + 1);
-        // The row of the generation has no addresses.
+        // The row with the generation has no addresses.
         assert_eq!(words[0], [0, 0, 0, 9]);
         assert_eq!(words[1], [0x1000, 0x2000, 0x10_0000_0003, 0]);
         assert!(words.is_sorted_by_key(|row| row[0]));

@@ -40,7 +40,7 @@ pub(crate) enum Sink {
     Flight(Box<Buffer>),
 }
 
-/// What a drain leaves: the sink, how it went, and the user stacks that it has finished.
+/// Result of a drain: the sink, the status, and the counts of unwound user stacks.
 pub(crate) type Drained = (Sink, io::Result<()>, Option<Counts>);
 
 /// A running drain.
@@ -202,8 +202,9 @@ impl Worker {
         }
     }
 
-    /// Waits for the records of what existed at the start, so that they precede the events. A storm cannot wait:
-    /// overfull rings are drained without closing the round, and readers then still order these records.
+    /// Waits for the records of the initial state, so that they precede the events. During a burst, overfull rings are
+    /// drained without ending a round: readers hold those events back until the first round ends, after the records of
+    /// the initial state.
     fn begin(&mut self) -> io::Result<()> {
         loop {
             if let Some((existing, begin)) = lock(&self.shared.existing).take() {

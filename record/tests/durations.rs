@@ -1,7 +1,7 @@
-//! Durations that programs in the kernel aggregate: of calls, and between events. Compared with what is known of the
-//! program that they look at, and with the same calls and events recorded one by one.
+//! Tests durations that programs aggregate in the kernel, of calls and between events, by comparison with the known
+//! behavior of the recorded program, and with the same calls and events recorded individually.
 //!
-//! They need root, uprobes, BPF and a C compiler, and say so where these are missing.
+//! They need root, uprobes, BPF and a C compiler, and report missing requirements.
 
 mod compiled;
 

@@ -1,4 +1,4 @@
-//! `diff` on programs of which we know what changed: one function became slower, one was renamed, nothing changed.
+//! Tests `diff` on programs with known changes: a slower function, a renamed function, and none.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,12 +8,12 @@ use perfquet_tests::{bin, needs, root};
 /// Runs per build: five against five can be divided in 252 ways.
 const RUNS: usize = 5;
 
-/// A program compiled here; `None`, and reported, where it cannot be compiled or sampled.
+/// Compiles a program; returns `None`, and reports it, if it cannot be compiled or sampled.
 fn compiled(folder: &Path, name: &str, options: &[&str]) -> Option<PathBuf> {
     if !needs::met(&["perf events"]) {
         return None;
     }
-    // Another file name each: functions match all the same.
+    // The file names differ, as between builds: functions match nevertheless.
     let program = folder.join(name);
     let status = Command::new("cc")
         .args(["-O1", "-o"])
@@ -28,7 +28,7 @@ fn compiled(folder: &Path, name: &str, options: &[&str]) -> Option<PathBuf> {
 
 fn record(program: &Path, trace: &Path) {
     let output = Command::new(bin("perfquet-record"))
-        // Functions that call nothing have no frame pointer: their callers would be missing.
+        // Leaf functions have no frame pointer, so frame-pointer stacks would lack their callers.
         .args(["--call-graph", "dwarf", "-F", "1997"])
         .args(["-e", "cpu-clock:u", "-o"])
         .arg(trace)
@@ -43,7 +43,7 @@ fn record(program: &Path, trace: &Path) {
     );
 }
 
-/// Records two programs in alternation, so that what changes on the host changes both.
+/// Records two programs alternately, so that changes on the host affect both.
 fn record_both(folder: &Path, before: &Path, after: &Path) {
     for run in 0..RUNS {
         for (side, program) in [("before", before), ("after", after)] {
@@ -52,7 +52,7 @@ fn record_both(folder: &Path, before: &Path, after: &Path) {
     }
 }
 
-/// The rows of a comparison, as words.
+/// Returns the rows of a comparison as JSON values.
 fn diff(folder: &Path, arguments: &[&str]) -> Vec<serde_json::Value> {
     let output = Command::new(bin("perfquet-query"))
         .current_dir(folder)
@@ -89,7 +89,7 @@ fn only_the_slower_function_is_significant() {
     let named = |name: &str| rows.iter().any(|row| row["function"] == name);
     assert!(named("sort_all → order_all"), "{rows:#?}");
 
-    // A single recording of each: the slices of time suffice for a change of that size.
+    // A single recording of each: time slices are sufficient for such a large change.
     let rows = diff(folder, &["before-0.pqt", "after-0.pqt"]);
     assert_eq!(rows[0]["function"], "hash", "{rows:#?}");
     assert!(
@@ -97,7 +97,7 @@ fn only_the_slower_function_is_significant() {
         "{rows:#?}"
     );
 
-    // A trace and itself.
+    // A trace compared with itself.
     let rows = diff(folder, &["before-0.pqt", "before-0.pqt"]);
     assert!(significant(&rows).is_empty(), "{rows:#?}");
     assert!(rows.iter().all(|row| row["change"] == 0), "{rows:#?}");

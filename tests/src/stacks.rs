@@ -1,11 +1,11 @@
-//! `cargo xtask stacks`: how many samples of real programs have their whole user stack, as the table of
-//! docs/stacks-and-names.md, beside `perf record -g`.
+//! `cargo xtask stacks`: counts the samples of real programs that have complete user stacks, in the recorder and in
+//! `perf record -g`, as the table of docs/stacks-and-names.md.
 //!
 //! ```text
 //! program        samples  whole  depth  perf -g: depth  bytes per sample
 //! sqlite3            946  100 %   12.5             1.7              14.1
 //! ```
-//! Programs that the host lacks are left out.
+//! Programs that are not installed are skipped.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

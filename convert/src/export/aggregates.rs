@@ -56,7 +56,7 @@ pub(super) fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally)
     }
     let of_first = keys.keys().filter(|key| key.0 == first).count();
     tally.wrote("aggregate", of_first as u64);
-    tally.left_out(
+    tally.omit(
         "aggregate",
         "of other aggregations",
         (keys.len() - of_first) as u64,

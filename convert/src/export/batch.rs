@@ -69,7 +69,7 @@ impl<'b> Heads<'b> {
     }
 }
 
-/// A column of 64-bit integers; `None` if the batch lacks it.
+/// Returns a column of 64-bit integers; `None` if the batch lacks it.
 pub(super) fn i64_column<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b Int64Array> {
     batch.column_by_name(name)?.as_primitive_opt::<Int64Type>()
 }
@@ -79,7 +79,7 @@ pub(super) fn i64_at(column: Option<&Int64Array>, row: usize) -> Option<i64> {
     column.is_valid(row).then(|| column.value(row))
 }
 
-/// A column of any type; `None` if the batch lacks it.
+/// Returns a column of any type; `None` if the batch lacks it.
 pub(super) fn column<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b dyn Array> {
     batch.column_by_name(name).map(AsRef::as_ref)
 }
@@ -92,12 +92,12 @@ pub(super) struct BatchRow<'a> {
 }
 
 impl<'a> BatchRow<'a> {
-    /// All rows of a batch.
+    /// Returns all rows of a batch.
     pub(super) fn all(batch: &'a RecordBatch) -> impl Iterator<Item = BatchRow<'a>> {
         (0..batch.num_rows()).map(move |row| BatchRow { batch, row })
     }
 
-    /// The common columns.
+    /// Returns the common columns.
     pub(super) fn head(&self) -> Head<'a> {
         Head {
             time: self.i64("time"),
@@ -110,7 +110,7 @@ impl<'a> BatchRow<'a> {
         }
     }
 
-    /// A column of flags.
+    /// Reads a boolean column.
     pub(super) fn bool(&self, name: &str) -> Option<bool> {
         Some(self.column(name)?.as_boolean_opt()?.value(self.row))
     }
@@ -120,36 +120,36 @@ impl<'a> BatchRow<'a> {
         column.is_valid(self.row).then_some(column.as_ref())
     }
 
-    /// A column of 64-bit integers.
+    /// Reads a column of 64-bit integers.
     pub(super) fn i64(&self, name: &str) -> Option<i64> {
         let column = self.column(name)?.as_primitive_opt::<Int64Type>()?;
         Some(column.value(self.row))
     }
 
-    /// A column of 32-bit integers.
+    /// Reads a column of 32-bit integers.
     pub(super) fn i32(&self, name: &str) -> Option<i32> {
         let column = self.column(name)?.as_primitive_opt::<Int32Type>()?;
         Some(column.value(self.row))
     }
 
-    /// A column of floating-point numbers.
+    /// Reads a column of floating-point numbers.
     pub(super) fn f64(&self, name: &str) -> Option<f64> {
         let column = self.column(name)?.as_primitive_opt::<Float64Type>()?;
         Some(column.value(self.row))
     }
 
-    /// A column of addresses.
+    /// Reads a column of addresses.
     pub(super) fn u64(&self, name: &str) -> Option<u64> {
         let column = self.column(name)?.as_primitive_opt::<UInt64Type>()?;
         Some(column.value(self.row))
     }
 
-    /// A column of text.
+    /// Reads a string column.
     pub(super) fn text(&self, name: &str) -> Option<&'a str> {
         text_at(self.column(name)?, self.row)
     }
 
-    /// A column of lists of text; empty for NULL.
+    /// Reads a column of lists of strings; empty for NULL.
     pub(super) fn texts(&self, name: &str) -> Vec<String> {
         let list = self
             .column(name)
@@ -164,7 +164,7 @@ impl<'a> BatchRow<'a> {
             .collect()
     }
 
-    /// The `count` columns after the common ones, as values of an event's fields.
+    /// Returns the `count` columns after the common ones as values of an event's fields.
     pub(super) fn fields(&self, count: usize) -> Vec<Value<'a>> {
         let columns = self.batch.columns().iter().skip(*COMMON).take(count);
         columns
@@ -172,14 +172,14 @@ impl<'a> BatchRow<'a> {
             .collect()
     }
 
-    /// A column of 64-bit integers after the `fields` fields of an event.
+    /// Reads a column of 64-bit integers after the `fields` fields of an event.
     pub(super) fn extra_i64(&self, name: &str, fields: usize) -> Option<i64> {
         let place = self.batch.schema_ref().index_of(name).ok()?;
         (place >= *COMMON + fields).then(|| self.i64(name))?
     }
 }
 
-/// The string in a row; `None` for NULL and for columns of other types.
+/// Returns the string in a row; `None` for NULL and for columns of other types.
 pub(super) fn text_at(column: &dyn Array, row: usize) -> Option<&str> {
     if column.is_null(row) {
         return None;
@@ -197,7 +197,7 @@ pub(super) fn text_at(column: &dyn Array, row: usize) -> Option<&str> {
     }
 }
 
-/// A field's value; NULL for types that no field has.
+/// Returns the value of a field; NULL for types that no field has.
 pub(super) fn value_at(column: &dyn Array, row: usize) -> Value<'_> {
     if column.is_null(row) {
         return Value::Null;

@@ -28,12 +28,13 @@ impl Call<'_> {
         self.function.unwrap_or("[unknown]")
     }
 
-    /// The end of a call whose duration is known. A negative duration, from clocks that run back, ends at once.
+    /// Returns the end of a call if its duration is known. A negative duration, from a clock that runs backward, counts
+    /// as 0.
     pub(super) fn end(&self) -> Option<i64> {
         Some(self.time.saturating_add(self.duration?.max(0)))
     }
 
-    /// Where the call nests.
+    /// Returns the thread or CPU on which the call nests.
     pub(super) fn owner(&self) -> Owner {
         match (self.interrupt(), self.head.tid, self.head.cpu) {
             (Some(what), _, Some(cpu)) => Owner::Cpu { cpu, what },
@@ -46,7 +47,7 @@ impl Call<'_> {
         }
     }
 
-    /// Interrupts have contexts of their own: "irq", "softirq", "nmi".
+    /// Interrupts have separate contexts: "irq", "softirq", "nmi".
     fn interrupt(&self) -> Option<&'static str> {
         match self.context {
             Some("irq") => Some("irq"),
@@ -57,7 +58,7 @@ impl Call<'_> {
     }
 }
 
-/// Where calls nest: a thread, or a CPU for interrupts and where the input has no threads.
+/// The thread or CPU on which calls nest: a CPU for interrupts, and for inputs without threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Owner {
     Thread { tid: i32, pid: Option<i32> },
@@ -65,14 +66,14 @@ pub(super) enum Owner {
     Unknown,
 }
 
-/// Counts of calls that cannot be passed on.
+/// Counts of calls that cannot be exported.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct CallCounts {
     pub(super) calls: u64,
     pub(super) without_time: u64,
 }
 
-/// Passes on each selected call, in the order of the table.
+/// Calls `pass` for each selected call, in the order of the table.
 pub(super) fn each_call(
     source: &Source<'_>,
     mut pass: impl FnMut(&Call<'_>) -> Result<()>,
@@ -95,7 +96,7 @@ pub(super) fn each_call(
     Ok(counts)
 }
 
-/// The call of a row; `None` without a time.
+/// Returns the call of a row; `None` without a timestamp.
 pub(super) fn call_of<'b>(row: &BatchRow<'b>) -> Option<Call<'b>> {
     let head = row.head();
     Some(Call {

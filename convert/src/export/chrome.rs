@@ -4,8 +4,9 @@
 //! {"displayTimeUnit":"ns","otherData":{…},"traceEvents":[
 //! {"ph":"X","cat":"calls","name":"vfs_read","pid":220,"tid":220,"ts":1500.001,"dur":2000.003,"args":{"count":4096}},
 //! ```
-//! One event a line. `ts` and `dur` count microseconds after the first event, with three decimals and never rounded, or neighbors would
-//! overlap. Calls that overlap get rows of their own. The format has no stacks that Perfetto shows, so samples are left out.
+//! One event per line. `ts` and `dur` count microseconds after the first event, with three decimals and without
+//! rounding: rounded calls would overlap. Overlapping calls get separate rows. Perfetto shows no stacks of this format,
+//! so samples are omitted.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -33,11 +34,11 @@ pub(super) const EXPORTER: Exporter = Exporter {
     },
 };
 
-/// Events beyond which viewers run out of memory.
+/// Number of events beyond which viewers run out of memory.
 const MANY_ROWS: u64 = 2_000_000;
-/// Identities of rows that are no threads lie above those of threads: the kernel's end at 2^22.
+/// First ID of rows that are not threads; the kernel's thread IDs end at 2^22.
 const FIRST_ROW: i64 = 1 << 24;
-/// JavaScript's numbers are exact up to here.
+/// Numbers in JavaScript are exact up to this one.
 const EXACT: i64 = 1 << 53;
 
 fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
@@ -63,20 +64,20 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     tally.wrote("call", counts.calls);
     let samples = source.samples().map(|table| source.table_rows(table));
     let samples = samples.fold(0, u64::saturating_add);
-    tally.left_out("sample", "Chrome's format has no stacks", samples);
-    tally.left_out(
+    tally.omit("sample", "Chrome's format has no stacks", samples);
+    tally.omit(
         "stack",
         "of an event: Chrome's format has no stacks",
         counts.stacks,
     );
-    tally.left_out("event", "without a time", counts.without_time);
-    tally.left_out(
+    tally.omit("event", "without a timestamp", counts.without_time);
+    tally.omit(
         "call",
         "nested deeper than 512, or 256 overlapping",
         counts.too_deep,
     );
-    tally.left_out("call", "without a time", counts.calls_without_time);
-    tally.left_out(
+    tally.omit("call", "without a timestamp", counts.calls_without_time);
+    tally.omit(
         "aggregate",
         "Chrome's format has no aggregates",
         source.aggregate_rows(),
@@ -144,7 +145,7 @@ impl Export<'_> {
         self.json.raw("},\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"trace\",\"pid\":0,\"tid\":0,\"args\":{}}")
     }
 
-    /// PID and TID of a row; the first time, with its name.
+    /// Returns PID and TID of a row; writes its name when called for the first time.
     fn row(&mut self, row: Row, comm: Option<&str>) -> Result<(i64, i64)> {
         if let Some(known) = self.rows.get(&row) {
             return Ok(*known);
@@ -155,7 +156,7 @@ impl Export<'_> {
         };
         let of_thread = |tid: i32| known(tid).or(comm).unwrap_or("[unknown]").to_owned();
         let (pid, tid, name) = match row {
-            // Without a known process, a thread is shown as one.
+            // A thread of an unknown process is shown as a process.
             Row::Thread {
                 pid,
                 tid: Some(tid),
@@ -382,11 +383,11 @@ impl Export<'_> {
             )
         })?;
         tally.wrote("loss record", written);
-        tally.left_out("loss record", "without a time", without_time);
+        tally.omit("loss record", "without a timestamp", without_time);
         Ok(())
     }
 
-    /// Writes an event: its members without the last bracket, and its arguments likewise.
+    /// Writes an event: its members and its arguments, both without the closing bracket.
     fn line(&mut self, head: &str, args: &[u8]) -> Result<()> {
         self.json.raw(",\n")?;
         self.json.raw(head)?;

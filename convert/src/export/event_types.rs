@@ -26,7 +26,7 @@ impl EventType {
         self.table == tables::samples::NAME
     }
 
-    /// `cycles`, `sched:sched_switch`
+    /// Returns `cycles` or `sched:sched_switch`.
     pub(super) fn full_name(&self) -> String {
         match self.is_sampled() || self.system.is_empty() {
             true => self.name.clone(),
@@ -34,13 +34,13 @@ impl EventType {
         }
     }
 
-    /// Whether `period` counts nanoseconds.
+    /// Returns whether `period` counts nanoseconds.
     pub(super) fn is_clock(&self) -> bool {
         is_clock(&self.name)
     }
 }
 
-/// Whether the periods of a sampled event count nanoseconds: cpu-clock, task-clock:u.
+/// Returns whether the periods of a sampled event count nanoseconds: cpu-clock, task-clock:u.
 pub(super) fn is_clock(event: &str) -> bool {
     matches!(event.split(':').next(), Some("cpu-clock" | "task-clock"))
 }

@@ -26,10 +26,10 @@ pub(super) const EXPORTER: Exporter = Exporter {
     output: Output::Text { write },
 };
 
-/// Comm (its index), user stack, kernel stack.
+/// Comm (by index), user stack, kernel stack.
 type Key = (Option<u32>, Option<i32>, Option<i32>);
 
-/// Columns of the rows that are counted.
+/// Columns that are read.
 const WANTED: [&str; 6] = [
     "event",
     "period",
@@ -44,7 +44,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         aggregates::write(source, out, tally)?;
         return Ok(());
     };
-    // Stacks aggregated by a tool are more informative than the lines that it printed around them.
+    // Stacks aggregated by a tool are more informative than the lines printed around them.
     if !counted.is_sampled && aggregates::write(source, out, tally)? {
         return Ok(());
     }
@@ -59,7 +59,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         for batch in source.rows(table, Some(&WANTED))? {
             let batch = batch?;
             let heads = Heads::of(&batch);
-            // A tracepoint may have a field of that name.
+            // A tracepoint may have a field with that name.
             let periods = i64_column(&batch, "period").filter(|_| table.is_samples());
             for (index, row) in BatchRow::all(&batch).enumerate() {
                 let Some(column) = counted.column(&table.name, &row) else {
@@ -76,8 +76,8 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         }
     }
     tally.wrote(if counted.is_sampled { "sample" } else { "hit" }, written);
-    tally.left_out("row", "of other events", others);
-    tally.left_out("call", "folded stacks have no calls", source.call_rows());
+    tally.omit("row", "of other events", others);
+    tally.omit("call", "folded stacks have no calls", source.call_rows());
     let stacks = Stacks::read(source.trace)?;
     let mut lines: BTreeMap<String, [i128; 2]> = BTreeMap::new();
     for (key, of_key) in counts {
@@ -96,7 +96,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     Ok(())
 }
 
-/// `count` × 10^-`decimals` without needless zeros.
+/// Formats `count` × 10^-`decimals` without trailing zeros.
 fn decimal(count: i128, decimals: u32) -> String {
     let unit = 10i128.pow(decimals.min(18));
     let (whole, fraction) = (count / unit, (count % unit).unsigned_abs());
@@ -126,7 +126,7 @@ impl Comms {
     }
 }
 
-/// All frames of a key, root first.
+/// Formats all frames of a key, root first.
 fn line((comm, user, kernel): Key, stacks: &Stacks, comms: &Comms) -> String {
     let mut frames = Vec::new();
     if let Some(comm) = comm.and_then(|comm| comms.names.get(comm as usize)) {
@@ -140,7 +140,7 @@ fn line((comm, user, kernel): Key, stacks: &Stacks, comms: &Comms) -> String {
     frames.join(";")
 }
 
-/// One frame, with its suffix.
+/// Formats a frame with its suffix.
 fn frame(place: &Place<'_>) -> String {
     let base = |module: &str| module.rsplit('/').next().unwrap_or(module).to_owned();
     let is_jit = place.module.is_some_and(is_jit);
@@ -165,13 +165,13 @@ fn frame(place: &Place<'_>) -> String {
     format!("{name}{suffix}")
 }
 
-/// JIT-compiled code: perf names its module after the file with its symbols.
+/// Returns whether code was JIT-compiled: perf uses the file with its symbols as the module.
 fn is_jit(module: &str) -> bool {
     let is_map = |module: &str| module.starts_with("/tmp/perf-") && module.ends_with(".map");
     module == "[jit]" || is_map(module)
 }
 
-/// A name without characters that end a frame.
+/// Replaces characters in a name that end a frame.
 fn part(name: &str) -> String {
     printable(name).replace(';', ":")
 }

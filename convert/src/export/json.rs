@@ -1,10 +1,10 @@
-//! JSON as it is written: strings escaped, numbers exact.
+//! A streaming JSON writer: strings are escaped, numbers are exact.
 
 use std::io::{self, Write};
 
 use anyhow::Result;
 
-/// A writer of JSON. Brackets and commas are the caller's.
+/// A JSON writer. The caller writes brackets and commas.
 pub(super) struct Json<'o> {
     out: &'o mut dyn Write,
     buffer: Vec<u8>,
@@ -12,7 +12,7 @@ pub(super) struct Json<'o> {
     size: u64,
 }
 
-/// Size at which bytes are passed on.
+/// Size at which bytes are written.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 impl<'o> Json<'o> {
@@ -24,7 +24,7 @@ impl<'o> Json<'o> {
         }
     }
 
-    /// Adds JSON as it is.
+    /// Adds JSON unchanged.
     pub(super) fn raw(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
         self.buffer.extend_from_slice(json.as_ref());
         if self.buffer.len() >= BUFFER_BYTES {
@@ -54,7 +54,7 @@ impl<'o> Json<'o> {
         Ok(())
     }
 
-    /// Bytes so far.
+    /// Returns the number of bytes so far.
     pub(super) fn size(&self) -> u64 {
         self.size + self.buffer.len() as u64
     }
@@ -80,16 +80,16 @@ impl Write for Json<'_> {
 
 /// Adds a string in quotes.
 pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = serde_json::to_writer(out, text);
 }
 
-/// A string in quotes.
+/// Returns a string in quotes.
 pub(super) fn text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Nanoseconds in units of 10^`digits` ns, exact: `1500.001` microseconds for 1500001 and 3 digits.
+/// Formats nanoseconds in units of 10^`digits` ns, without rounding: `1500.001` microseconds for 1500001 and 3 digits.
 pub(super) fn decimal(nanoseconds: i64, digits: usize) -> String {
     let unit = 10_u64.pow(digits as u32);
     let sign = if nanoseconds < 0 { "-" } else { "" };

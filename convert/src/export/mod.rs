@@ -5,8 +5,8 @@
 //!                                   ─► losses, threads, event types, mappings    ├─► folded, perf_script, … ─► bytes
 //!                                   ─► stacks (the prefix tree and its frames)   ┘                          ─► Tally
 //! ```
-//! Rows are streamed; only stacks, frames, threads and mappings are kept in memory. An exporter counts in the [`Tally`] what it
-//! wrote, and what the format cannot hold; rows that were not selected are counted by the [`Source`].
+//! Rows are streamed; only stacks, frames, threads and mappings are kept in memory. An exporter counts in the [`Tally`]
+//! what it wrote and what the format cannot represent; the [`Source`] counts rows that are not selected.
 
 mod aggregates;
 mod batch;
@@ -55,7 +55,7 @@ pub(crate) struct Exporter {
     pub(crate) name: &'static str,
     /// One line for `--list`.
     pub(crate) about: &'static str,
-    /// What is written, and by which function.
+    /// The kind of output and the function that writes it.
     pub(crate) output: Output,
 }
 
@@ -68,11 +68,11 @@ pub(crate) type WriteDirectory = fn(&Source<'_>, &Path, &mut Tally) -> Result<()
 /// Kinds of outputs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Output {
-    /// Text for a pipe: by default stdout.
+    /// Text for pipes: stdout by default.
     Text { write: WriteFile },
     /// A file for a viewer: by default in the current directory, named after the input.
     File {
-        /// `.pftrace`. If it ends in `.gz`, stdout gets compressed bytes, too.
+        /// `.pftrace`. With an ending of `.gz`, output to stdout is compressed, too.
         ending: &'static str,
         /// How to open it, for the closing line.
         next: &'static str,
@@ -101,10 +101,10 @@ pub(crate) const EXPORTERS: &[&Exporter] = &[
     &tables::ARROW,
 ];
 
-/// Perfetto's importer misreads tracks on which more slices nest, in silence (`slice_tracker.cc`).
+/// With more nested slices on a track, Perfetto's importer misreads the track without an error (`slice_tracker.cc`).
 const SLICES_DEEPEST: usize = 512;
 
-/// `text` without control characters and newlines.
+/// Returns `text` without control characters and newlines.
 fn printable(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_control() { '?' } else { letter })

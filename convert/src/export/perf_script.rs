@@ -72,12 +72,12 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         out.write_all(&printer.text)?;
     }
     tally.wrote("event", written);
-    tally.left_out("record", "of the recorder, which perf script hides", hidden);
-    tally.left_out("call", "perf script has no calls", source.call_rows());
+    tally.omit("record", "of the recorder, which perf script hides", hidden);
+    tally.omit("call", "perf script has no calls", source.call_rows());
     Ok(())
 }
 
-/// The events of each table, and the width of the longest name. If an event's fields changed, each form has a
+/// Returns the events of each table, and the width of the longest name. If an event's fields changed, each form has a
 /// declaration and a table.
 fn events(source: &Source<'_>, tables: &[&RowTable<'_>]) -> (Vec<Event>, usize) {
     let declared: Vec<&EventType> = source.event_types().collect();
@@ -87,7 +87,7 @@ fn events(source: &Source<'_>, tables: &[&RowTable<'_>]) -> (Vec<Event>, usize) 
             .iter()
             .enumerate()
             .filter(|(_, event)| event.table == table.name && !table.is_samples());
-        // Each form has its own declaration; several filters give several equal ones.
+        // Each form has a separate declaration; several filters produce equal ones.
         let own = own.min_by_key(|(index, event)| {
             (
                 !has_fields(&table.columns, &event.fields),
@@ -125,7 +125,7 @@ fn is_shown(event: &EventType) -> bool {
     event.kind != "recorder"
 }
 
-/// The event's fields, from their declarations and their columns.
+/// Returns the fields of an event, from its declarations and columns.
 fn fields(declarations: &[String], columns: &[ColumnSchema]) -> Vec<Field> {
     let columns = columns.iter().skip(tables::common::columns().len());
     declarations
@@ -143,8 +143,8 @@ fn fields(declarations: &[String], columns: &[ColumnSchema]) -> Vec<Field> {
         .collect()
 }
 
-/// Whether a form has the columns of these fields: `arg_pid` for `int pid`, followed only by the extras recorded with
-/// the event.
+/// Returns whether a form has the columns of these fields: `arg_pid` for `int pid`, followed only by extra values
+/// recorded with the event.
 fn has_fields(columns: &[ColumnSchema], declarations: &[String]) -> bool {
     let own = columns.iter().skip(tables::common::columns().len());
     let extras = own.clone().skip(declarations.len());
@@ -167,7 +167,7 @@ fn has_fields(columns: &[ColumnSchema], declarations: &[String]) -> bool {
             .all(|column| column.name.starts_with("sample_"))
 }
 
-/// The type of a field with a column of this type. A list keeps 64 bits of each element, whatever its size was.
+/// Returns the type of a field with a column of this type. A list element has 64 bits, whatever its original size.
 fn field_type(column: ColumnType, element_bytes: u8) -> FieldType {
     let element_bytes = if element_bytes == 0 { 8 } else { element_bytes };
     match column {
@@ -189,7 +189,7 @@ fn field_type(column: ColumnType, element_bytes: u8) -> FieldType {
     }
 }
 
-/// Names of kernel addresses inside events, each looked up once.
+/// Names of kernel addresses in event fields, each looked up once.
 struct Names {
     symbolizer: Option<Symbolizer>,
     known: HashMap<u64, Option<(String, u64)>>,
@@ -234,12 +234,12 @@ struct Printer<'t> {
     mappings: Mappings,
     names: Names,
     name_width: usize,
-    /// The current event.
+    /// Text of the current event.
     text: Vec<u8>,
 }
 
 impl Printer<'_> {
-    /// Fills `text` with one event.
+    /// Formats an event in `text`.
     fn line(&mut self, row: &MergedRow<'_>, event: &Event, values: Fields<'_>) {
         self.text.clear();
         self.head(&row.columns, event);
@@ -270,7 +270,7 @@ impl Printer<'_> {
         self.text.push(b'\n');
     }
 
-    /// The part up to the event's name.
+    /// Formats the part before the event's name.
     fn head(&mut self, row: &BatchRow<'_>, event: &Event) {
         let (pid, tid) = (row.i32("pid").unwrap_or(-1), row.i32("tid").unwrap_or(-1));
         let comm = row
@@ -286,7 +286,7 @@ impl Printer<'_> {
             head += &format!("[{cpu:03}] ");
         }
         if let Some(time) = row.i64("time") {
-            // Unsigned, as in perf.
+            // perf prints it as unsigned, too.
             let time = time.cast_unsigned();
             let (seconds, nanoseconds) = (time / 1_000_000_000, time % 1_000_000_000);
             head += &format!("{seconds:>5}.{nanoseconds:09}: ");
@@ -304,7 +304,7 @@ impl Printer<'_> {
         self.text.extend_from_slice(head.as_bytes());
     }
 
-    /// One line per frame, and an empty line.
+    /// Formats one line per frame, and an empty line.
     fn chain(&mut self, row: &BatchRow<'_>) {
         self.text.push(b'\n');
         let mut places = Vec::new();
@@ -318,7 +318,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Address and name of the IP.
+    /// Formats address and name of the IP.
     fn place(&mut self, row: &BatchRow<'_>, event: &Event) {
         let mut places = Vec::new();
         for stack in ["kernel_stack", "user_stack"] {

@@ -1,10 +1,10 @@
-//! The trace of an export, and which of its rows are exported: `--time`, `--event`, `--where`.
+//! The trace of an export, and the selection of its rows: `--time`, `--event`, `--where`.
 //!
 //! ```text
 //! samples               rows of cycles in --time for which --where is true  ─►  batches
 //! sched.sched_switch    not in --event: no rows
 //! ```
-//! Exporters see only selected rows. What was excluded is counted here, once for all of them.
+//! Exporters see only selected rows. Excluded rows are counted here, once for all exporters.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use super::event_types::{self, EventType};
 /// The name for `--event` that stands for the table of calls.
 const CALLS: &str = "calls";
 
-/// Which rows to export.
+/// The rows to export.
 #[derive(Debug, Default)]
 pub(crate) struct Selection {
     /// Relative to the first event of the trace.
@@ -47,14 +47,15 @@ pub(crate) struct Source<'t> {
     /// First nanosecond, and first one past the end.
     window: Option<(i64, i64)>,
     condition: Option<Condition>,
-    /// The sampled events; `None` for all.
+    /// The selected sampled events; `None` for all.
     sampled: Option<BTreeSet<String>>,
-    /// By table and form: a table that is read twice counts once.
+    /// By table and form: a table that is read twice is counted once.
     excluded: RefCell<BTreeMap<usize, Excluded>>,
     not_in_events: u64,
 }
 
-/// A table whose rows have a time: `samples`, `calls`, or an event's. If an event changed its fields, one for each form.
+/// A table whose rows have timestamps: `samples`, `calls`, or an event's table. If an event changed its fields, there
+/// is one for each form.
 pub(super) struct RowTable<'t> {
     /// The name in the manifest.
     pub(super) name: String,
@@ -77,7 +78,7 @@ impl RowTable<'_> {
     }
 }
 
-/// Numbers of rows that were not selected, by the first reason that applies.
+/// Numbers of excluded rows, by the first reason that applies.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Excluded {
     pub(crate) events: u64,
@@ -146,7 +147,7 @@ impl<'t> Source<'t> {
         Ok(())
     }
 
-    /// The declared event types that are selected.
+    /// Returns the declared event types that are selected.
     pub(super) fn event_types(&self) -> impl Iterator<Item = &EventType> {
         self.event_types
             .iter()
@@ -161,7 +162,7 @@ impl<'t> Source<'t> {
         sampled.is_none_or(|sampled| sampled.contains(event))
     }
 
-    /// `sched:sched_switch` for an event's table.
+    /// Returns `sched:sched_switch` for the table of that event.
     pub(super) fn event_name(&self, table: &RowTable<'_>) -> String {
         let mut declared = self.event_types.iter();
         match declared.find(|event| event.table == table.name && !event.is_sampled()) {
@@ -170,47 +171,48 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// The kind of an event's table, as in `event_types`.
+    /// Returns the kind of an event's table, as in `event_types`.
     pub(super) fn event_kind(&self, table: &RowTable<'_>) -> &str {
         let mut declared = self.event_types.iter();
         let declared = declared.find(|event| event.table == table.name);
         declared.map_or("", |event| event.kind.as_str())
     }
 
-    /// `samples`, if selected.
+    /// Returns `samples`, if selected.
     pub(super) fn samples(&self) -> impl Iterator<Item = &RowTable<'t>> {
         self.tables.iter().filter(|table| table.is_samples())
     }
 
-    /// `calls`, if selected.
+    /// Returns `calls`, if selected.
     pub(super) fn calls(&self) -> impl Iterator<Item = &RowTable<'t>> {
         self.tables.iter().filter(|table| table.is_calls())
     }
 
-    /// The selected tables of tracepoints, probes and other events.
+    /// Returns the selected tables of tracepoints, probes and other events.
     pub(super) fn events(&self) -> impl Iterator<Item = &RowTable<'t>> {
         let is_event = |table: &&RowTable<'_>| !table.is_samples() && !table.is_calls();
         self.tables.iter().filter(is_event)
     }
 
-    /// The number of rows of a table, before `--time` and `--where`: for exporters that leave it out.
+    /// Returns the number of rows of a table before `--time` and `--where`, for exporters that omit it.
     pub(super) fn table_rows(&self, table: &RowTable<'_>) -> u64 {
         table.form.rows()
     }
 
-    /// The number of aggregates, which have no rows in time.
+    /// Returns the number of aggregates, which have no rows in time.
     pub(super) fn aggregate_rows(&self) -> u64 {
         let table = self.trace.table(tables::aggregates::NAME);
         table.map_or(0, |table| table.rows())
     }
 
-    /// The number of rows of `calls`, before `--time` and `--where`.
+    /// Returns the number of rows of `calls` before `--time` and `--where`.
     pub(super) fn call_rows(&self) -> u64 {
         let rows = self.calls().map(|table| table.form.rows());
         rows.fold(0, u64::saturating_add)
     }
 
-    /// The selected rows of a table, in order. With `wanted`, only these columns are read, as far as the table has them.
+    /// Returns the selected rows of a table, in order. With `wanted`, only those of these columns that the table has
+    /// are read.
     pub(super) fn rows<'s>(
         &'s self,
         table: &'s RowTable<'_>,
@@ -239,7 +241,8 @@ impl<'t> Source<'t> {
         })
     }
 
-    /// Every table with its columns and rows: of samples, calls and events the selected ones, of others all.
+    /// Returns every table with its columns and rows: selected rows of samples, calls and events, and all rows of other
+    /// tables.
     pub(super) fn all_tables(&self) -> Result<Vec<TableContents<'_>>> {
         let mut tables: Vec<TableContents<'_>> = Vec::new();
         for table in &self.tables {
@@ -256,24 +259,24 @@ impl<'t> Source<'t> {
         Ok(tables)
     }
 
-    /// Whether a row without other columns, such as a loss, is in `--time`.
+    /// Returns whether a row without other columns, such as a loss, is in `--time`.
     pub(super) fn is_in_time(&self, time: Option<i64>) -> bool {
         self.window
             .is_none_or(|(start, end)| time.is_some_and(|time| (start..end).contains(&time)))
     }
 
-    /// Whether `--time` or `--where` limits the rows.
+    /// Returns whether `--time` or `--where` limits the rows.
     pub(super) fn is_limited(&self) -> bool {
         self.window.is_some() || self.condition.is_some()
     }
 
-    /// The time of the first event in the selection, or of the beginning of `--time`.
+    /// Returns the time of the first event in the selection, or the beginning of `--time`.
     pub(super) fn first_time(&self) -> i64 {
         let first = first_time(self.trace).unwrap_or(0);
         self.window.map_or(first, |(start, _)| first.max(start))
     }
 
-    /// The time of the last event in the selection.
+    /// Returns the time of the last event in the selection.
     pub(super) fn last_time(&self) -> i64 {
         let tables = self.trace.tables().filter(|(name, _)| has_times(name));
         let last = tables.filter_map(|(_, table)| table.time_range());
@@ -282,7 +285,7 @@ impl<'t> Source<'t> {
             .map_or(last, |(_, end)| last.min(end.saturating_sub(1)))
     }
 
-    /// The rows that were read and not selected so far.
+    /// Returns the counts of excluded rows so far.
     pub(crate) fn excluded(&self) -> Excluded {
         let mut sum = Excluded {
             events: self.not_in_events,
@@ -297,7 +300,7 @@ impl<'t> Source<'t> {
     }
 }
 
-/// A table's name in the manifest, its columns, its rows.
+/// A table's name in the manifest, its columns and its rows.
 pub(super) type TableContents<'s> = (
     String,
     Vec<ColumnSchema>,
@@ -315,7 +318,7 @@ pub(super) struct TableRows<'s> {
 }
 
 impl TableRows<'_> {
-    /// Drops the rows that are not selected.
+    /// Removes the rows that are not selected.
     fn select(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
         let source = self.source;
         let sampled = source.sampled.as_ref().filter(|_| self.table.is_samples());
@@ -364,7 +367,7 @@ impl Iterator for TableRows<'_> {
                 (self.source.progress)(batch.num_rows() as u64);
                 self.select(batch)
             });
-            // A damaged file ends the export.
+            // An error ends the export.
             if batch.as_ref().is_ok_and(|batch| batch.num_rows() == 0) {
                 continue;
             }
@@ -385,7 +388,7 @@ fn drop_rows(kept: &mut [bool], is_kept: impl Fn(usize) -> bool) -> u64 {
     dropped
 }
 
-/// What `--event` names.
+/// The events selected by `--event`.
 struct ChosenEvents {
     sampled: Option<BTreeSet<String>>,
     /// Names in the manifest; `None` for all.
@@ -442,7 +445,7 @@ impl ChosenEvents {
     }
 }
 
-/// `sched.sched_switch`
+/// Returns `sched.sched_switch` for the table of that event.
 pub(super) fn sql_name(table: &str) -> String {
     let name = table.strip_prefix("events/").unwrap_or(table);
     name.replacen('/', ".", 1)
@@ -458,7 +461,7 @@ fn first_time(trace: &Directory) -> Option<i64> {
     ranges.map(|(first, _)| first).min()
 }
 
-/// `time` on the trace's clock: first nanosecond, and first one past the end.
+/// Converts the range to `time` on the trace's clock: the first nanosecond and the first one past the end.
 fn window(trace: &Directory, time: TimeRange) -> (i64, i64) {
     let first = first_time(trace).unwrap_or(0);
     let at = |offset: i64| first.saturating_add(offset);

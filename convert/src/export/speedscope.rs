@@ -5,8 +5,8 @@
 //!              {"type":"evented","name":"calls: dd (220)","events":[{"type":"O","frame":3,"at":1500},…]}],
 //!  "shared":{"frames":[{"name":"main","file":"/usr/bin/dd"},…]}}
 //! ```
-//! One profile per thread and event, and per thread with calls. The time axis of a sampled profile is the sum of its weights. Times
-//! are nanoseconds after the first event, exact.
+//! One profile per thread and event, and one per thread with calls. The time axis of a sampled profile is the sum of
+//! its weights. Times are exact nanoseconds after the first event.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -36,7 +36,7 @@ pub(super) const EXPORTER: Exporter = Exporter {
     },
 };
 
-/// Rows and bytes beyond which browsers get slow.
+/// Numbers of rows and bytes beyond which browsers become slow.
 const MANY_ROWS: u64 = 2_000_000;
 const MANY_BYTES: u64 = 400 << 20;
 
@@ -70,7 +70,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
 /// The distinct frames of all profiles.
 #[derive(Default)]
 struct Frames {
-    /// As JSON.
+    /// Encoded as JSON.
     all: Vec<String>,
     numbers: HashMap<String, u32>,
 }
@@ -93,11 +93,11 @@ impl Frames {
     }
 }
 
-/// A profile; its rows are the group of its number.
+/// A profile, whose rows are in the group with its number.
 struct Profile {
     name: String,
     kind: Kind,
-    /// Sum of the weights, or number of calls: heavier ones come first.
+    /// Sum of the weights, or number of calls; profiles are sorted by it.
     weight: i64,
     start: i64,
     end: i64,
@@ -155,7 +155,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// Hits with stacks, each of weight 1.
+    /// Adds hits with stacks, each with a weight of 1.
     fn events(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
         const WANTED: [&str; 5] = ["pid", "tid", "comm", "kernel_stack", "user_stack"];
         let (mut written, mut without_stack) = (0, 0);
@@ -176,12 +176,12 @@ impl Export<'_> {
             }
         }
         tally.wrote("event", written);
-        tally.left_out("event", "without a stack", without_stack);
+        tally.omit("event", "without a stack", without_stack);
         Ok(())
     }
 
     fn sample(&mut self, event: &str, head: &Head<'_>, weight: i64) -> Result<()> {
-        // Looked up twice: `entry` would own the name of every row.
+        // Looked up in two steps, because `entry` would allocate the name of every row.
         let known = self.sampled.get(event);
         let known = known.and_then(|threads| threads.get(&(head.pid, head.tid)).copied());
         let group = known.unwrap_or_else(|| {
@@ -253,12 +253,12 @@ impl Export<'_> {
             self.rows.push(group, &record)
         })?;
         tally.wrote("call", counts.calls - overlapping);
-        tally.left_out("call", "without a time", counts.without_time);
-        tally.left_out("call", "more than 256 overlapping", overlapping);
+        tally.omit("call", "without a timestamp", counts.without_time);
+        tally.omit("call", "more than 256 overlapping", overlapping);
         Ok(())
     }
 
-    /// Aggregations with stacks: a profile for each.
+    /// Adds a profile for each aggregation with stacks.
     fn aggregates(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
         let sums = aggregates::read(source.trace)?;
         let mut keys: Vec<&aggregates::Key> = sums.keys().collect();
@@ -275,7 +275,7 @@ impl Export<'_> {
         }
         tally.wrote("aggregate", keys.len() as u64);
         let others = source.aggregate_rows().saturating_sub(keys.len() as u64);
-        tally.left_out(
+        tally.omit(
             "aggregate",
             "without a stack, or printed again later",
             others,
@@ -291,7 +291,7 @@ impl Export<'_> {
             text(&name.to_string_lossy()),
         ))?;
         if self.profiles.is_empty() {
-            // Without a profile the page waits forever.
+            // Without a profile, the page shows its loading screen forever.
             json.raw("{\"type\":\"sampled\",\"name\":\"nothing recorded\",\"unit\":\"none\",\"startValue\":0,\"endValue\":0,\"samples\":[],\"weights\":[]}")?;
         }
         let mut order: Vec<usize> = (0..self.profiles.len()).collect();
@@ -384,7 +384,7 @@ impl Export<'_> {
     }
 }
 
-/// A stack as a list of frames, root first.
+/// Returns a stack as a list of frames, root first.
 fn stack_of(stacks: &Stacks, frames: &mut Frames, user: i32, kernel: i32) -> String {
     let mut ids = Vec::new();
     stacks.frames_of(Some(kernel), &mut ids);
@@ -392,7 +392,7 @@ fn stack_of(stacks: &Stacks, frames: &mut Frames, user: i32, kernel: i32) -> Str
     let found = ids.iter().rev().filter_map(|id| stacks.frame(*id));
     let numbers: Vec<String> = found
         .map(|frame| {
-            // There is no field for a module.
+            // The format has no field for modules.
             let file = stacks.text(frame.file).or(stacks.text(frame.module));
             frames
                 .number(&stacks.label(frame), file, frame.line)

@@ -1,9 +1,10 @@
-//! Rows grouped by a key, in a temporary file without a name: formats that want one thread after the other, column by column.
+//! Rows grouped by key in an unnamed temporary file, for formats that require one thread after another, column by
+//! column.
 //!
 //! ```text
 //! rows in time order   a1 b1 a2 c1 b2 …   ─►   file: a1 a2 | b1 b2 | c1 …   ─►   all of a, all of b, all of c
 //! ```
-//! Memory holds only the end of each group.
+//! Only the end of each group is in memory.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -11,9 +12,9 @@ use std::os::unix::fs::FileExt as _;
 
 use anyhow::{Context, Result};
 
-/// Size of all buffers at which those of a chunk's size are written.
+/// Total size of all buffers at which large ones are written.
 const BUFFERED_BYTES: usize = 32 << 20;
-/// Smallest chunk in the file, if the buffers are full.
+/// Minimum size of a chunk in the file if the buffers are full.
 const CHUNK_BYTES: usize = 4 << 10;
 
 /// Records by group.
@@ -26,7 +27,7 @@ pub(super) struct Spool {
 
 #[derive(Default)]
 struct Group {
-    /// Places of whole records in the file.
+    /// Offset and size of chunks of whole records in the file.
     chunks: Vec<(u64, usize)>,
     buffer: Vec<u8>,
     records: u64,
@@ -61,7 +62,7 @@ impl Spool {
         self.buffered += 4 + record.len();
         if self.buffered >= BUFFERED_BYTES {
             self.write_chunks(CHUNK_BYTES)?;
-            // Very many small groups.
+            // There are many small groups.
             if self.buffered >= BUFFERED_BYTES / 2 {
                 self.write_chunks(1)?;
             }
@@ -89,12 +90,12 @@ impl Spool {
         Ok(())
     }
 
-    /// The number of records of a group.
+    /// Returns the number of records in a group.
     pub(super) fn records(&self, group: usize) -> u64 {
         self.groups.get(group).map_or(0, |group| group.records)
     }
 
-    /// Passes on the records of a group, in the order in which they were added.
+    /// Calls `pass` for the records of a group, in the order in which they were added.
     pub(super) fn each(
         &self,
         group: usize,
@@ -115,7 +116,7 @@ impl Spool {
     }
 }
 
-/// The bytes of a number in a record.
+/// Returns the bytes of a number in a record.
 pub(super) fn part<const N: usize>(record: &[u8], place: usize) -> [u8; N] {
     let bytes = record.get(place..).and_then(|rest| rest.first_chunk());
     bytes.copied().unwrap_or([0; N])
@@ -140,7 +141,7 @@ mod tests {
     fn groups_come_back_in_order() {
         let mut spool = Spool::new().unwrap();
         let groups = 700;
-        // Beyond the buffers, so that chunks are written more than once.
+        // Larger than the buffers, so that chunks are written more than once.
         let long = vec![b'x'; 1_000];
         for record in 0..100_000_u32 {
             let group = (record % groups) as usize;

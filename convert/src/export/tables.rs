@@ -3,8 +3,9 @@
 //! ```text
 //! a.csv/samples.csv   a.csv/sched.sched_switch.csv   a.csv/frames.csv   …
 //! ```
-//! Of samples, calls and events the selected rows; the other tables are whole. Addresses in CSV are hexadecimal, NULL is an empty cell, and
-//! empty text is `""`. A table whose parts differ in columns has a file for each of its forms: `sched.sched_switch.2.csv`.
+//! Samples, calls and events are filtered; other tables are complete. In CSV, addresses are hexadecimal, NULL is an
+//! empty cell, and empty text is `""`. A table whose parts have different columns has one file per form:
+//! `sched.sched_switch.2.csv`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -125,7 +126,7 @@ fn cell(column: &dyn Array, row: usize, is_address: bool) -> String {
     }
 }
 
-/// A cell in quotes if it needs them (RFC 4180).
+/// Quotes a cell if necessary (RFC 4180).
 fn quoted(text: &str) -> String {
     match text.contains(['"', ',', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -150,7 +151,7 @@ fn arrow(columns: &[ColumnSchema], rows: Rows<'_>, out: &mut impl Write) -> Resu
     }
     let mut writer = match (writer, out) {
         (Some(writer), _) => writer,
-        // A table without rows still has its columns.
+        // A table without rows still has columns.
         (None, Some(out)) => FileWriter::try_new(out, &schema_of(columns))?,
         (None, None) => return Ok(written),
     };
@@ -158,7 +159,7 @@ fn arrow(columns: &[ColumnSchema], rows: Rows<'_>, out: &mut impl Write) -> Resu
     Ok(written)
 }
 
-/// The columns of a table without rows: text, since no value shows the type that a file would have.
+/// Returns the columns of a table without rows as strings, because there are no values to derive types from.
 fn schema_of(columns: &[ColumnSchema]) -> Arc<Schema> {
     let fields = columns.iter().map(|column| {
         let kind = match column.kind.as_str() {

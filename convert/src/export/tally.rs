@@ -1,8 +1,8 @@
-//! What an export wrote and what it left out, for the closing lines.
+//! Counts of what an export wrote and omitted, for the closing lines.
 //!
 //! ```text
 //! a.pftrace: 1,417 samples, 12 calls; 131 KiB; next: open it at https://ui.perfetto.dev
-//! a.pftrace: 3 calls left out: nested deeper than 512
+//! a.pftrace: 3 calls omitted: nested deeper than 512
 //! ```
 
 use std::collections::BTreeMap;
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     written: Vec<(&'static str, u64)>,
-    left_out: BTreeMap<(&'static str, &'static str), u64>,
+    omitted: BTreeMap<(&'static str, &'static str), u64>,
     notes: Vec<String>,
 }
 
 impl Tally {
-    /// Counts things that were written. `noun` is singular, with a plural in "s": "sample".
+    /// Counts exported items. `noun` is singular, with a plural in "s": "sample".
     pub(crate) fn wrote(&mut self, noun: &'static str, count: u64) {
         match self.written.iter_mut().find(|(known, _)| *known == noun) {
             Some((_, sum)) => *sum += count,
@@ -25,10 +25,10 @@ impl Tally {
         }
     }
 
-    /// Counts things that were not written, with the reason: "nested deeper than 512".
-    pub(crate) fn left_out(&mut self, noun: &'static str, reason: &'static str, count: u64) {
+    /// Counts omitted items with the reason: "nested deeper than 512".
+    pub(crate) fn omit(&mut self, noun: &'static str, reason: &'static str, count: u64) {
         if count > 0 {
-            *self.left_out.entry((noun, reason)).or_default() += count;
+            *self.omitted.entry((noun, reason)).or_default() += count;
         }
     }
 
@@ -37,14 +37,14 @@ impl Tally {
         self.notes.push(note);
     }
 
-    /// Returns what was written, in the order in which it was first counted.
+    /// Returns the counts of exported items, in the order in which they were first counted.
     pub(crate) fn written(&self) -> &[(&'static str, u64)] {
         &self.written
     }
 
-    /// Returns what was not written: noun, reason, count.
+    /// Returns the omissions: noun, reason, count.
     pub(crate) fn omissions(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        let entries = self.left_out.iter();
+        let entries = self.omitted.iter();
         entries.map(|((noun, reason), count)| (*noun, *reason, *count))
     }
 

@@ -9,7 +9,7 @@ use perfquet_events::event::Value;
 
 use super::batch::{COMMON, text_at, value_at};
 
-/// The event's own columns, with their names.
+/// Returns the columns of an event's fields with their names.
 pub(super) fn fields(batch: &RecordBatch) -> Vec<(String, &dyn Array)> {
     let schema = batch.schema_ref().fields().iter();
     let columns = schema.zip(batch.columns()).skip(*COMMON);
@@ -18,7 +18,7 @@ pub(super) fn fields(batch: &RecordBatch) -> Vec<(String, &dyn Array)> {
         .collect()
 }
 
-/// A field's value: a number, or text. Lists are text in brackets, bytes hexadecimal.
+/// A field's value: a number or text. Lists are text in brackets, bytes are hexadecimal.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Cell<'b> {
     Null,
@@ -30,7 +30,7 @@ pub(super) enum Cell<'b> {
 }
 
 impl<'b> Cell<'b> {
-    /// The value in a row of a column.
+    /// Returns the value in a row of a column.
     pub(super) fn at(column: &'b dyn Array, row: usize) -> Cell<'b> {
         if column.is_null(row) {
             return Cell::Null;
@@ -53,7 +53,7 @@ impl<'b> Cell<'b> {
         }
     }
 
-    /// The value as text; empty for NULL.
+    /// Returns the value as text; empty for NULL.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self {
             Cell::Null => Cow::Borrowed(""),
@@ -66,7 +66,7 @@ impl<'b> Cell<'b> {
     }
 }
 
-/// A list of strings: `[a, b]`.
+/// Formats a list of strings: `[a, b]`.
 fn texts_at(column: &dyn Array, row: usize) -> String {
     let Some(list) = column.as_list_opt::<i32>() else {
         return String::new();
@@ -76,7 +76,7 @@ fn texts_at(column: &dyn Array, row: usize) -> String {
     format!("[{}]", texts.collect::<Vec<_>>().join(", "))
 }
 
-/// The counter in a marker of Android's systrace: `C|PID|NAME|VALUE`. The value is a number.
+/// Parses a counter in a marker of Android's systrace: `C|PID|NAME|VALUE`. The value is a number.
 pub(super) fn counter_of(marker: &str) -> Option<(i32, &str, &str)> {
     let mut parts = marker.trim_end().strip_prefix("C|")?.splitn(3, '|');
     let pid = parts.next()?.parse().ok()?;
@@ -86,7 +86,7 @@ pub(super) fn counter_of(marker: &str) -> Option<(i32, &str, &str)> {
     is_number.then_some((pid, name, value))
 }
 
-/// Whether an event's text may be a marker of Android's systrace.
+/// Returns whether an event's text may be a marker of Android's systrace.
 pub(super) fn is_marker(event: &str) -> bool {
     matches!(event, "ftrace:print" | "ftrace:tracing_mark_write")
 }

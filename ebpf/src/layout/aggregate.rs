@@ -1,4 +1,4 @@
-//! Values at probes, and what is made of them: ebpf/src/fetch.h, ebpf/src/aggregate.h.
+//! Values fetched at probes, and their aggregation: ebpf/src/fetch.h, ebpf/src/aggregate.h.
 
 #![expect(unsafe_code, reason = "plain structs that the kernel reads and writes")]
 
@@ -16,7 +16,7 @@ pub const WIDE_WORDS: usize = 40;
 pub const TEXT_WORDS: usize = 16;
 /// Words of a comm, or of a field with at most as many bytes.
 pub const SHORT_TEXT_WORDS: usize = 2;
-/// In place of a bar: the cell of all actions but distributions.
+/// Bar number of the cell for all actions that are not distributions.
 pub const NO_BAR: i32 = i32::MIN;
 /// The same of the time without that in other calls.
 pub const NO_BAR_OF_SELF: i32 = i32::MIN + 1;
@@ -145,7 +145,7 @@ pub struct KeyPart {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AggSettings {
-    /// Bits of the actions, by `Action::number` of perfquet-events; of the distributions one at most.
+    /// Bits of the actions, by `Action::number` of perfquet-events, with at most one distribution.
     pub actions: u32,
     /// Bits of the actions on the time without that in other calls, beside those on the duration; no distribution.
     pub self_actions: u32,
@@ -209,7 +209,7 @@ impl Cell {
         self.squares_high = (squares >> 64) as u64;
     }
 
-    /// Removes what it held earlier; the smallest and largest value stay.
+    /// Subtracts an earlier state; the smallest and largest value are unchanged.
     pub fn subtract(&mut self, earlier: &Cell) {
         self.count = self.count.saturating_sub(earlier.count);
         self.sum = self.sum.wrapping_sub(earlier.sum);

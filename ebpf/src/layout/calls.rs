@@ -30,15 +30,15 @@ pub const MOST_SAVED: usize = 6;
 /// Maximum number of long strings saved at the entry of a call.
 pub const MOST_TEXTS: usize = 2;
 
-/// How a value is saved.
+/// The way a value is saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Saving {
-    /// None.
+    /// Nothing is saved.
     #[default]
     Nothing,
     /// A fetched number.
     Number,
-    /// A fetched string of at most 16 bytes, in this place and the next.
+    /// A fetched string of at most 16 bytes, in this slot and the next.
     ShortText,
     /// Comm, likewise.
     Comm,
@@ -52,7 +52,7 @@ pub struct SavedValue {
     pub saving: u32,
     /// 0
     pub unused: u32,
-    /// How to fetch it.
+    /// The instructions to fetch it.
     pub fetch: Fetch,
 }
 
@@ -60,9 +60,9 @@ pub struct SavedValue {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Saved {
-    /// By their place.
+    /// Values by slot.
     pub values: [SavedValue; MOST_SAVED],
-    /// Long strings, whose places follow those; only of calls.
+    /// Long strings, in the following slots; for calls only.
     pub texts: [Fetch; MOST_TEXTS],
 }
 
@@ -72,7 +72,7 @@ pub struct Saved {
 pub struct OpenCall {
     /// Time of its entry.
     pub time: u64,
-    /// Nanoseconds in calls inside of it.
+    /// Nanoseconds in nested calls.
     pub inside: u64,
     /// Number of its function.
     pub function: u32,
@@ -88,7 +88,7 @@ pub struct OpenCall {
 pub struct Lane {
     /// Number of open calls.
     pub depth: u64,
-    /// The first of them.
+    /// The first open call.
     pub outermost: OpenCall,
 }
 

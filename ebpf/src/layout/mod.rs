@@ -7,8 +7,9 @@
 //! settings   written before a program is loaded: constants to it     FrameSettings
 //! maps       read and written while it runs                          Control, whom, lost
 //! ```
-//! The records that programs write into the rings have no struct here, since the loader never looks at them: their layout
-//! and their numbers, and those of actions, are in formats/events/src/wire/, whose tests compare them with the C code.
+//! The records that programs write into the rings have no struct here, because the loader does not read them: their
+//! layout, and the numbers of records and actions, are in formats/events/src/wire/, whose tests compare them with the C
+//! code.
 
 #![expect(unsafe_code, reason = "plain structs that the kernel reads and writes")]
 
@@ -101,7 +102,7 @@ pub struct Control {
     pub is_on: u32,
     /// Always 0; a program may rely on it.
     pub unused: u32,
-    /// Number of the interval; aggregates of another one are other cells.
+    /// Number of the interval; each interval has separate cells.
     pub interval: u32,
     /// 0
     pub unused_too: u32,

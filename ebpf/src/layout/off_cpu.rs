@@ -22,11 +22,11 @@ pub struct OffKey {
     pub user_stack: u64,
     /// Its comm.
     pub comm: [u8; 16],
-    /// Comm of its waker; empty if none, or not yet.
+    /// Comm of its waker; empty without one.
     pub waker: [u8; 16],
     /// Its PID.
     pub process: u32,
-    /// 0 preempted, 1 interruptible, 2 uninterruptible, 3 idle, 4 anything else.
+    /// 0 preempted, 1 interruptible, 2 uninterruptible, 3 idle, 4 any other.
     pub state: u32,
     /// Number of the interval.
     pub interval: u32,

@@ -1,4 +1,4 @@
-//! Which hits count: ebpf/src/predicate.h.
+//! Conditions for hits: ebpf/src/predicate.h.
 
 #![expect(unsafe_code, reason = "plain structs that the kernel reads and writes")]
 
@@ -25,7 +25,7 @@ pub enum Test {
     Greater,
     /// Any common bit.
     Bits,
-    /// As a string: equal bytes where the mask has ones.
+    /// A string comparison: equal bytes where the mask has ones.
     Text,
 }
 

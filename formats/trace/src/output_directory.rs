@@ -48,7 +48,7 @@ impl OutputDirectory {
     /// Renames the directory to its name. Returns it, with the size of its files in bytes.
     pub fn finish(self) -> Result<(PathBuf, u64), Error> {
         let bytes = size_of(&self.temporary).map_err(Error::io(&self.temporary))?;
-        // Somebody may have taken the name since.
+        // The name may have been taken in the meantime.
         check(&self.path, self.force)?;
         let mut former = None;
         if self.path.symlink_metadata().is_ok() {
@@ -58,7 +58,7 @@ impl OutputDirectory {
         }
         if let Err(error) = std::fs::rename(&self.temporary, &self.path) {
             if let Some(former) = former {
-                // The former export stays; the error is that of the new one.
+                // The previous export is restored; the returned error is that of the new one.
                 let _ = std::fs::rename(former, &self.path);
             }
             return Err(Error::io(&self.path)(error));

@@ -1,4 +1,5 @@
-//! From the cells of a map to rows: the values of the CPUs put together, bars joined to distributions, keys as text.
+//! Converts the cells of a map to rows: merges the values of all CPUs, joins bars to distributions, formats keys as
+//! text.
 
 use perfquet_ebpf::layout::{Cell, NO_BAR, NO_BAR_OF_SELF, NarrowKey, WideKey};
 use perfquet_ebpf::{Error, Object, PerCpu};
@@ -11,14 +12,14 @@ use crate::journal::told::Row;
 const NARROW: &str = "narrow_cells";
 const WIDE: &str = "wide_cells";
 
-/// Keys of cells that are read for the last time.
+/// Keys of cells that are not read again.
 pub(super) enum Stale {
     Narrow(Vec<NarrowKey>),
     Wide(Vec<WideKey>),
 }
 
-/// All cells of an object, whose programs number their probes or functions in the order of `names`, and the keys of those
-/// whose interval `is_over`.
+/// Reads all cells of an object, whose programs number their probes or functions in the order of `names`. Returns also
+/// the keys of those whose interval `is_over`.
 pub(super) fn entries(
     object: &Object,
     plan: &Plan,
@@ -65,7 +66,7 @@ pub(super) fn remove(object: &mut Object, stale: &Stale) -> Result<(), Error> {
     }
 }
 
-/// The first word of a key: the bar, and in its upper half the interval.
+/// Returns the interval in the upper half of a key's first word; the lower half is the bar.
 fn interval_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
@@ -89,7 +90,7 @@ fn entry(plan: &Plan, names: &[String], key: &[u64], cells: &[Cell]) -> Entry {
     }
 }
 
-/// All rows, action by action, in the order of their keys.
+/// Returns all rows by action, in the order of their keys.
 pub(super) fn rows<'a>(plan: &'a Plan, cells: &Cells) -> Vec<(&'a Output, Row)> {
     let mut rows = Vec::new();
     for output in &plan.outputs {
@@ -126,13 +127,13 @@ pub(super) fn rows<'a>(plan: &'a Plan, cells: &Cells) -> Vec<(&'a Output, Row)> 
     rows
 }
 
-/// The word of the keys with the number of the probe.
+/// Returns the position of the word with the probe's number.
 fn place_of_probe(keys: &[Key]) -> Option<usize> {
     let place = keys.iter().position(|key| *key == Key::Probe)?;
     Some(keys.iter().take(place).map(|key| key.words()).sum())
 }
 
-/// A row with its key.
+/// Returns a row with its key.
 pub(super) fn keyed(keys: &[Key], probe: &str, words: &[u64]) -> Row {
     let mut row = Row::default();
     let mut words = words;
@@ -155,7 +156,7 @@ pub(super) fn keyed(keys: &[Key], probe: &str, words: &[u64]) -> Row {
     row
 }
 
-/// Bytes up to the first NUL.
+/// Returns the bytes before the first NUL.
 fn text(words: &[u64]) -> Vec<u8> {
     let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
     bytes.take_while(|&byte| byte != 0).collect()
@@ -178,7 +179,8 @@ fn value(action: Action, cell: &Cell) -> Option<f64> {
     })
 }
 
-/// sqrt(count × Σx² − (Σx)²) / count, in whole numbers where they suffice: the two terms can be nearly the same.
+/// Computes sqrt(count × Σx² − (Σx)²) / count with integers if they are large enough, because the two terms can be
+/// nearly equal.
 fn deviation(count: u64, sum: i64, squares: u128) -> f64 {
     let square_of_sum = u128::from(sum.unsigned_abs()).pow(2);
     let difference = match squares.checked_mul(count.into()) {
@@ -188,10 +190,10 @@ fn deviation(count: u64, sum: i64, squares: u128) -> f64 {
     difference.sqrt() / count as f64
 }
 
-/// Where a bar begins, and where the next one does; numbered as in aggregate.h and in perfquet-query.
+/// Returns the start of a bar and of the next one; bars are numbered as in aggregate.h and perfquet-query.
 pub(super) fn range(plan: &Plan, action: Action, bar: i64) -> (Option<i64>, Option<i64>) {
     let signed = |value: u64| i64::try_from(value).ok();
-    // A bar of positive values, and the one that mirrors it.
+    // A bar of positive values, or its mirror image for negative ones.
     let mirrored = |low: u64, high: Option<u64>| match bar > 0 {
         true => (signed(low), high.and_then(signed)),
         false => (
@@ -281,7 +283,7 @@ mod tests {
             assert_eq!(value(action, &cell), Some(expected), "{action:?}");
         }
         assert_eq!(value(Action::Min, &Cell::default()), None);
-        // Doubles alone would give 0.
+        // With floating-point numbers alone, the result would be 0.
         let cell = self::cell(&[1 << 60, (1 << 60) + 2]);
         assert_eq!(value(Action::Stddev, &cell), Some(1.0));
     }
@@ -318,7 +320,7 @@ mod tests {
         let plan = plan(Action::Quantize, AggSettings::default(), &[]);
         let comm = u64::from_ne_bytes(*b"malloc\0\0");
         let key = |bar: i32| [u64::from(bar as u32), comm, 0, -7i64 as u64, 99, 0, 0, 0];
-        // The cell of other actions is no bar.
+        // The cell of other actions is not a bar.
         let cells = [(3, &[4, 5][..]), (1, &[1]), (NO_BAR, &[4, 5, 1])];
         let cells: Cells = cells
             .into_iter()

@@ -1,26 +1,26 @@
-//! Aggregates by interval: what each had, and the totals of all.
+//! Aggregates by interval, and their totals.
 //!
 //! ```text
 //! interval 3 ends      programs begin with the cells of interval 4; those of 3 are read
 //! interval 4 ends      those of 4 are read, and those of 3 once more: a program may have been in the middle
 //! ```
-//! So every hit is in one interval, and all of them together are the totals. Without `--every` there is one interval.
+//! Every hit is in one interval, and the intervals add up to the totals. Without `--every` there is one interval.
 
 use std::collections::BTreeMap;
 
 use perfquet_ebpf::layout::Cell;
 
-/// Keys of the totals of one aggregation.
+/// Maximum number of keys in the totals of one aggregation.
 const MOST_TOTALS: usize = 65_536;
 
-/// Name of the probe or function, where it is a part of the key, and the words of the other parts.
+/// Name of the probe or function, if it is part of the key, and the words of the other parts.
 pub(super) type CellKey = (String, Vec<u64>);
 
 /// Values by key and bar.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Cells(BTreeMap<CellKey, BTreeMap<i32, Cell>>);
 
-/// A cell of a map, the values of its CPUs put together.
+/// A cell of a map with the merged values of its CPUs.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     /// Number of its interval.
@@ -33,20 +33,20 @@ pub(super) struct Entry {
 /// The intervals of one aggregation.
 #[derive(Default)]
 pub(super) struct Intervals {
-    /// Number of the one that runs.
+    /// Number of the current interval.
     number: u32,
-    /// When it began.
+    /// Start of the current interval.
     since: u64,
-    /// What the one before had when it was read.
+    /// Values of the previous interval when it was read.
     before: Cells,
     totals: Cells,
-    /// Keys printed since the totals were.
+    /// Number of keys printed since the last totals.
     printed: usize,
-    /// Hits of keys for which the totals have no room.
+    /// Hits of keys that do not fit into the totals.
     given_up: u64,
 }
 
-/// What is to be printed.
+/// Values to print.
 pub(super) struct Printout<'a> {
     pub(super) cells: &'a Cells,
     /// Start of the period; `None`: totals.
@@ -63,17 +63,17 @@ impl Cells {
             .add(cell);
     }
 
-    /// Keys and their bars, in order.
+    /// Iterates over the keys and their bars, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&CellKey, &BTreeMap<i32, Cell>)> {
         self.0.iter()
     }
 
-    /// How many keys.
+    /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// What it has more than it had.
+    /// Returns the increase since `before`.
     fn since(mut self, before: &Cells) -> Cells {
         for (key, bars) in &mut self.0 {
             for (bar, cell) in bars.iter_mut() {
@@ -100,27 +100,27 @@ impl FromIterator<Entry> for Cells {
 }
 
 impl Intervals {
-    /// The first one begins.
+    /// Begins the first interval.
     pub(super) fn begin(&mut self, now: u64) {
         self.since = now;
     }
 
-    /// The number of the one that runs.
+    /// Returns the number of the current interval.
     pub(super) fn number(&self) -> u32 {
         self.number
     }
 
-    /// The number of the next one, for the programs.
+    /// Returns the number of the next interval, for the programs.
     pub(super) fn next(&self) -> u32 {
         self.number.wrapping_add(1)
     }
 
-    /// Whether cells of an interval are read for the last time when the one that runs ends.
+    /// Returns whether the cells of an interval are read for the last time when the current one ends.
     pub(super) fn is_over(&self, interval: u32) -> bool {
         interval != self.number && interval != self.next()
     }
 
-    /// Ends the interval that runs; its cells are among the entries, those of the one before as well.
+    /// Ends the current interval. `entries` contains its cells, and those of the previous one.
     pub(super) fn end(&mut self, entries: Vec<Entry>) -> Cells {
         let number = self.number;
         let next = self.next();
@@ -149,9 +149,9 @@ impl Intervals {
         cells
     }
 
-    /// What is printed of an interval that ended now: it, and the totals at the end and whenever as many keys were
-    /// printed as they have, so that a recorder that is killed leaves totals, too. `are_wanted`: intervals are to be
-    /// printed, not just the totals.
+    /// Returns the printouts at the end of an interval: the interval itself, and the totals at the end of the
+    /// recording, and whenever as many keys were printed as the totals have, so that a killed recorder leaves totals.
+    /// `are_wanted`: intervals are printed, not only totals.
     pub(super) fn printouts<'a>(
         &'a mut self,
         cells: &'a Cells,
@@ -177,7 +177,7 @@ impl Intervals {
         printouts
     }
 
-    /// Hits that are in their intervals, but not in the totals.
+    /// Returns the number of hits that are in their intervals, but not in the totals.
     pub(super) fn given_up(&self) -> u64 {
         self.given_up
     }
@@ -214,10 +214,10 @@ mod tests {
     fn every_hit_is_in_one_interval() {
         let mut intervals = Intervals::default();
         intervals.begin(100);
-        // One of the next is there already.
+        // One hit of the next interval has already arrived.
         let first = intervals.end(vec![entry(0, 7, 3), entry(0, 8, 1), entry(1, 7, 1)]);
         assert_eq!(counts(&first), [(7, 3, 30), (8, 1, 10)]);
-        // Two more came late.
+        // Two more hits arrived late.
         let second = intervals.end(vec![entry(0, 7, 5), entry(0, 8, 1), entry(1, 7, 4)]);
         assert_eq!(counts(&second), [(7, 6, 60)]);
         let over: Vec<u32> = (0..4).filter(|&number| intervals.is_over(number)).collect();

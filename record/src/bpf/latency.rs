@@ -1,10 +1,11 @@
-//! `--latency`: the time from an event to another one with the same key, aggregated in the kernel.
+//! `--latency`: the time from one event to another with the same key, aggregated in the kernel.
 //!
 //! ```text
 //! sched:sched_wakeup[pid], sched:sched_switch[prev_pid]/prev_state == 0/ -> sched:sched_switch[next_pid]
 //! block:block_rq_issue[dev,sector] -> block:block_rq_complete[dev,sector]
 //! ```
-//! Of several starts with one key the first counts. Fields of the end have their names, those of the start `start.NAME`.
+//! If several starts have one key, the first one counts. Fields of the end have their names, those of the start are
+//! `start.NAME`.
 
 use perfquet_ebpf::layout::{
     Base, Fetch, LatencySettings, MOST_LATENCY_KEYS, MOST_STARTS, Predicate, Saved, Value,
@@ -20,9 +21,9 @@ use crate::probe::{self, Kind, Probe};
 const OPTION: &str = "--latency";
 /// Fields of the start.
 const START: &str = "start.";
-/// Fields that name a thread.
+/// Fields that contain a thread ID.
 const THREADS: &[&str] = &["pid", "tid", "next_pid", "prev_pid", "child_pid"];
-/// Unless --agg says otherwise.
+/// The default without --agg.
 const USUAL: &str = "quantize(duration)";
 
 /// Starts and end, with their keys.
@@ -42,17 +43,17 @@ pub(crate) struct Start {
     predicate: Predicate,
 }
 
-/// The names of one latency.
+/// The names that one latency has.
 #[derive(Clone)]
 struct LatencyFields<'a> {
     latency: &'a Latency,
-    /// Fields of the start that have their place.
+    /// Fields of the start that have a slot.
     found: Vec<(String, Found)>,
-    /// By start: the same name has the same place in each.
+    /// By start: a name has the same slot in all of them.
     savers: Vec<Saver>,
 }
 
-/// An event as written: its name, its key, its filter.
+/// A parsed event: its name, its key, its filter.
 #[derive(Debug, PartialEq, Eq)]
 struct Written<'a> {
     event: &'a str,
@@ -61,7 +62,7 @@ struct Written<'a> {
 }
 
 impl Latency {
-    /// Constants for the programs that measure it.
+    /// Returns the constants for the programs.
     pub(super) fn settings(&self, saved: &[Saved]) -> LatencySettings {
         let mut settings = LatencySettings {
             is_by_thread: self.is_by_thread.into(),
@@ -76,13 +77,13 @@ impl Latency {
         settings
     }
 
-    /// Whether threads are chosen by the key.
+    /// Returns whether the key identifies threads, and therefore selects them.
     pub(super) fn is_by_thread(&self) -> bool {
         self.is_by_thread
     }
 }
 
-/// The aggregations `texts` of the latency `text`, over those that pass `filter`.
+/// Compiles the aggregations `texts` of the latency `text`, for those that pass `filter`.
 pub(super) fn requested(
     text: &str,
     texts: &[String],
@@ -150,7 +151,7 @@ impl Fields for LatencyFields<'_> {
     }
 }
 
-/// A field of a start, or what every event has.
+/// Compiles a field of a start, or a name that every event has.
 fn value(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Failure> {
     let base = match name {
         "comm" => None,
@@ -159,7 +160,7 @@ fn value(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Failure> {
         _ => return fetch::of(option, probe, name),
     };
     let Some(base) = base else {
-        // A field of that name goes first.
+        // A field with this name takes precedence.
         return fetch::of(option, probe, name).or(Ok(Fetched::Comm));
     };
     let built_in = Fetch {
@@ -225,7 +226,7 @@ fn expected(text: &str) -> Failure {
     ))
 }
 
-/// Tracepoints only: a start may be hit on behalf of any thread.
+/// Finds tracepoints, the only events that latencies support: a start may occur in the context of any thread.
 fn probes(text: &str, event: &str) -> Result<Vec<Probe>, Failure> {
     let found = probe::parse(event)?;
     match found
@@ -258,7 +259,7 @@ fn key(text: &str, probe: &Probe, names: &[&str]) -> Result<[Fetch; MOST_LATENCY
     Ok(key)
 }
 
-/// At commas outside of brackets and filters.
+/// Splits at commas outside of brackets and filters.
 fn pieces(text: &str) -> Vec<&str> {
     let (mut is_in_key, mut is_in_filter) = (false, false);
     text.split(|character| {
@@ -273,7 +274,7 @@ fn pieces(text: &str) -> Vec<&str> {
     .collect()
 }
 
-/// `EVENT[KEY,...]/FILTER/`
+/// Parses `EVENT[KEY,...]/FILTER/`.
 fn written(text: &str) -> Option<Written<'_>> {
     let text = text.trim();
     let (place, filter) = match text.strip_suffix('/') {

@@ -1,4 +1,4 @@
-//! `--live`: the aggregates of each interval, on stdout.
+//! `--live`: prints the aggregates of each interval to stdout.
 //!
 //! ```text
 //! after 2.0 s:
@@ -6,7 +6,7 @@
 //! dd            50       1.204 us
 //! bash           2      65.132 ms
 //! ```
-//! Distributions are drawn as DTrace draws them.
+//! Distributions are drawn as in DTrace.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,21 +22,21 @@ use super::intervals::Cells;
 use super::plan::{Output, Plan};
 use crate::journal::told::Row;
 
-/// Rows of a table, and distributions of an aggregation.
+/// Maximum number of rows in a table, and of distributions of an aggregation.
 const MOST_ROWS: usize = 20;
 const MOST_DRAWN: usize = 8;
 
-/// What is shown.
+/// State of the output.
 pub(crate) struct Live {
     started: Instant,
-    /// Of the interval at hand.
+    /// Text of the current interval.
     text: String,
-    /// Nobody reads it any more.
+    /// The reader has closed the output.
     is_closed: bool,
 }
 
 impl Live {
-    /// The recording begins now.
+    /// Starts at the beginning of a recording.
     pub(crate) fn new() -> Live {
         Live {
             started: Instant::now(),
@@ -45,12 +45,12 @@ impl Live {
         }
     }
 
-    /// Adds what one aggregation had in an interval.
+    /// Adds the values of one aggregation in an interval.
     pub(super) fn show(&mut self, plan: &Plan, rows: &[(&Output, Row)], cells: &Cells) {
         self.text.push_str(&text(plan, rows, cells));
     }
 
-    /// Prints the interval. Once nobody reads, nothing is printed.
+    /// Prints the interval, unless the reader has closed the output.
     pub(crate) fn print(&mut self) {
         let text = std::mem::take(&mut self.text);
         if self.is_closed {
@@ -79,7 +79,7 @@ fn text(plan: &Plan, rows: &[(&Output, Row)], cells: &Cells) -> String {
     text
 }
 
-/// The distributions with the most values.
+/// Draws the distributions with the most values.
 fn drawings(plan: &Plan, output: &Output, cells: &Cells) -> String {
     let counts = |bars: &BTreeMap<i32, Cell>| -> BTreeMap<i32, u64> {
         let bars = bars.iter().filter(|(bar, _)| **bar > NO_BAR_OF_SELF);
@@ -104,7 +104,7 @@ fn drawings(plan: &Plan, output: &Output, cells: &Cells) -> String {
     text + &more(all.len(), MOST_DRAWN, "distribution")
 }
 
-/// A row for each key, the largest first. Keys that differ in their stacks alone are one.
+/// Formats one row per key, largest first. Keys that differ only in their stacks are merged.
 fn table(plan: &Plan, rows: &[(&Output, Row)]) -> String {
     let outputs: Vec<&Output> = plan
         .outputs
@@ -155,7 +155,7 @@ fn is_additive(action: Action) -> bool {
     matches!(action, Action::Count | Action::Sum)
 }
 
-/// Columns two blanks apart, the first ones to the left.
+/// Aligns columns with two spaces between them, the first ones to the left.
 fn aligned(cells: &[Vec<String>], left: usize) -> String {
     let columns = cells.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -205,7 +205,7 @@ fn time(ns: f64) -> String {
     }
 }
 
-/// The bars with the empty ones between them, and one on each side.
+/// Returns the bars, with the empty ones between them and one on each side.
 fn lines(plan: &Plan, output: &Output, bars: &BTreeMap<i32, u64>) -> Vec<Line> {
     let (Some((first, _)), Some((last, _))) = (bars.first_key_value(), bars.last_key_value())
     else {
@@ -222,7 +222,7 @@ fn lines(plan: &Plan, output: &Output, bars: &BTreeMap<i32, u64>) -> Vec<Line> {
             (Some(low), Some(_)) => low.to_string(),
             (Some(low), None) => format!(">= {low}"),
             (None, Some(high)) => format!("< {high}"),
-            // Beyond the ends.
+            // Outside the range of values.
             (None, None) => continue,
         };
         let count = bars.get(&bar).copied().unwrap_or(0);

@@ -4,9 +4,9 @@
 //! perfquet-record -a --off-cpu --duration 10s -o o.pqt
 //! perfquet-query flamegraph o.pqt
 //! ```
-//! Rows of `aggregates`, called "off-cpu", nanoseconds. Keys: thread name, process, why it was switched out (preempted,
-//! interruptible, uninterruptible, idle), who woke it. Threads that are still off at the end count until then, with no waker. Those
-//! that were off before the beginning are seen from their next switch on.
+//! Rows of `aggregates` named "off-cpu", in nanoseconds. Keys: thread name, process, reason of the switch (preempted,
+//! interruptible, uninterruptible, idle), waker. Threads that are off the CPU at the end count until then, without a
+//! waker. Threads that were off the CPU at the start are counted from their next switch.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::recording::Recording;
 use crate::sys::clock;
 
 const NAME: &str = "off-cpu";
-/// Different stacks.
+/// Maximum number of distinct stacks.
 const MOST_STACKS: u32 = 65_536;
 
 /// Command-line options.
@@ -61,7 +61,7 @@ pub(crate) struct Plan {
 pub(crate) struct OffCpu {
     object: Object,
     intervals: Intervals,
-    /// When it was stopped.
+    /// When the program was stopped.
     end: u64,
     least: u64,
 }
@@ -103,7 +103,7 @@ impl OffCpu {
         Ok(())
     }
 
-    /// Lets them record, or stops them.
+    /// Enables or disables recording.
     pub(crate) fn set_on(&mut self, is_on: bool) -> Result<()> {
         self.end = clock::monotonic();
         if is_on {
@@ -113,13 +113,13 @@ impl OffCpu {
         Ok(result.map_err(|error| refused("--off-cpu", &error))?)
     }
 
-    /// Lets the programs begin the next interval.
+    /// Switches the programs to the next interval.
     pub(crate) fn begin_interval(&mut self) -> Result<(), Failure> {
         let begun = self.object.begin_interval(self.intervals.next());
         begun.map_err(|error| refused("--off-cpu", &error))
     }
 
-    /// Ends an interval, which the programs have left, and adds what it had. In the last one, threads count that are
+    /// Ends an interval that the programs have left, and adds its values. The last interval includes threads that are
     /// still off the CPU.
     pub(crate) fn end_interval(
         &mut self,
@@ -161,7 +161,7 @@ impl OffCpu {
         Ok(())
     }
 
-    /// Adds what was lost, and says how many.
+    /// Adds the losses, and returns their number.
     pub(crate) fn tell_losses(&self, told: &mut Told) -> Result<u64, Failure> {
         if self.intervals.given_up() > 0 {
             told.loss(self.intervals.given_up(), "off-cpu: no room in the totals");
@@ -183,7 +183,7 @@ fn entry(key: &OffKey, interval: u32, count: u64, total: u64) -> Entry {
     }
 }
 
-/// Process, state, both stacks, the names of the thread and of its waker.
+/// Returns process, state, both stacks, and the names of the thread and its waker.
 fn cell_key(key: &OffKey) -> CellKey {
     let text = |text: &[u8; 16]| {
         let (words, _) = text.as_chunks::<8>();

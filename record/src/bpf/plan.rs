@@ -1,4 +1,4 @@
-//! Requested aggregations: their actions, their key, and where programs find what they aggregate.
+//! Requested aggregations: their actions, their key, and the locations of their values.
 
 use perfquet_ebpf::layout::{
     AggSettings, Fetch, Part, Predicate, SHORT_TEXT_WORDS, Saved, TEXT_WORDS, Value,
@@ -13,24 +13,24 @@ use crate::sys::host;
 pub(crate) enum Key {
     /// Name of the thread.
     Comm,
-    /// Process.
+    /// PID.
     Process,
-    /// Thread.
+    /// TID.
     Thread,
     /// CPU.
     Cpu,
-    /// The kernel's stack.
+    /// Kernel stack.
     KernelStack,
-    /// The user's stack.
+    /// User stack.
     UserStack,
-    /// A number; whether it has a sign.
+    /// A number.
     Number {
-        /// Shown with its sign.
+        /// Printed as signed.
         is_signed: bool,
     },
-    /// A string; whether of at most 16 bytes.
+    /// A string.
     Text {
-        /// Two words suffice.
+        /// At most 16 bytes, which are two words.
         is_short: bool,
     },
     /// Name of the probe or function.
@@ -38,7 +38,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// The part of a program's key, unless it is a field's.
+    /// Returns the part in a program's key; fields are handled separately.
     pub(super) fn part(self) -> Part {
         match self {
             Key::Comm => Part::Comm,
@@ -55,12 +55,12 @@ impl Key {
         }
     }
 
-    /// Whether it is a stack.
+    /// Returns whether it is a stack.
     pub(super) fn is_stack(self) -> bool {
         matches!(self, Key::KernelStack | Key::UserStack)
     }
 
-    /// Words that it takes.
+    /// Returns the number of words in the key.
     pub(super) fn words(self) -> usize {
         match self {
             Key::Comm | Key::Text { is_short: true } => SHORT_TEXT_WORDS,
@@ -70,21 +70,21 @@ impl Key {
     }
 }
 
-/// What one action makes of the values.
+/// Result of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Output {
-    /// What it is called in `aggregates`.
+    /// Name in `aggregates`.
     pub(crate) name: String,
-    /// What it does.
+    /// The action.
     pub(crate) action: Action,
-    /// With the time without that in other calls, where others of its plan have the duration.
+    /// Uses the time outside nested calls, while other actions of the plan use the duration.
     pub(crate) is_of_self: bool,
-    /// The values are nanoseconds.
+    /// Values are in nanoseconds.
     pub(crate) is_time: bool,
 }
 
 impl Output {
-    /// Whether it has bars.
+    /// Returns whether it has bars.
     pub(super) fn is_distribution(&self) -> bool {
         matches!(
             self.action,
@@ -93,28 +93,28 @@ impl Output {
     }
 }
 
-/// A requested aggregation: the actions on one value by one key, of which one at most is a distribution.
+/// A requested aggregation: actions on one value by one key, with at most one distribution.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
     /// The actions.
     pub(crate) outputs: Vec<Output>,
-    /// Steps and levels of the distribution; the rest is filled in when it is loaded.
+    /// Steps and levels of the distribution; the other members are set when the program is loaded.
     pub(crate) settings: AggSettings,
-    /// Of llquantize.
+    /// Edges of llquantize.
     pub(crate) edges: Vec<u64>,
-    /// By what,
+    /// The key.
     pub(crate) keys: Vec<Key>,
-    /// under which names; none for stacks.
+    /// Names of the key's parts, without stacks.
     pub(crate) key_names: Vec<String>,
 }
 
 impl Plan {
-    /// What it is called in messages.
+    /// Returns the name in messages.
     pub(super) fn name(&self) -> &str {
         self.outputs.first().map_or("", |output| &output.name)
     }
 
-    /// Bits of the actions, for programs.
+    /// Returns the bits of the actions for programs.
     pub(super) fn actions(&self, is_of_self: bool) -> u32 {
         let outputs = self.outputs.iter();
         let outputs = outputs.filter(|output| output.is_of_self == is_of_self);
@@ -123,21 +123,21 @@ impl Plan {
     }
 }
 
-/// How the values are found at a probe or function.
+/// Fetches at a probe or function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reads {
     /// The aggregated value.
     pub(crate) value: Located,
-    /// The parts of the key; those that every probe has are not looked at.
+    /// The parts of the key; ignored for parts that every probe has.
     pub(crate) keys: Vec<Located>,
-    /// Which hits or calls count.
+    /// Selects hits or calls.
     pub(crate) predicate: Predicate,
-    /// What is saved at each beginning.
+    /// Values saved at each start.
     pub(crate) saved: Vec<Saved>,
 }
 
 impl Reads {
-    /// Nothing is fetched.
+    /// Returns fetches without any fields.
     pub(crate) fn nothing(keys: usize) -> Reads {
         Reads {
             value: Located::default(),
@@ -151,11 +151,11 @@ impl Reads {
 /// Where a program finds a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Located {
-    /// At the hit or the end.
+    /// Fetched at the hit or the end.
     Fetched(Fetch),
-    /// Saved at the beginning, in this place.
+    /// In this slot, saved at the start.
     Saved(u32),
-    /// Measured.
+    /// A measured value.
     Measured(Value),
 }
 
@@ -165,16 +165,16 @@ impl Default for Located {
     }
 }
 
-/// A requested aggregation and where its values are.
+/// A requested aggregation with the locations of its values.
 pub(crate) struct Requested<P> {
-    /// What is made of them.
+    /// The aggregation.
     pub(crate) plan: Plan,
-    /// The probes or functions, and how values are found there.
+    /// The probes or functions, with the fetches for each.
     pub(crate) sources: Vec<(P, Reads)>,
 }
 
 impl Requested<Probe> {
-    /// One of hits at which nothing is fetched.
+    /// Returns an aggregation of hits without any fields.
     pub(crate) fn plain(name: &str, keys: &[(&str, Key)], probe: Probe) -> Requested<Probe> {
         let key_names = keys.iter().filter(|(_, key)| !key.is_stack());
         let key_names = key_names.map(|(name, _)| (*name).to_owned()).collect();
@@ -197,7 +197,7 @@ impl Requested<Probe> {
     }
 }
 
-/// Whether a program gets the number that it was attached with.
+/// Returns whether programs get a cookie, the number that they were attached with.
 pub(super) fn are_numbers_told() -> bool {
     host::is_linux(5, 15)
 }

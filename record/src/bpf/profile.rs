@@ -1,5 +1,5 @@
-//! `--profile`: counts of stacks, made in the kernel. Meant to be left on: its output grows with the number of
-//! different stacks, not with the time.
+//! `--profile`: counts stacks in the kernel. It is meant for permanent use: the output grows with the number of
+//! distinct stacks, not with time.
 //!
 //! ```text
 //! perfquet-record -a --profile -F 99 --duration 1h -o p.pqt
@@ -29,7 +29,7 @@ impl Options {
     }
 }
 
-/// Counts of stacks by thread name and process.
+/// Returns the aggregation, if requested.
 pub(super) fn requested(options: &Options) -> Result<Option<Requested<Probe>>, Failure> {
     if !options.is_wanted {
         return Ok(None);

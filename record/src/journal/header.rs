@@ -125,7 +125,7 @@ fn add_selection(records: &mut Records, recording: &Recording, selection: &Selec
     }
 }
 
-/// How many user stacks are whole.
+/// Returns the record with the number of complete user stacks.
 pub(crate) fn user_stacks(recording: &Recording, text: &str) -> Vec<u8> {
     let mut records = Records::new();
     add_whole(&mut records, recording, update::USER_STACKS, text);

@@ -5,8 +5,8 @@
 //!                                     r4096:pq_…/vfs_read__return vfs_read ret=$retval:s64
 //! --call './prog:work n'              likewise, in the program
 //! ```
-//! The journal records for each probe which edge of which function it is. Addresses need no lookup then, and the hits
-//! have no table.
+//! The journal records the function and the edge (entry or return) of each probe. Addresses need no lookup then, and
+//! the hits have no table.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl Functions {
         self.only(|both| !both.module.is_empty() || !others.contains_key(&both.function))
     }
 
-    /// Those that are wanted.
+    /// Keeps only the functions for which `is_wanted` returns true.
     pub(crate) fn only(&self, is_wanted: impl Fn(&Both) -> bool) -> Functions {
         let all = self.all.iter().filter(|both| is_wanted(both));
         let all: Vec<Both> = all.cloned().collect();
@@ -74,8 +74,8 @@ impl Functions {
         }
     }
 
-    /// Defines entry and return of each function for a use of them, in this order; of a pattern, those that the kernel allows
-    /// to probe.
+    /// Defines entry and return of each function for a use of them, in this order. With a pattern, functions that the
+    /// kernel does not allow to probe are skipped.
     pub(crate) fn define(
         &self,
         definitions: &mut Option<Definitions>,

@@ -82,7 +82,7 @@ pub(crate) struct Definitions {
     group: String,
     /// Names in the recorder's group, in order of definition.
     defined: Vec<(Place, String)>,
-    /// Those at which only programs run, by their forms.
+    /// Probes at which only programs run, by their forms.
     of_programs: Vec<(Vec<Form>, Probe)>,
     /// Names of all traceable functions, about a megabyte; read only to explain a rejection.
     traceable: OnceCell<Vec<u8>>,
@@ -121,7 +121,7 @@ impl Definitions {
         }
     }
 
-    /// Like [`Definitions::define`], for programs, which share an event of the same forms.
+    /// Like [`Definitions::define`], for programs: equal forms share an event.
     pub(crate) fn define_for_programs(
         &mut self,
         definition: &Definition,

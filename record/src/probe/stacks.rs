@@ -13,6 +13,7 @@
 use std::io;
 
 use clap::Args;
+use perfquet_trace::count::counted;
 use perfquet_trace::symbols::UnwindCounts;
 
 use super::Probe;
@@ -90,7 +91,7 @@ pub(crate) struct Stacks {
     user_only: bool,
     kernel_only: bool,
     deepest: Option<u16>,
-    /// A program in the kernel walks what [`How::Auto`] is for.
+    /// Whether a program in the kernel walks the stacks of [`How::Auto`].
     is_walked: bool,
 }
 
@@ -159,7 +160,7 @@ impl Stacks {
         self.deepest
     }
 
-    /// Puts into `attr` what the event's own terms or these say.
+    /// Applies the event's own settings to `attr`, or these if it has none.
     pub(crate) fn add_to(self, attr: &mut Attr, own: &Attr, is_sampled: bool) {
         match self.how {
             _ if is_none(own) => {
@@ -279,7 +280,7 @@ fn put(how: How, attr: &mut Attr) {
             attr.set_exclude_callchain_user(1);
             attr.set_exclude_callchain_kernel(1);
         }
-        // An event's own wish, before it is known what there is.
+        // Resolved later, when the available methods are known.
         How::Auto => {}
         How::FramePointers { defers } => attr.set_defer_callchain(defers.into()),
         How::Copies { stack_bytes } => {
@@ -300,7 +301,7 @@ fn put(how: How, attr: &mut Attr) {
     }
 }
 
-/// Makes copies of the default size smaller where rings are small, since locked memory is: a drain that comes late would
+/// Reduces copies of the default size if rings are small because locked memory is limited: otherwise a late drain would
 /// lose samples.
 pub(crate) fn fit_copies(attr: &mut Attr, ring_bytes: usize) {
     if attr.sample_stack_user == DEFAULT_STACK_BYTES {
@@ -317,7 +318,7 @@ fn is_none(own: &Attr) -> bool {
         && own.exclude_callchain_kernel() == 1
 }
 
-/// What to say about walked or copied stacks whose outer frames are missing.
+/// Returns a message about walked or copied stacks whose outer frames are missing.
 pub(crate) fn cut_sentence(how: &str, counts: &UnwindCounts) -> Option<String> {
     let all = counts.complete + counts.cut();
     let mut parts = Vec::new();
@@ -325,27 +326,28 @@ pub(crate) fn cut_sentence(how: &str, counts: &UnwindCounts) -> Option<String> {
         let count = counts.memory_ended;
         parts.push(match how {
             "copied" => {
-                format!("{count} where the copy ends (--call-graph dwarf,BYTES copies more)")
+                format!("{count} at the end of the copy (--call-graph dwarf,BYTES copies more)")
             }
-            _ => format!("{count} where memory was not there"),
+            _ => format!("{count} at missing memory"),
         });
     }
     let count = counts.lost + counts.no_rule;
     if count > 0 {
-        parts.push(format!("{count} in code without unwind information"));
+        parts.push(format!("{count} at code without unwind information"));
     }
     if counts.too_deep > 0 {
-        parts.push(format!("{} deeper than recorded", counts.too_deep));
+        parts.push(format!("{} at the maximum depth", counts.too_deep));
     }
     if counts.unsupported > 0 {
-        parts.push(format!(
-            "{} of kinds that are not unwound",
-            counts.unsupported
-        ));
+        parts.push(format!("{} not supported", counts.unsupported));
     }
     (!parts.is_empty()).then(|| {
         let parts = parts.join(", ");
-        format!("of {all} {how} user stacks some lack their outer frames: {parts}")
+        format!(
+            "{} of {} cut: {parts}",
+            counts.cut(),
+            counted(all, &format!("{how} user stack"))
+        )
     })
 }
 

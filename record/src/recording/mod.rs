@@ -230,7 +230,7 @@ impl Recording {
             false => SelfExclusion::Recorded,
         })?;
         if settings.excludes_self {
-            recording.leave_own_samples_out();
+            recording.exclude_own_samples();
         }
         Ok((recording, rings))
     }
@@ -369,10 +369,10 @@ impl Recording {
 }
 
 impl Recording {
-    fn leave_own_samples_out(&self) {
-        // Events have one program each, and that which walks stacks drops them too.
-        let is_left = |track: &&Track| track.probe.is_sampled() && !track.is_walked;
-        let sampled = self.tracks.iter().filter(is_left);
+    fn exclude_own_samples(&self) {
+        // An event has one program, and the one that walks stacks also excludes the recorder's samples.
+        let is_filtered = |track: &&Track| track.probe.is_sampled() && !track.is_walked;
+        let sampled = self.tracks.iter().filter(is_filtered);
         let mut sampled = sampled.flat_map(|track| &track.events).peekable();
         if sampled.peek().is_none() {
             return;

@@ -5,8 +5,8 @@
 //! DOTNET_IPC_V1\0  size (u16)  04 05  0000   03 00 00 00      process, EnablePerfMap: a perf map
 //! DOTNET_IPC_V1\0  size (u16)  ff 00  0000                    server, OK
 //! ```
-//! Enabling writes the functions compiled before, too. Perf maps are then disabled, as they slow down compilation. (dotnet/diagnostics:
-//! `documentation/design-docs/ipc-protocol.md`)
+//! Enabling writes the functions compiled before, too. Perf maps are then disabled, as they slow down compilation.
+//! (dotnet/diagnostics: the design document "ipc-protocol")
 
 use std::io::{self, Read, Write};
 

@@ -1,10 +1,10 @@
-//! The thread that builds tables of unwind rules: milliseconds for a library, a second for a compiler's.
+//! The thread that builds tables of unwind rules, which takes milliseconds for a library and a second for a compiler.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use perfquet_trace::symbols::{TableSource, UnwindTable};
 
-/// A running builder. It ends when this is dropped.
+/// A running builder thread. It ends when this is dropped.
 pub(super) struct Builder {
     requests: Sender<(u32, TableSource)>,
     built: Receiver<(u32, UnwindTable)>,
@@ -30,19 +30,19 @@ impl Builder {
         }
     }
 
-    /// Has a table built.
+    /// Requests a table.
     pub(super) fn request(&mut self, file: u32, source: TableSource) {
         if self.requests.send((file, source)).is_ok() {
             self.waiting += 1;
         }
     }
 
-    /// Whether tables are being built.
+    /// Returns whether tables are being built.
     pub(super) fn is_busy(&self) -> bool {
         self.waiting > 0
     }
 
-    /// The next table that is ready.
+    /// Returns the next finished table.
     pub(super) fn take(&mut self) -> Option<(u32, UnwindTable)> {
         let built = self.built.try_recv().ok()?;
         self.waiting -= 1;

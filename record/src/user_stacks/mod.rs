@@ -1,17 +1,17 @@
-//! User stacks, on the way from the rings to the journal: copies of stack memory are unwound, and walks that a program in the
-//! kernel recorded are joined to their samples. So the journal has call chains, 8 bytes a frame, whatever they come from.
+//! User stacks, between the rings and the journal: copied stack memory is unwound, and walks recorded by a program in
+//! the kernel are joined with their samples. The journal has call chains in either case, with 8 bytes per frame.
 //!
 //! ```text
 //! ring   sample { …, callchain: kernel, registers, 32 KiB of stack }                 →  sample { …, callchain: kernel, user }
 //! ring   perfquet:walk { addresses }, sample { …, callchain: kernel }                 →  sample { …, callchain: kernel, user }
 //! ring   perfquet:walk { registers, 32 KiB of stack }, sample { …, callchain: kernel } →  sample { …, callchain: kernel, user }
 //! ```
-//! A walk stands directly before its sample in the ring of the CPU, since both come from one hit; where one of them was lost,
-//! the kernel has written a LOST record before whatever comes next. A user stack whose outer frames are missing ends with
+//! A walk directly precedes its sample in the ring of the CPU, because both are written by one hit. If one of them was
+//! lost, the kernel writes a LOST record before the next record. A user stack whose outer frames are missing ends with
 //! a second PERF_CONTEXT_USER.
 //!
-//! The address spaces are those of the time of each sample: records of all rings are sorted, and the newest wait until
-//! the mappings of their time have been read.
+//! Stacks are unwound with the address spaces as of each sample: records of all rings are sorted by time, and the
+//! newest records wait until the mappings up to their time have been read.
 
 mod builder;
 mod sample;
@@ -37,29 +37,29 @@ use tables::Tables;
 pub(crate) use tables::Walking;
 pub(crate) use tables::load;
 
-/// A mapping's record is visible in its ring this long after its time at the latest.
+/// Maximum time until the record of a mapping is visible in its ring.
 const SETTLED_NS: u64 = 1_000_000;
-/// Time between passes: a new process is walked from the pass after its first sample on.
+/// Time between passes. A new process is walked from the pass after its first sample.
 const WHILE_WALKING: Duration = Duration::from_millis(50);
 const WHILE_WAITING: Duration = Duration::from_millis(10);
-/// Buffers larger than this are given back after a storm.
+/// Larger buffers are shrunk after a burst.
 const KEPT_BYTES: usize = 4 << 20;
 
-/// Walks and copies by their results.
+/// Numbers of walks and copies by result.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     /// Walks in the kernel.
     walked: UnwindCounts,
-    /// Copies unwound here.
+    /// Copies, unwound in user space.
     copied: UnwindCounts,
 }
 
 impl Counts {
-    /// For the trace.
+    /// Formats the counts for the trace.
     pub(crate) fn text(&self) -> String {
         let of = |what: &str, counts: &UnwindCounts| {
             format!(
-                "{what} {}: {} to their start, {} until memory was missing, {} until unwind information was missing, {} until no code followed, {} deeper than recorded, {} not supported",
+                "{what} {}: {} complete, {} cut at missing memory, {} at code without unwind information, {} at an address outside of all code, {} at the maximum depth, {} not supported",
                 counts.complete + counts.cut(),
                 counts.complete,
                 counts.memory_ended,
@@ -73,7 +73,7 @@ impl Counts {
         format!("{walked}; {}", of("copied", &self.copied))
     }
 
-    /// What to say about stacks whose outer frames are missing.
+    /// Returns messages about stacks whose outer frames are missing.
     pub(crate) fn sentences(&self) -> impl Iterator<Item = String> {
         let walked = stacks::cut_sentence("walked", &self.walked);
         let copied = stacks::cut_sentence("copied", &self.copied);
@@ -81,13 +81,13 @@ impl Counts {
     }
 }
 
-/// What stands between the rings and the journal.
+/// The stage between the rings and the journal.
 pub(crate) struct UserStacks {
     layouts: HashMap<u64, Layout>,
     walk_ids: Vec<u64>,
     rings: Vec<RingState>,
     side_band: Stitcher,
-    /// Side-band records that are newer than the samples so far, by time.
+    /// Side-band records that are newer than the samples so far, with their times.
     waiting: Vec<(u64, Vec<u8>)>,
     spaces: Spaces,
     tables: Option<Tables>,
@@ -96,17 +96,17 @@ pub(crate) struct UserStacks {
     counts: Counts,
 }
 
-/// The records of a ring that are not written yet.
+/// The records of a ring that have not been written.
 #[derive(Default)]
 struct RingState {
     stitcher: Stitcher,
     /// Whole records.
     bytes: Vec<u8>,
-    /// Walks whose samples have not come yet, by thread, the last one last.
+    /// Walks whose samples have not been read, by thread, latest last.
     pending: HashMap<i32, Vec<Vec<u8>>>,
 }
 
-/// A record that is due.
+/// A record that can be written.
 struct Due {
     time: u64,
     ring: usize,
@@ -117,7 +117,7 @@ struct Due {
 }
 
 impl UserStacks {
-    /// For a recording with events whose user stacks are walked or copied; `None` without.
+    /// Creates the stage for a recording; `None` if no event's user stacks are walked or copied.
     pub(crate) fn of(
         recording: &Recording,
         rings: usize,
@@ -148,7 +148,7 @@ impl UserStacks {
         })
     }
 
-    /// Takes a piece of the side-band, or what existed at the start.
+    /// Adds a chunk of the side-band, or of the records of the initial state.
     pub(crate) fn side_band(&mut self, piece: &[u8]) {
         let waiting = &mut self.waiting;
         self.side_band.feed(piece, |record| {
@@ -158,7 +158,7 @@ impl UserStacks {
         });
     }
 
-    /// Takes a piece of a ring of events.
+    /// Adds a chunk of a ring of events.
     pub(crate) fn events(&mut self, ring: usize, piece: &[u8]) {
         if let Some(state) = self.rings.get_mut(ring) {
             let bytes = &mut state.bytes;
@@ -168,7 +168,7 @@ impl UserStacks {
         }
     }
 
-    /// When the next pass is due: the sooner tables and lists come, the fewer copies are made.
+    /// Returns the time until the next pass. Earlier tables and lists mean fewer copies.
     pub(crate) fn soonest(&self) -> Option<Duration> {
         let tables = self.tables.as_ref()?;
         Some(match tables.is_waiting() {
@@ -177,7 +177,7 @@ impl UserStacks {
         })
     }
 
-    /// Says at the end how it went.
+    /// Logs the results, and returns the counts.
     pub(crate) fn finish(self) -> Counts {
         log::info!("user stacks {}", self.counts.text());
         for (module, reason) in self.spaces.missing() {
@@ -189,7 +189,7 @@ impl UserStacks {
         self.counts
     }
 
-    /// Appends to `out` what is due. Everything in the rings of before `now` has been taken.
+    /// Appends the records that can be written to `out`. All records before `now` have been read from the rings.
     pub(crate) fn pass(&mut self, now: Option<u64>, out: &mut Vec<u8>) {
         let limit = now.map_or(u64::MAX, |now| now.saturating_sub(SETTLED_NS));
         let mut due = self.due(limit);
@@ -232,7 +232,7 @@ impl UserStacks {
         }
     }
 
-    /// The records of all rings up to a time. Those without a time of their own are of the time of the one before.
+    /// Returns the records of all rings up to a time. A record without a timestamp has that of the previous record.
     fn due(&mut self, limit: u64) -> Vec<Due> {
         let mut due = Vec::new();
         for (ring, state) in self.rings.iter_mut().enumerate() {
@@ -255,7 +255,7 @@ impl UserStacks {
                         let payload = record.get(WALK_PAYLOAD..).unwrap_or_default();
                         let pending = state.pending.entry(head.tid).or_default();
                         pending.push(payload.to_vec());
-                        // It goes with its sample, and is not written itself.
+                        // The walk is joined with its sample, and not written itself.
                         due.push(Due {
                             time,
                             ring,
@@ -339,7 +339,7 @@ impl UserStacks {
 /// Bytes of a walk's sample before its payload: header, id, pid and tid, time, cpu, size.
 const WALK_PAYLOAD: usize = 8 + 8 + 8 + 8 + 8 + 4;
 
-/// The addresses of a walk, or of the copy that stands for it.
+/// Reads the addresses of a walk, or unwinds the copy that was recorded instead.
 fn take_walk(
     walk: &[u8],
     pid: i32,
@@ -376,7 +376,7 @@ fn take_walk(
             if let Some(tables) = tables {
                 match end {
                     WalkEnd::NoTable => tables.want_table(file),
-                    // Not in the list, or outside of all code.
+                    // The address is not in the list, or outside of all code.
                     _ if at == 0 || spaces.has_code(pid, at) => tables.want_list(pid),
                     _ => {}
                 }
@@ -388,7 +388,7 @@ fn take_walk(
     }
 }
 
-/// What is known of a record without reading it all.
+/// The members of a record that are read without parsing all of it.
 struct Head {
     kind: u32,
     id: u64,

@@ -1,4 +1,4 @@
-//! A sample's record taken apart, and written again with its user stack as part of the call chain.
+//! Parses a sample, and writes it with its user stack in the call chain.
 
 use perfquet_ebpf::walker::COPY_REGISTERS;
 use perfquet_events::bytes::{Cursor, Endian};
@@ -17,9 +17,9 @@ const RAW: u64 = abi::PERF_SAMPLE_RAW as u64;
 const REGS_USER: u64 = abi::PERF_SAMPLE_REGS_USER as u64;
 const STACK_USER: u64 = abi::PERF_SAMPLE_STACK_USER as u64;
 
-/// Frames of user space follow.
+/// Marks the start of user frames.
 const CONTEXT_USER: u64 = -512i64 as u64;
-/// A record has 64 KiB.
+/// Maximum size of a record.
 const RECORD_MAX: usize = 65_528;
 const ABI_64: u64 = 2;
 
@@ -27,17 +27,17 @@ const ABI_64: u64 = 2;
 const OF_DWARF: [u32; COPY_REGISTERS] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
 const PERF_IP: u32 = 8;
 
-/// What the samples of an event hold.
+/// Layout of an event's samples.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     pub(super) sample_type: u64,
     registers: u64,
-    /// Their user stacks are walked by a program.
+    /// Whether a program walks their user stacks.
     pub(super) is_walked: bool,
 }
 
 impl Layout {
-    /// `None`: its user stacks need nothing.
+    /// Returns `None` if the event's user stacks need no processing.
     pub(super) fn of(track: &Track) -> Option<Layout> {
         let attr = &track.attr;
         track.is_rewritten().then_some(Layout {
@@ -51,11 +51,11 @@ impl Layout {
 /// The parts of a sample.
 pub(super) struct Parts<'a> {
     pub(super) pid: i32,
-    /// Where the number of addresses is, and the end of the addresses; the same without a call chain.
+    /// Offset of the number of addresses, and of their end; equal without a call chain.
     chain: (usize, usize),
-    /// Where registers and memory are.
+    /// Start and end of the registers and memory.
     copied: (usize, usize),
-    /// Registers, and the stack's memory.
+    /// Registers and stack memory.
     pub(super) copy: Option<(Copied, &'a [u8])>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Copied {
     values: Vec<u64>,
 }
 
-/// A copy that a program made.
+/// A copy recorded by the program instead of a walk.
 pub(super) struct WalkCopy<'a> {
     registers: Copied,
     pub(super) memory: &'a [u8],
@@ -89,7 +89,7 @@ impl Copied {
     }
 }
 
-/// The rest of a copy's record, from its fifth number on.
+/// Parses the rest of a copy's record, from its fifth member.
 pub(super) fn copy_of_walk<'a>(cursor: &mut Cursor<'a>, bytes: u32) -> Option<WalkCopy<'a>> {
     let ip = cursor.u64().ok()?;
     let mut numbered = vec![(PERF_IP, ip)];
@@ -106,7 +106,7 @@ pub(super) fn copy_of_walk<'a>(cursor: &mut Cursor<'a>, bytes: u32) -> Option<Wa
     Some(WalkCopy { registers, memory })
 }
 
-/// Takes a sample apart.
+/// Parses a sample.
 pub(super) fn parts<'a>(record: &'a [u8], layout: &Layout) -> Option<Parts<'a>> {
     let has = |bit| layout.sample_type & bit != 0;
     let mut cursor = Cursor::new(record, 0, Endian::Little);
@@ -151,7 +151,7 @@ pub(super) fn parts<'a>(record: &'a [u8], layout: &Layout) -> Option<Parts<'a>> 
         let bytes = cursor.u64().ok()?;
         memory = cursor.bytes(bytes).ok()?;
         if bytes > 0 {
-            // The kernel copies `bytes`, and then says how many of them there were.
+            // The kernel copies `bytes`, followed by the number of bytes that are valid.
             let filled = usize::try_from(cursor.u64().ok()?).ok()?;
             memory = memory.get(..filled).unwrap_or(memory);
         }

@@ -1,4 +1,4 @@
-//! The address spaces of all processes, from the side-band: what is mapped where, at the time of the last record.
+//! The address spaces of all processes, built from side-band records: the mappings at the time of the last record.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,14 +9,14 @@ use perfquet_trace::symbols::{MappedCode, Options, Origin, Roots, TableSource, U
 use crate::journal::record::{TRAILER_BYTES, kind, misc};
 use crate::sys::clock;
 
-/// Address spaces, and the unwinder that has them.
+/// Address spaces, in the unwinder.
 pub(super) struct Spaces {
     unwinder: Unwinder,
-    /// Threads of each process that still run.
+    /// Running threads of each process.
     threads: HashMap<i32, HashSet<i32>>,
 }
 
-/// When a record of the side-band was written; `None` for kinds that are of no interest.
+/// Returns the time of a side-band record; `None` for kinds that do not change address spaces.
 pub(super) fn time_of(record: &[u8]) -> Option<u64> {
     let kind = Endian::Little.u32_at(record, 0)?;
     let is_wanted = matches!(
@@ -51,7 +51,7 @@ impl Spaces {
         }
     }
 
-    /// Takes a record of the side-band. Returns the process whose mappings have changed.
+    /// Applies a side-band record. Returns the process whose mappings have changed.
     pub(super) fn apply(&mut self, record: &[u8]) -> Option<i32> {
         let head = Endian::Little.u32_at(record, 0)?;
         let flags = (Endian::Little.u32_at(record, 4)? & 0xffff) as u16;
@@ -86,7 +86,7 @@ impl Spaces {
             }
             kind::COMM if flags & misc::COMM_EXEC != 0 => {
                 let pid = body.i32().ok()?;
-                // Its other threads are gone, and it has the number of the first.
+                // exec ends all other threads, and the remaining one takes the ID of the process.
                 self.threads.insert(pid, HashSet::from([pid]));
                 self.unwinder.clear(pid);
                 Some(pid)
@@ -145,22 +145,22 @@ impl Spaces {
         self.unwinder.unwind(pid, registers, memory, addresses)
     }
 
-    /// Whether a process has code at an address.
+    /// Returns whether a process has code at an address.
     pub(super) fn has_code(&self, pid: i32, address: u64) -> bool {
         self.unwinder.has_code(pid, address)
     }
 
-    /// The mappings of a process's code.
+    /// Returns the mappings of a process's code.
     pub(super) fn mapped_code(&mut self, pid: i32) -> Vec<MappedCode> {
         self.unwinder.mapped_code(pid)
     }
 
-    /// The source of a file's table.
+    /// Returns the source of a file's table.
     pub(super) fn table_source(&self, file: u32) -> Option<TableSource> {
         self.unwinder.table_source(file)
     }
 
-    /// Modules without a file, and the reasons.
+    /// Returns the modules without a file, with the reasons.
     pub(super) fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
         self.unwinder.missing()
     }

@@ -1,5 +1,5 @@
-//! What the program in the kernel knows: tables of the files that samples went through, lists of the processes that were
-//! sampled. Both are made when a sample missed them, so that their size goes by what runs, not by what exists.
+//! Data for the program in the kernel: tables of sampled files, and lists of sampled processes. They are created when a
+//! sample misses them, so their size depends on the programs that run, not on those that exist.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,16 +13,16 @@ use crate::failure::Failure;
 use crate::recording::{Recording, WALK};
 use crate::sys::host;
 
-/// bpf_loop
+/// Required for bpf_loop.
 const KERNEL: (u32, u32) = (5, 17);
 
-/// The program, loaded and connected.
+/// The loaded program.
 pub(crate) struct Walking {
     walker: Walker,
 }
 
-/// Loads the program; `None` where it cannot be used, with the reason at the level of details.
-pub(crate) fn load(leaves_own_out: bool) -> Option<Walking> {
+/// Loads the program. Returns `None` if it cannot be used, and logs the reason.
+pub(crate) fn load(excludes_self: bool) -> Option<Walking> {
     let (major, minor) = KERNEL;
     if !cfg!(target_arch = "x86_64") {
         return None;
@@ -36,7 +36,7 @@ pub(crate) fn load(leaves_own_out: bool) -> Option<Walking> {
         return None;
     }
     let cpus = host::possible_cpus();
-    match Walker::load(cpus, leaves_own_out, true) {
+    match Walker::load(cpus, excludes_self, true) {
         Ok(walker) => Some(Walking { walker }),
         Err(error) => {
             if let perfquet_ebpf::Error::Refused { log, .. } = &error {
@@ -49,7 +49,7 @@ pub(crate) fn load(leaves_own_out: bool) -> Option<Walking> {
 }
 
 impl Walking {
-    /// Sends the records into the rings, and attaches the program to the events whose stacks it walks.
+    /// Connects the program's output to the rings, and attaches it to the events whose stacks it walks.
     pub(crate) fn connect(&mut self, recording: &Recording) -> Result<(), Failure> {
         let refused = |error| bpf::refused("-g", &error);
         self.walker.start().map_err(refused)?;
@@ -72,15 +72,15 @@ impl Walking {
     }
 }
 
-/// Tables and lists, and those that were missed.
+/// Published and requested tables and lists.
 pub(super) struct Tables {
     walking: Walking,
     builder: Builder,
-    /// Files that have a table, or will have one.
+    /// Files whose table exists or is being built.
     files: HashSet<u32>,
     wanted_files: Vec<u32>,
     lists: HashMap<i32, Option<List>>,
-    /// Processes whose list is to be made anew.
+    /// Processes whose list must be rebuilt.
     changed: HashSet<i32>,
     has_complained: bool,
 }
@@ -98,20 +98,20 @@ impl Tables {
         }
     }
 
-    /// A sample missed the table of a file, by the walker's number.
+    /// Requests the table of a file, by the walker's number, after a sample missed it.
     pub(super) fn want_table(&mut self, number: u32) {
         if number > 0 && self.files.insert(number) {
             self.wanted_files.push(number);
         }
     }
 
-    /// A sample missed the list of a process.
+    /// Requests the list of a process, after a sample missed it.
     pub(super) fn want_list(&mut self, pid: i32) {
         self.lists.entry(pid).or_default();
         self.changed.insert(pid);
     }
 
-    /// The mappings of a process have changed.
+    /// Marks the mappings of a process as changed.
     pub(super) fn changed(&mut self, pid: i32) {
         if self.lists.contains_key(&pid) {
             self.changed.insert(pid);
@@ -122,7 +122,7 @@ impl Tables {
         self.builder.is_busy() || !self.changed.is_empty()
     }
 
-    /// Brings what is ready into the kernel. `as_of`: everything before is in `spaces`.
+    /// Publishes finished tables and lists. `spaces` includes all changes before `as_of`.
     pub(super) fn publish(&mut self, spaces: &mut Spaces, as_of: u64) {
         self.walking.walker.settle();
         for number in std::mem::take(&mut self.wanted_files) {
@@ -189,7 +189,7 @@ impl Tables {
         }
     }
 
-    /// Says how much there was.
+    /// Logs the total size.
     pub(super) fn finish(self) {
         log::info!(
             "unwind tables of {} files, {} KiB of the kernel's memory",

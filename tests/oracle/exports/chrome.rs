@@ -1,4 +1,4 @@
-//! Perfetto's trace_processor reads Chrome's JSON: counts and nanoseconds as ours.
+//! Compares exports to Chrome's JSON, as read by Perfetto's trace_processor, with the trace: counts and nanoseconds.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use perfquet_tests::needs;
 
 use super::inputs::{DEPTH, traces};
 use super::perfetto::ask;
-use super::{counts, export, told_count};
+use super::{counts, export, reported_count};
 
 #[test]
 fn trace_processor_counts_chromes_events_as_we_do() {
@@ -18,7 +18,7 @@ fn trace_processor_counts_chromes_events_as_we_do() {
     let mut wrong = Vec::new();
     for trace in traces() {
         let file = folder.path().join("a.trace.json");
-        let told = export(&trace.path, "chrome", &file, &[]);
+        let stderr = export(&trace.path, "chrome", &file, &[]);
         let (complaints, answers) = ask(
             &file,
             &[
@@ -34,10 +34,10 @@ fn trace_processor_counts_chromes_events_as_we_do() {
              UNION ALL SELECT 'time', CAST(coalesce(sum(duration), 0) AS BIGINT) FROM calls
              UNION ALL SELECT 'events', CAST(coalesce(sum(rows), 0) AS BIGINT) FROM event_types WHERE table_name <> 'samples'",
         );
-        let too_deep = told
+        let too_deep = stderr
             .lines()
-            .filter(|line| line.contains("left out: nested deeper"));
-        let too_deep: u64 = too_deep.map(|line| told_count(line, "call")).sum();
+            .filter(|line| line.contains("omitted: nested deeper"));
+        let too_deep: u64 = too_deep.map(|line| reported_count(line, "call")).sum();
         if trace.name == "hostile.trace" {
             assert_eq!(too_deep, DEPTH as u64 - 512);
             // The innermost 88 last 2 × depth - 1 microseconds.

@@ -1,4 +1,4 @@
-//! babeltrace2 counts each event as we do.
+//! Compares the number of each event in CTF exports, as read by babeltrace2, with the trace.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,12 +25,16 @@ fn babeltrace_counts_each_event_as_we_do() {
             .arg(&output)
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&found.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&found.stderr).into_owned();
         let text = String::from_utf8_lossy(&found.stdout).into_owned();
         // A trace without events has no streams.
         let is_empty =
-            told.contains("no streams") || std::fs::read_dir(&output).unwrap().count() == 2;
-        assert!(found.status.success() || is_empty, "{}: {told}", trace.name);
+            stderr.contains("no streams") || std::fs::read_dir(&output).unwrap().count() == 2;
+        assert!(
+            found.status.success() || is_empty,
+            "{}: {stderr}",
+            trace.name
+        );
         let mut theirs: BTreeMap<String, u64> = BTreeMap::new();
         for line in text.lines() {
             // [03:04:05.000000000] (+0.5) host NAME: { cpu_id = 0 }, …
@@ -61,7 +65,7 @@ fn babeltrace_counts_each_event_as_we_do() {
         );
         if ours != theirs {
             wrong.push(format!(
-                "{}: {ours:?}, babeltrace2 {theirs:?} {told}",
+                "{}: {ours:?}, babeltrace2 {theirs:?} {stderr}",
                 trace.name
             ));
         }
@@ -69,9 +73,9 @@ fn babeltrace_counts_each_event_as_we_do() {
             &trace.path,
             "SELECT 'n' AS name, count(*) AS n FROM losses WHERE reason <> 'filtered'",
         )["n"];
-        if (lost > 0) != told.contains("discarded") {
+        if (lost > 0) != stderr.contains("discarded") {
             wrong.push(format!(
-                "{}: {lost} losses, babeltrace2: {told}",
+                "{}: {lost} losses, babeltrace2: {stderr}",
                 trace.name
             ));
         }

@@ -1,4 +1,4 @@
-//! The Firefox Profiler's own command line counts samples, markers and functions as we do.
+//! Compares samples, markers and functions, as counted by the Firefox Profiler's command line, with the trace.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use perfquet_tests::needs;
 use serde_json::Value;
 
 use super::inputs::traces;
-use super::{counts, export, told_count};
+use super::{counts, export, reported_count};
 
 /// A session of profiler-cli, which keeps a daemon.
 struct Session<'a> {
@@ -33,15 +33,18 @@ impl Session<'_> {
 
     /// Loads a profile. On a loaded host the command gives up before its daemon is ready.
     fn load(&self, file: &Path) {
-        let (is_loaded, told) = self.run(&["load", &file.display().to_string()]);
-        assert!(is_loaded || told.contains("did not become ready"), "{told}");
+        let (is_loaded, stderr) = self.run(&["load", &file.display().to_string()]);
+        assert!(
+            is_loaded || stderr.contains("did not become ready"),
+            "{stderr}"
+        );
         for _ in 0..200 {
             if self.run(&["thread", "list"]).0 {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
-        panic!("{}: not loaded: {told}", file.display());
+        panic!("{}: not loaded: {stderr}", file.display());
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
@@ -71,7 +74,7 @@ fn the_firefox_profiler_counts_as_we_do() {
     let mut wrong = Vec::new();
     for trace in traces() {
         let file = folder.path().join("a.firefox.json.gz");
-        let told = export(&trace.path, "firefox", &file, &[]);
+        let stderr = export(&trace.path, "firefox", &file, &[]);
         session.load(&file);
         let threads = session.json(&["thread", "list"]);
         let threads = threads["threads"].as_array().unwrap();
@@ -79,9 +82,9 @@ fn the_firefox_profiler_counts_as_we_do() {
             .iter()
             .map(|thread| thread["markerCount"].as_u64().unwrap_or(0))
             .sum();
-        let ours = told_count(&told, "event")
-            + told_count(&told, "call")
-            + told_count(&told, "loss record");
+        let ours = reported_count(&stderr, "event")
+            + reported_count(&stderr, "call")
+            + reported_count(&stderr, "loss record");
         let mut functions: BTreeMap<String, f64> = BTreeMap::new();
         for (index, thread) in read(&file)["threads"]
             .as_array()
@@ -109,7 +112,7 @@ fn the_firefox_profiler_counts_as_we_do() {
         }
         session.run(&["stop", "--all"]);
         let weight: f64 = functions.values().sum();
-        let samples = told_count(&told, "sample");
+        let samples = reported_count(&stderr, "sample");
         let _ = writeln!(
             table,
             "{:<24} {:>12} {:>8} {:>16}",
@@ -138,13 +141,13 @@ fn the_firefox_profiler_counts_as_we_do() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What the profiler does not check: lengths, indices, order.
+/// Checks lengths, indices and order, which the profiler does not check.
 #[test]
 fn firefox_profiles_are_consistent_and_have_our_sums() {
     let folder = tempfile::tempdir().unwrap();
     for trace in traces() {
         let file = folder.path().join("a.firefox.json.gz");
-        let told = export(&trace.path, "firefox", &file, &[]);
+        let stderr = export(&trace.path, "firefox", &file, &[]);
         let profile = read(&file);
         let shared = &profile["shared"];
         for name in [
@@ -188,13 +191,13 @@ fn firefox_profiles_are_consistent_and_have_our_sums() {
             assert!(times.is_sorted_by_key(|time| time.as_f64().unwrap()));
             samples += thread["samples"]["length"].as_u64().unwrap();
         }
-        let left_out = told.lines().filter(|line| line.contains("left out:"));
-        let left_out: u64 = left_out.map(|line| told_count(line, "sample")).sum();
+        let omitted = stderr.lines().filter(|line| line.contains("omitted:"));
+        let omitted: u64 = omitted.map(|line| reported_count(line, "sample")).sum();
         let ours = counts(
             &trace.path,
             "SELECT 'n' AS name, count(*) AS n FROM samples",
         )["n"];
-        assert_eq!(samples, ours - left_out, "{}", trace.name);
+        assert_eq!(samples, ours - omitted, "{}", trace.name);
     }
 }
 

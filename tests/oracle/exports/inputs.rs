@@ -1,4 +1,4 @@
-//! The traces that are exported: golden files of every kind, and generated ones with what is hard to write.
+//! The exported traces: golden files of every kind, and generated ones with contents that are hard to export.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const GOLDEN: [&str; 9] = [
     "folded/golden/dd.folded",
 ];
 
-/// Larger ones, from the collected traces.
+/// Larger files from the collected traces.
 const FOREIGN: [&str; 5] = [
     "perf-data/6.12/multi.data",
     "perf-data/6.12/lost.data",
@@ -81,10 +81,10 @@ fn import_all(folder: &Path) -> Vec<Trace> {
     inputs.iter().enumerate().map(import).collect()
 }
 
-/// Depth of the nest in [`hostile`].
+/// Depth of the nested calls in [`hostile`].
 pub(super) const DEPTH: usize = 600;
 
-/// A nest of 600 calls, names with quotes, markup, control characters and 4,000 letters, and calls that are never left.
+/// 600 nested calls; names with quotes, markup, control characters and 4,000 letters; calls without an exit.
 fn hostile() -> String {
     let mut text = "# tracer: nop\n".to_owned();
     let mut time = 1_000_000_u64;
@@ -131,7 +131,7 @@ fn hostile() -> String {
     text
 }
 
-/// Events near 2^62 ns: beyond what a floating-point number holds to the nanosecond.
+/// Events near 2^62 ns, where floating-point numbers are no longer exact to the nanosecond.
 fn late() -> String {
     let mut text = "# tracer: nop\n".to_owned();
     for (micros, event) in [
@@ -147,7 +147,7 @@ fn late() -> String {
     text
 }
 
-/// A trace that consists of losses.
+/// A trace that contains only losses.
 fn losses() -> String {
     "# tracer: nop\nCPU:1 [LOST 20 EVENTS]\nCPU:2 [LOST 3 EVENTS]\n".to_owned()
 }

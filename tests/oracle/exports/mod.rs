@@ -1,4 +1,4 @@
-//! Exports, opened by the programs that they are for. Their counts are compared with ours, and printed as tables.
+//! Opens exports with the programs that they are written for, and compares counts. Prints the results as tables.
 
 mod chrome;
 mod ctf;
@@ -17,7 +17,7 @@ use perfquet_tests::bin;
 
 use crate::several::printed;
 
-/// Exports a trace; returns what the converter told about it.
+/// Exports a trace; returns the stderr of the converter.
 fn export(trace: &str, format: &str, output: &Path, options: &[&str]) -> String {
     let output = Command::new(bin("perfquet-convert"))
         .args([trace, "--to", format, "-f", "-o"])
@@ -25,13 +25,13 @@ fn export(trace: &str, format: &str, output: &Path, options: &[&str]) -> String 
         .args(options)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{trace} --to {format}: {told}");
-    told
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{trace} --to {format}: {stderr}");
+    stderr
 }
 
-/// The count before a noun in a line of what the converter told: "a.x: 1,417 samples, 3 loss records; …".
-fn told_count(line: &str, noun: &str) -> u64 {
+/// Returns the count before a noun in a line of the converter's stderr: "a.x: 1,417 samples, 3 loss records; …".
+fn reported_count(line: &str, noun: &str) -> u64 {
     let line = line.lines().next().unwrap_or_default();
     let parts = line.split([';', ':']).flat_map(|part| part.split(", "));
     let counts = parts.filter_map(|part| {
@@ -43,7 +43,7 @@ fn told_count(line: &str, noun: &str) -> u64 {
     counts.sum()
 }
 
-/// The first two columns of an answer in SQL.
+/// Returns the first two columns of the result of an SQL query.
 fn counts(trace: &str, question: &str) -> BTreeMap<String, u64> {
     let text = printed(
         "perfquet-query",

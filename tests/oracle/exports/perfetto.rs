@@ -1,4 +1,4 @@
-//! Perfetto's trace_processor counts the rows of an export as we do, and finds nothing wrong with it.
+//! Compares the rows of an export, as counted by Perfetto's trace_processor, with the trace; no errors may be reported.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,9 +8,9 @@ use std::process::Command;
 use perfquet_tests::{needs, root};
 
 use super::inputs::{DEPTH, trace, traces};
-use super::{counts, export, told_count};
+use super::{counts, export, reported_count};
 
-/// Asks trace_processor; returns its complaints, and the rows of each question.
+/// Runs queries in trace_processor; returns its reported errors, and the rows of each query.
 pub(super) fn ask(file: &Path, questions: &[&str]) -> (Vec<String>, Vec<Vec<String>>) {
     let output = Command::new("node")
         .arg(root().join("tests/oracle/exports/perfetto.js"))
@@ -60,10 +60,10 @@ fn trace_processor_counts_perfettos_rows_as_we_do() {
     let mut wrong = Vec::new();
     for trace in traces() {
         let file = folder.path().join("a.pftrace");
-        let told = export(&trace.path, "perfetto", &file, &[]);
+        let stderr = export(&trace.path, "perfetto", &file, &[]);
         let (mut complaints, answers) = ask(&file, &QUESTIONS);
-        let losses = told.contains(" lost while recording");
-        // The importer reports losses as such; a switch after a loss has no switch before it.
+        let losses = stderr.contains(" lost while recording");
+        // The importer reports losses as errors; after a loss, the previous context switch is missing.
         complaints.retain(|complaint| {
             let is_loss = complaint.contains("lost") || complaint.contains("data_loss");
             !losses || !is_loss && !complaint.contains("mismatched_sched_switch")
@@ -89,18 +89,18 @@ fn trace_processor_counts_perfettos_rows_as_we_do() {
             &trace.path,
             "SELECT 'losses' AS name, count(*) AS n FROM losses WHERE time IS NOT NULL",
         )["losses"];
-        let too_deep = told
+        let too_deep = stderr
             .lines()
-            .filter(|line| line.contains("left out: nested deeper"));
-        let too_deep: u64 = too_deep.map(|line| told_count(line, "call")).sum();
-        let untimed = told
+            .filter(|line| line.contains("omitted: nested deeper"));
+        let too_deep: u64 = too_deep.map(|line| reported_count(line, "call")).sum();
+        let untimed = stderr
             .lines()
-            .filter(|line| line.contains("left out: without a time"));
-        let untimed: u64 = untimed.map(|line| told_count(line, "sample")).sum();
-        let stacks = told
+            .filter(|line| line.contains("omitted: without a timestamp"));
+        let untimed: u64 = untimed.map(|line| reported_count(line, "sample")).sum();
+        let stacks = stderr
             .lines()
             .filter_map(|line| line.split_once("the stacks of "));
-        let stacks: u64 = stacks.map(|(_, rest)| told_count(rest, "event")).sum();
+        let stacks: u64 = stacks.map(|(_, rest)| reported_count(rest, "event")).sum();
         let ours = [events, sampled - untimed + stacks, calls - too_deep, lost];
         let _ = writeln!(
             table,
@@ -123,9 +123,9 @@ fn trace_processor_counts_perfettos_rows_as_we_do() {
                 .map(|complaint| format!("{}: {complaint}", trace.name)),
         );
         if trace.name == "hostile.trace" {
-            assert_eq!(too_deep, DEPTH as u64 - 512, "{told}");
-            assert_eq!(answers[4], ["511"], "{told}");
-            assert_eq!(answers[3], ["1"], "{told}");
+            assert_eq!(too_deep, DEPTH as u64 - 512, "{stderr}");
+            assert_eq!(answers[4], ["511"], "{stderr}");
+            assert_eq!(answers[3], ["1"], "{stderr}");
         }
     }
     println!(

@@ -1,4 +1,4 @@
-//! `go tool pprof -top` prints for each event what `top` prints: self and total of every function.
+//! Compares self and total of every function, as printed by `go tool pprof -top`, with `top`, for each event.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ fn pprof(file: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The sample types, from `-raw`: the line after `PeriodType` and `Samples:`.
+/// Returns the sample types printed by `-raw` in the line after `PeriodType` and `Samples:`.
 fn types(file: &Path) -> Vec<(String, String)> {
     let raw = pprof(file, &["-raw"]);
     let mut lines = raw.lines().skip_while(|line| *line != "Samples:");
@@ -120,7 +120,7 @@ fn go_pprof_prints_top_as_we_do() {
             &trace.path,
             "SELECT event AS name, count(*) AS n FROM samples GROUP BY event",
         );
-        // pprof refuses a profile without samples.
+        // pprof rejects a profile without samples.
         if sampled.is_empty() {
             continue;
         }
@@ -196,7 +196,7 @@ fn go_pprof_adds_calls_and_shows_labels() {
     for label in [" thread: ", " tid: ", " cpu: "] {
         assert!(tags.contains(label), "{tags}");
     }
-    // The nest of 600 calls is whole here.
+    // All 600 nested calls are exported here.
     export(&trace("hostile.trace").path, "pprof", &file, &[]);
     let found = functions(&file, "calls", "count");
     assert_eq!(found["level 0"], (1, super::inputs::DEPTH as u64));

@@ -1,4 +1,4 @@
-//! speedscope loads every export, and the weights in it are the sums of `top`.
+//! Checks that speedscope loads every export, and that its weights add up to those of `top`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ fn speedscope_loads_what_it_gets() {
     assert_eq!(lines, vec!["loaded"; files.len()], "{files:?}");
 }
 
-/// What speedscope does not check.
+/// Checks sums and indices, which speedscope does not check.
 #[test]
 fn speedscopes_profiles_have_our_sums_and_indices_in_range() {
     let folder = tempfile::tempdir().unwrap();

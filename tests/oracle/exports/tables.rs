@@ -1,11 +1,11 @@
-//! CSV and Arrow files have the rows of the tables, and `--where` selects what SQL selects.
+//! Checks that CSV and Arrow files have the rows of the tables, and that `--where` selects the same rows as SQL.
 
 use std::process::Command;
 
 use perfquet_tests::needs;
 
 use super::inputs::traces;
-use super::{counts, export, told_count};
+use super::{counts, export, reported_count};
 use crate::several::printed;
 
 #[test]
@@ -92,7 +92,7 @@ fn pyarrow_and_pythons_csv_read_every_table() {
     let folder = tempfile::tempdir().unwrap();
     for trace in traces() {
         let (csv, arrow) = (folder.path().join("a.csv"), folder.path().join("a.arrow"));
-        let told = export(&trace.path, "csv", &csv, &[]);
+        let stderr = export(&trace.path, "csv", &csv, &[]);
         export(&trace.path, "arrow", &arrow, &[]);
         let read = |folder: &std::path::Path| {
             let output = Command::new("python3")
@@ -111,8 +111,8 @@ fn pyarrow_and_pythons_csv_read_every_table() {
             .filter_map(|line| line.split_once(' ')?.1.parse::<u64>().ok());
         assert_eq!(
             rows.sum::<u64>(),
-            told_count(&told, "row"),
-            "{}: {told}",
+            reported_count(&stderr, "row"),
+            "{}: {stderr}",
             trace.name
         );
     }
@@ -124,11 +124,11 @@ fn perf_script_text_comes_back() {
     let mut compared = 0;
     for trace in traces() {
         let text = folder.path().join("again.txt");
-        let told = export(&trace.path, "perf-script", &text, &[]);
-        // perf script's layout needs threads and times, and names without quotes.
+        let stderr = export(&trace.path, "perf-script", &text, &[]);
+        // The layout of perf script requires threads and timestamps, and names without quotes.
         let untimed =
             "SELECT 'n' AS name, count(*) AS n FROM samples WHERE tid IS NULL OR time IS NULL";
-        if told_count(&told, "event") == 0
+        if reported_count(&stderr, "event") == 0
             || trace.name == "hostile.trace"
             || counts(&trace.path, untimed)["n"] > 0
         {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use perfquet_trace::store::{ColumnSchema, ColumnType, Facts};
 
-/// The types, the packets, and what all events have. `u8`, `u32`, … are aligned to bytes.
+/// The types, the packets, and the fields of all events. `u8`, `u32`, … are aligned to bytes.
 const HEAD: &str = r#"/* CTF 1.8 */
 
 typealias integer { size = 8; align = 8; signed = false; } := u8;
@@ -111,7 +111,8 @@ pub(super) enum CtfKind {
     List(&'static str),
 }
 
-/// Returns the fields of these columns. Trace Compass knows the scheduler's events by LTTng's names: `prev_tid`, `comm`, `tid`.
+/// Returns the fields of these columns. For Trace Compass, those of scheduler events have LTTng's names: `prev_tid`,
+/// `comm`, `tid`.
 pub(super) fn fields(event: &str, columns: &[ColumnSchema]) -> Vec<CtfField> {
     let is_scheduler = event.starts_with("sched_");
     let mut taken = HashSet::new();
@@ -158,7 +159,7 @@ fn kind_of(column: &ColumnSchema) -> CtfKind {
     })
 }
 
-/// Words of the language, which cannot be names.
+/// Keywords of the language, which cannot be names.
 const KEYWORDS: [&str; 28] = [
     "align",
     "callsite",
@@ -190,7 +191,7 @@ const KEYWORDS: [&str; 28] = [
     "_Imaginary",
 ];
 
-/// A name with letters, digits and `_` only.
+/// Replaces all characters of a name other than letters, digits and `_`.
 fn identifier(name: &str) -> String {
     let plain = name
         .chars()
@@ -205,11 +206,11 @@ fn identifier(name: &str) -> String {
     {
         name.insert(0, '_');
     }
-    // A leading underscore is dropped by readers, so `_x` and `x` must not both occur: the caller's check sees `x`.
+    // Readers drop a leading underscore, so `_x` and `x` must not both occur: the check in the caller sees `x`.
     name
 }
 
-/// Text inside quotes.
+/// Escapes text for quotes.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for letter in text.chars() {

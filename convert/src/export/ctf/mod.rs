@@ -3,8 +3,9 @@
 //! ```text
 //! a.ctf/metadata   layout of all events     a.ctf/cpu_0, cpu_1, …   packets of events, in the order of time
 //! ```
-//! Events have LTTng's names where Trace Compass analyzes them (`sched_switch` with `prev_tid`), perf's otherwise. Losses are the packets'
-//! discarded events. CTF 1.8 has no NULL: unknown numbers are 0 (-1 for PID and TID), unknown text is empty, and they are counted.
+//! Events have LTTng's names if Trace Compass analyzes them (`sched_switch` with `prev_tid`), otherwise perf's. Losses
+//! are the discarded events of packets. CTF 1.8 has no NULL: unknown numbers become 0 (-1 for PID and TID), unknown
+//! text becomes empty, and both are counted.
 
 mod metadata;
 mod stream;
@@ -56,7 +57,7 @@ fn write(source: &Source<'_>, folder: &Path, tally: &mut Tally) -> Result<()> {
     let mut of_tables = Vec::new();
     for table in &tables {
         of_tables.push(match table.is_samples() {
-            // Each sampled event is an event type of its own.
+            // Each sampled event is a separate event type.
             true => None,
             false => Some(classes.add(&name_of(source, table), table, &mut metadata)),
         });
@@ -125,17 +126,17 @@ impl Counts {
         tally.wrote("sample", self.samples);
         tally.wrote("event", self.events);
         tally.wrote("call", self.calls);
-        tally.left_out("row", "without a time", self.without_time);
-        tally.left_out("row", "before time 0 of the clock", self.before_zero);
-        tally.left_out("row", "too far out of order", self.late);
-        tally.left_out(
+        tally.omit("row", "without a timestamp", self.without_time);
+        tally.omit("row", "before time 0 of the clock", self.before_zero);
+        tally.omit("row", "too far out of order", self.late);
+        tally.omit(
             "aggregate",
             "CTF has no aggregates",
             source.aggregate_rows(),
         );
         if self.nulls > 0 {
             tally.note(format!(
-                "{} of fields written as 0 or empty: CTF has no NULL",
+                "{} written as 0 or empty: CTF has no NULL",
                 counted(self.nulls, "unknown value")
             ));
         }
@@ -166,7 +167,7 @@ impl Classes {
     }
 }
 
-/// LTTng's name for the scheduler's and interrupt events, perf's for others.
+/// Returns LTTng's name for scheduler and interrupt events, perf's for all others.
 fn name_of(source: &Source<'_>, table: &RowTable<'_>) -> String {
     if table.is_calls() {
         return "call".to_owned();
@@ -179,7 +180,7 @@ fn name_of(source: &Source<'_>, table: &RowTable<'_>) -> String {
     }
 }
 
-/// Losses of each CPU, by time: the number lost until then.
+/// Reads the losses of each CPU by time, each with the total number of events lost until then.
 fn losses(source: &Source<'_>, tally: &mut Tally) -> Result<Losses> {
     let mut losses = Losses::new();
     each_loss(source, tally, |loss| {
@@ -285,7 +286,7 @@ fn encode_value(
     }
 }
 
-/// Text ends at a NUL.
+/// Strings end at a NUL, so NULs are replaced.
 fn write_text(out: &mut Vec<u8>, text: &str) {
     out.extend(text.bytes().filter(|byte| *byte != 0));
     out.push(0);

@@ -1,4 +1,4 @@
-//! Stream files: packets of events of one CPU, in the order of time.
+//! Stream files: packets of the events of one CPU, in time order.
 //!
 //! ```text
 //! magic, stream ID | begin, end, sizes in bits, discarded events, CPU | event, event, …
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 
 /// Size of a packet's events.
 const PACKET_BYTES: usize = 256 << 10;
-/// Maximum number of streams of a CPU: rows that come late go to another one, since each must be in order.
+/// Maximum number of streams of a CPU. Each must be in time order, so rows that arrive late go to another one.
 const MOST_STREAMS: usize = 256;
 
 const MAGIC: u32 = 0xC1FC_1FC1;
@@ -27,7 +27,7 @@ pub(super) struct Streams {
     losses: Losses,
 }
 
-/// Losses of each CPU: time and number of events lost until then.
+/// Losses of each CPU: time, and total number of events lost until then.
 pub(super) type Losses = HashMap<Option<i32>, Vec<(u64, u64)>>;
 
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl Streams {
         }
     }
 
-    /// Adds an event. Returns false if it comes too late for all streams of its CPU.
+    /// Adds an event. Returns false if it is too late for all streams of its CPU.
     pub(super) fn add(&mut self, cpu: Option<i32>, time: u64, event: &[u8]) -> Result<bool> {
         for number in 0..MOST_STREAMS {
             let stream = self.streams.entry((cpu, number)).or_default();
@@ -66,7 +66,7 @@ impl Streams {
         Ok(false)
     }
 
-    /// Writes the last packets. A CPU that only lost events has an empty one, so that readers report the loss.
+    /// Writes the last packets. A CPU that has only losses gets an empty packet, so that readers report the loss.
     pub(super) fn finish(mut self) -> Result<()> {
         for cpu in self.losses.keys().copied().collect::<Vec<_>>() {
             self.streams.entry((cpu, 0)).or_default();
@@ -80,7 +80,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Losses after the last event belong to the last packet.
+    /// Adds losses after the last event to the last packet.
     fn finish_losses(&mut self, cpu: Option<i32>, number: usize) {
         let last = self.losses.get(&cpu).and_then(|losses| losses.last());
         if let (Some((time, _)), Some(stream), 0) =
@@ -120,7 +120,7 @@ impl Streams {
             (None, number) => format!("no_cpu_late_{number}"),
         };
         let path = self.folder.join(name);
-        // Opened for each packet: there may be more CPUs than a process may have files.
+        // Opened for each packet, because there may be more CPUs than a process may have open files.
         let write = || -> std::io::Result<()> {
             let mut file = File::options().create(true).append(true).open(&path)?;
             file.write_all(&head)?;

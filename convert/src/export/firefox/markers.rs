@@ -16,7 +16,7 @@ pub(super) const CALL: &str = "Call";
 /// Type of the markers of losses.
 pub(super) const LOSS: &str = "Loss";
 
-/// The `markerSchema` of a profile, as JSON.
+/// Returns the `markerSchema` of a profile as JSON.
 pub(super) fn schemas(source: &Source<'_>) -> String {
     let mut schemas = vec![
         schema(
@@ -44,7 +44,7 @@ pub(super) fn schemas(source: &Source<'_>) -> String {
     let mut known: Vec<String> = Vec::new();
     for table in source.events() {
         let name = source.event_name(table);
-        // The forms of an event have one schema: that of all columns.
+        // All forms of an event share one schema with all columns.
         if known.contains(&name) {
             continue;
         }
@@ -83,7 +83,8 @@ fn schema(name: &str, label: &str, fields: &[(&str, &str)]) -> String {
     )
 }
 
-/// How the profiler shows a column. Its numbers are floating-point, so those of 64 bits are text.
+/// Returns the display format of a column. The profiler's numbers are floating-point, so 64-bit numbers are written as
+/// text.
 fn format_of(column: &ColumnSchema) -> &'static str {
     match (column.kind, column.unit.as_str()) {
         (ColumnType::Int64, "ns") => "nanoseconds",
@@ -101,7 +102,7 @@ fn format_of(column: &ColumnSchema) -> &'static str {
     }
 }
 
-/// The fields of an event, for `data`.
+/// Returns the fields of an event for `data`.
 pub(super) fn event_data(name: &str, table: &RowTable<'_>, row: &BatchRow<'_>) -> Vec<u8> {
     let mut data = b"{\"type\":".to_vec();
     write_text(&mut data, name);

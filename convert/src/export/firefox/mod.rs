@@ -4,8 +4,9 @@
 //! { "meta": {…}, "threads": [ { "name": "dd", "samples": { "stack": […], "time": […], "weight": […] }, "markers": {…} } ],
 //!   "counters": […], "libs": […], "shared": { "stackTable": {…}, "frameTable": {…}, "funcTable": {…}, "stringArray": […] } }
 //! ```
-//! The profiler upgrades old versions and refuses newer ones, so this is an old one. Its lists are columns by thread: rows are grouped in a
-//! temporary file first. Times are milliseconds after the first event, with all nanoseconds.
+//! The profiler upgrades older versions and rejects newer ones, so an old version is written. Its lists are columns per
+//! thread, so rows are first grouped in a temporary file. Times are milliseconds after the first event, with all
+//! nanoseconds.
 
 mod markers;
 mod tables;
@@ -48,9 +49,9 @@ const EVENTS: u8 = 4;
 const LOSSES: u8 = 5;
 const CATEGORIES: &str = r#"[{"name":"Other","color":"grey","subcategories":["Other"]},{"name":"User","color":"yellow","subcategories":["Other"]},{"name":"Kernel","color":"orange","subcategories":["Other"]},{"name":"Calls","color":"blue","subcategories":["Other"]},{"name":"Events","color":"green","subcategories":["Other"]},{"name":"Lost events","color":"red","subcategories":["Other"]}]"#;
 
-/// Rows beyond which the profiler gets slow.
+/// Number of rows beyond which the profiler becomes slow.
 const MANY_ROWS: u64 = 8_000_000;
-/// Strings of the browser's JavaScript end at 512 MiB.
+/// Strings in the browser's JavaScript are limited to 512 MiB.
 const MANY_BYTES: u64 = 400 << 20;
 
 /// Phases of markers.
@@ -79,13 +80,13 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     profile.markers(tally)?;
     let lost = profile.losses(tally)?;
     let problems = problems(source, tally)?;
-    tally.left_out(
+    tally.omit(
         "aggregate",
         "the Firefox Profiler has no aggregates",
         source.aggregate_rows(),
     );
     if profile.tracks.is_empty() {
-        // A profile without threads is refused.
+        // The profiler rejects a profile without threads.
         profile.track(&Head::default());
     }
     let mut json = Json::new(out);
@@ -114,7 +115,7 @@ struct Profile<'e> {
     tables: Tables<'e>,
     tracks: Vec<TrackOfThread>,
     by_thread: HashMap<(Option<i32>, Option<i32>), usize>,
-    /// Samples of track N in group 2 N, markers in group 2 N + 1.
+    /// Samples of track N are in group 2 N, markers in group 2 N + 1.
     rows: Spool,
     /// Group in `counts` by PID and name.
     counters: BTreeMap<(i32, String), usize>,
@@ -132,7 +133,7 @@ struct TrackOfThread {
 }
 
 impl Profile<'_> {
-    /// Index of the track of a row's thread.
+    /// Returns the index of the track of a row's thread.
     fn track(&mut self, head: &Head<'_>) -> usize {
         let next = self.tracks.len();
         let index = *self.by_thread.entry((head.pid, head.tid)).or_insert(next);
@@ -199,13 +200,13 @@ impl Profile<'_> {
             }
         }
         tally.wrote("sample", written);
-        tally.left_out("sample", "of other events: choose with --event", others);
-        tally.left_out("sample", "of idle CPUs (TID 0)", idle);
-        tally.left_out("sample", "without a time", without_time);
+        tally.omit("sample", "of other events: choose with --event", others);
+        tally.omit("sample", "of idle CPUs (TID 0)", idle);
+        tally.omit("sample", "without a timestamp", without_time);
         Ok(())
     }
 
-    /// Events and calls, in the order of their times.
+    /// Writes events and calls in time order.
     fn markers(&mut self, tally: &mut Tally) -> Result<()> {
         let source = self.source;
         let tables: Vec<&RowTable<'_>> = source.events().chain(source.calls()).collect();
@@ -253,7 +254,7 @@ impl Profile<'_> {
         }
         tally.wrote("event", events);
         tally.wrote("call", calls);
-        tally.left_out("row", "without a time", without_time);
+        tally.omit("row", "without a timestamp", without_time);
         Ok(())
     }
 
@@ -303,7 +304,7 @@ impl Profile<'_> {
         self.counts.push(group, &record)
     }
 
-    /// Losses are markers of a thread of their own.
+    /// Writes losses as markers of a separate thread.
     fn losses(&mut self, tally: &mut Tally) -> Result<u64> {
         let (mut written, mut without_time) = (0, 0);
         let head = Head {
@@ -339,7 +340,7 @@ impl Profile<'_> {
                 .push(2 * index + 1, &marker.record(data.as_bytes()))
         })?;
         tally.wrote("loss record", written);
-        tally.left_out("loss record", "without a time", without_time);
+        tally.omit("loss record", "without a timestamp", without_time);
         Ok(counts.events)
     }
 
@@ -412,7 +413,7 @@ impl Profile<'_> {
         ))
     }
 
-    /// Tracks by PID and TID; those without come last.
+    /// Returns the tracks by PID and TID; those without IDs are last.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.tracks.len()).collect();
         order.sort_by_key(|index| {
@@ -468,7 +469,7 @@ impl Profile<'_> {
                 false => period.to_string(),
             }
         })?;
-        // Periods of other counters say nothing about the time on CPUs.
+        // Periods of other counters do not measure CPU time.
         if is_clock {
             self.sample_column(json, index, "threadCPUDelta", |record| {
                 i64::from_le_bytes(part(record, 8)).max(0).to_string()
@@ -568,7 +569,7 @@ impl Profile<'_> {
                 let time = i64::from_le_bytes(part(record, 0));
                 json.raw(decimal(time.saturating_sub(self.first), 6))
             })?;
-            // Differences, not values.
+            // Differences between successive values.
             json.raw("],\"count\":[")?;
             let (mut is_first, mut last) = (true, 0.0);
             self.counts.each(*group, |record| {
@@ -594,7 +595,7 @@ struct Marker {
 }
 
 impl Marker {
-    /// Start, end, name, phase, category, data without its last bracket.
+    /// Encodes start, end, name, phase, category, and data without its closing bracket.
     fn record(&self, data: &[u8]) -> Vec<u8> {
         let end = self.end.unwrap_or(i64::MIN);
         [

@@ -3,7 +3,7 @@
 //! ```text
 //! stack 3 ─► prefix 2, frame 5 ─► function 4 (vfs_write), category Kernel, line 12
 //! ```
-//! Indices are dense, and a prefix is smaller than its stack: the profiler does not check either.
+//! Indices have no gaps, and the index of a prefix is smaller than that of its stack: the profiler checks neither.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Tables<'t> {
     all_strings: Vec<String>,
     nodes: Vec<(Option<StackIndex>, u32)>,
     by_node: HashMap<(Option<StackIndex>, u32), StackIndex>,
-    /// The stack of a user and a kernel stack of the trace.
+    /// The stack for each pair of user and kernel stack of the trace.
     by_stacks: HashMap<(Option<i32>, Option<i32>), Option<StackIndex>>,
     frames: Vec<Frame>,
     by_frame: HashMap<FrameId, u32>,
@@ -52,7 +52,7 @@ struct Function {
 struct Library {
     path: TextId,
     build_id: Option<TextId>,
-    /// The name as a string of the profile.
+    /// String index of the name.
     name: u32,
 }
 
@@ -76,7 +76,7 @@ impl<'t> Tables<'t> {
         }
     }
 
-    /// Index of a string.
+    /// Returns the index of a string.
     pub(super) fn string(&mut self, text: &str) -> u32 {
         if let Some(index) = self.strings.get(text) {
             return *index;
@@ -87,7 +87,7 @@ impl<'t> Tables<'t> {
         index
     }
 
-    /// Index of a sample's stack: the kernel's frames inside of the user's.
+    /// Returns the index of a sample's stack: kernel frames are callees of the user frames.
     pub(super) fn stack(&mut self, user: Option<i32>, kernel: Option<i32>) -> Option<StackIndex> {
         if let Some(index) = self.by_stacks.get(&(user, kernel)) {
             return *index;
@@ -141,7 +141,7 @@ impl<'t> Tables<'t> {
         let index = self.frames.len() as u32;
         self.by_frame.insert(id, index);
         self.frames.push(Frame {
-            // Relative to the library; the profiler's numbers hold no address of the kernel.
+            // Relative to the library; the profiler's numbers cannot represent kernel addresses.
             address: found.offset,
             inline_depth,
             category: if found.is_kernel { KERNEL } else { USER },
@@ -306,7 +306,7 @@ fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The first 16 bytes of a build ID as a GUID of little-endian numbers, and an age of 0.
+/// Formats the first 16 bytes of a build ID as a GUID of little-endian numbers with an age of 0.
 fn breakpad_id(build_id: &str) -> String {
     let digits = format!("{build_id:0<32}");
     let Some(digits) = digits.get(..32).filter(|digits| digits.is_ascii()) else {

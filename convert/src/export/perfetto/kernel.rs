@@ -1,8 +1,8 @@
-//! Events of the kernel, as ftrace bundles: a few thousand events of a CPU in one packet.
+//! Kernel events as ftrace bundles: up to a few thousand events of a CPU per packet.
 //!
-//! Scheduler events and CPU frequencies get the messages that the importer makes tracks of. All others are `generic`, with their
-//! fields by name, which shows them in the tracks "Ftrace Events". So are the events of system calls and interrupts: they are
-//! slices already, as calls.
+//! Scheduler events and CPU frequencies use the messages from which the importer builds tracks. All others are
+//! `generic`, with their fields by name, and appear in the tracks "Ftrace Events". System calls and interrupts are
+//! generic, too, because they are already slices, as calls.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use super::packets::Packets;
 
 /// Sequence of the bundles.
 const SEQUENCE: u64 = 1;
-/// Events in a bundle.
+/// Maximum number of events in a bundle.
 const MOST_EVENTS: usize = 5_000;
 /// Maximum number of open bundles: CPUs.
 const MOST_BUNDLES: usize = 4_096;
@@ -111,7 +111,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// The shape of `sched:sched_switch`.
+    /// Returns the shape of an event, such as `sched:sched_switch`.
     pub(super) fn of(event: &str) -> Shape {
         match event {
             "sched:sched_switch" => Shape::Switch,
@@ -120,7 +120,7 @@ impl Shape {
             "sched:sched_waking" => Shape::Wakeup(ftrace_event::SCHED_WAKING),
             "power:cpu_frequency" => Shape::CpuState(ftrace_event::CPU_FREQUENCY),
             "power:cpu_idle" => Shape::CpuState(ftrace_event::CPU_IDLE),
-            // The importer takes a prefix for part of the name.
+            // The importer treats a prefix as part of the name.
             other => Shape::Generic(other.to_owned()),
         }
     }
@@ -221,7 +221,7 @@ impl<'b> KernelEvents<'b> {
         });
     }
 
-    /// Whether the row has these columns, as numbers.
+    /// Returns whether the row has numbers in these columns.
     fn has(&self, row: usize, places: &[usize]) -> bool {
         places
             .iter()
@@ -251,7 +251,7 @@ impl<'b> KernelEvents<'b> {
         }
     }
 
-    /// The state in which a thread was switched out, as the kernel's number; a text trace has letters.
+    /// Returns the state in which a thread was switched out, as the kernel's number; text traces contain letters.
     fn state(&self, row: usize) -> i64 {
         let column = self.columns.get(3).copied().flatten();
         match column.map(|column| value_at(column, row)) {
@@ -261,7 +261,7 @@ impl<'b> KernelEvents<'b> {
     }
 }
 
-/// The bits of `R+`, `S`, `D|K`: as in the kernel since 4.14 (include/trace/events/sched.h).
+/// Returns the bits of `R+`, `S`, `D|K`, which are the kernel's since 4.14 (include/trace/events/sched.h).
 fn state_of(letters: &[u8]) -> i64 {
     let bits = letters.iter().map(|letter| match letter {
         b'S' => 1,

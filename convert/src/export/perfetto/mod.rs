@@ -7,8 +7,9 @@
 //! calls                            BEGIN and END      ─►  nested slices of the thread
 //! events of programs, losses       INSTANT
 //! ```
-//! The importer sorts by time, so tables are written one after the other. It loses data without an error where a rule is broken; each
-//! rule is noted where it is kept. The trace's clock, whatever it is, is called BOOTTIME: that is the clock of ftrace bundles.
+//! The importer sorts by time, so tables are written one by one. It discards data without an error if its rules are
+//! broken; comments mention each rule where the code follows it. The trace's clock, whichever it is, is written as
+//! BOOTTIME, the clock of ftrace bundles.
 
 mod fields;
 mod kernel;
@@ -48,7 +49,7 @@ pub(super) const EXPORTER: Exporter = Exporter {
     },
 };
 
-/// Rows beyond which Perfetto's UI runs out of memory in many browsers.
+/// Number of rows beyond which Perfetto's UI runs out of memory in many browsers.
 const MANY_ROWS: u64 = 5_000_000;
 
 fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
@@ -71,7 +72,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     slices::write(source, export.packets, &mut export.tracks, tally)?;
     export.losses(tally)?;
     packets.flush()?;
-    tally.left_out(
+    tally.omit(
         "aggregate",
         "Perfetto has no aggregates",
         source.aggregate_rows(),
@@ -79,7 +80,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     let rows: u64 = tally.written().iter().map(|(_, count)| count).sum();
     if rows > MANY_ROWS {
         tally.note(
-            "browsers hold about 5,000,000 events: use --time, or trace_processor beside the UI"
+            "browsers hold about 5,000,000 events: use --time, or trace_processor --httpd with the UI"
                 .to_owned(),
         );
     }
@@ -96,7 +97,7 @@ struct Export<'e, 'o> {
 }
 
 impl Export<'_, '_> {
-    /// Clock, system, and whatever else is known about the trace as a whole.
+    /// Writes the clock, the system, and other facts about the trace.
     fn facts(&mut self, problems: u64) -> Result<()> {
         let facts = &self.source.trace.manifest().facts;
         let start = self.source.first_time().max(0);
@@ -118,7 +119,8 @@ impl Export<'_, '_> {
                 message.uint(clock_snapshot::PRIMARY, clock_snapshot::BOOTTIME);
             });
         })?;
-        // Without a release, states of threads are decoded as those of Linux 4.4. Letters are encoded as since 4.14.
+        // Without a release, the importer decodes thread states as those of Linux 4.4; letters are encoded as since
+        // 4.14.
         let release = facts.os_release.as_deref().unwrap_or("4.14.0");
         self.packets.add(|message| {
             message.message(packet::SYSTEM_INFO, |message| {
@@ -163,11 +165,12 @@ impl Export<'_, '_> {
         })
     }
 
-    /// Names and processes of threads: the scheduler knows only TIDs. A TID that is reused has several packets, by start.
+    /// Writes names and processes of threads, because scheduler events contain only TIDs. A reused TID has several
+    /// packets, by start.
     fn processes(&mut self) -> Result<()> {
         let start = self.source.first_time().max(0);
         for (index, thread) in self.threads.all().iter().enumerate() {
-            // The first thread of a TID has it from the beginning.
+            // The first thread with a TID has it from the beginning.
             let is_first = self.threads.find(thread.tid, None) == Some(index);
             let time = thread.start_time.filter(|_| !is_first).unwrap_or(start);
             let Some(pid) = thread.pid else {
@@ -202,7 +205,7 @@ impl Export<'_, '_> {
         Ok(())
     }
 
-    /// Tracepoints, probes and markers.
+    /// Writes tracepoints, probes and markers.
     fn events(&mut self, tally: &mut Tally) -> Result<()> {
         let source = self.source;
         let mut counts = EventCounts::default();
@@ -211,8 +214,8 @@ impl Export<'_, '_> {
         }
         self.bundles.flush(self.packets)?;
         tally.wrote("event", counts.events);
-        tally.left_out("event", "without a time", counts.without_time);
-        tally.left_out("event", "before time 0 of the clock", counts.before_zero);
+        tally.omit("event", "without a timestamp", counts.without_time);
+        tally.omit("event", "before time 0 of the clock", counts.before_zero);
         if counts.stacks > 0 {
             tally.note(format!(
                 "the stacks of {} are samples of their events, too",
@@ -227,7 +230,7 @@ impl Export<'_, '_> {
         let name = source.event_name(table);
         let mut types = source.event_types();
         let event: Option<EventType> = types.find(|event| event.table == table.name).cloned();
-        // Events of programs belong to their thread, those of the kernel to a CPU.
+        // Events of programs belong to their thread, events of the kernel to a CPU.
         let is_of_program = matches!(
             source.event_kind(table),
             "uprobe" | "uretprobe" | "usdt" | "marker"
@@ -357,12 +360,12 @@ impl Export<'_, '_> {
             }
         }
         tally.wrote("sample", written);
-        tally.left_out("sample", "without a time", without_time);
-        tally.left_out("sample", "before time 0 of the clock", before_zero);
+        tally.omit("sample", "without a timestamp", without_time);
+        tally.omit("sample", "before time 0 of the clock", before_zero);
         Ok(())
     }
 
-    /// Each loss is an instant; those of a CPU also set what the UI shows as loss of data.
+    /// Writes each loss as an instant; losses of a CPU also set the data-loss marks of the UI.
     fn losses(&mut self, tally: &mut Tally) -> Result<()> {
         let source = self.source;
         let (mut written, mut without_time) = (0, 0);
@@ -399,7 +402,7 @@ impl Export<'_, '_> {
                 .event(self.packets, &Track::Named("losses"), None, &event)
         })?;
         tally.wrote("loss record", written);
-        tally.left_out("loss record", "without a time", without_time);
+        tally.omit("loss record", "without a timestamp", without_time);
         Ok(())
     }
 }
@@ -412,7 +415,7 @@ struct EventCounts {
     before_zero: u64,
 }
 
-/// A field of an event as an argument; `None` for NULL.
+/// Returns a field of an event as an argument; `None` for NULL.
 fn annotation(column: &dyn Array, row: usize) -> Option<Annotation> {
     Some(match Cell::at(column, row) {
         Cell::Null => return None,

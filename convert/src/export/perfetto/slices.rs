@@ -36,13 +36,13 @@ pub(super) fn write(
     let counts = each_call(source, |call| slices.call(packets, tracks, call))?;
     slices.end(packets, tracks)?;
     tally.wrote("call", slices.slices + slices.instants);
-    tally.left_out(
+    tally.omit(
         "call",
         "nested deeper than 512, or 256 overlapping",
         slices.too_deep,
     );
-    tally.left_out("call", "without a time", counts.without_time);
-    tally.left_out("call", "before time 0 of the clock", slices.before_zero);
+    tally.omit("call", "without a timestamp", counts.without_time);
+    tally.omit("call", "before time 0 of the clock", slices.before_zero);
     Ok(())
 }
 

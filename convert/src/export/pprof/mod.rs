@@ -4,8 +4,8 @@
 //! sample types   samples/count  cpu-clock/nanoseconds   sched:sched_switch/count   calls/count  self_time/nanoseconds
 //! sample         vfs_write < work < main     1  1000000  0  0  0     thread=dd tid=220 pid=220 cpu=1
 //! ```
-//! All events are in one profile: `-sample_index=NAME` chooses one. Fields may come in any order, so samples are streamed, and
-//! what they refer to follows.
+//! All events are in one profile; `-sample_index=NAME` selects one. Fields may be in any order, so samples are streamed
+//! first, and the tables that they refer to follow.
 
 mod sums;
 mod symbols;
@@ -72,10 +72,10 @@ struct ValueType {
     unit: &'static str,
 }
 
-/// The values of all kinds of rows. A row adds to two neighbors, or to one.
+/// The value types of the profile. A row adds to two adjacent ones, or to one.
 struct ValueTypes {
     types: Vec<ValueType>,
-    /// Index of an event's value: a sampled event's name, or a table.
+    /// Index of an event's value, by the name of a sampled event or by table.
     events: HashMap<String, usize>,
     samples: Option<usize>,
     calls: Option<usize>,
@@ -149,7 +149,7 @@ impl ValueTypes {
         }
     }
 
-    /// The values of a sum.
+    /// Returns the values of a sample from a sum.
     fn values(&self, key: &Key, count: i64, sum: i64) -> Vec<u64> {
         let mut values = vec![0; self.types.len()];
         let first = key.value;
@@ -169,7 +169,7 @@ impl ValueTypes {
         values
     }
 
-    /// Sampled events come right after the number of samples.
+    /// Values of sampled events directly follow the number of samples.
     fn is_sampled(&self, value: usize) -> bool {
         let tables = self
             .events
@@ -300,11 +300,11 @@ impl Profile<'_, '_> {
             }
         }
         tally.wrote("sample", written);
-        tally.left_out("sample", "of an event that is not declared", undeclared);
+        tally.omit("sample", "of an event that is not declared", undeclared);
         Ok(())
     }
 
-    /// Hits of a tracepoint or probe count one.
+    /// Adds hits of tracepoints and probes, each with a value of one.
     fn hits(&mut self, source: &Source<'_>, table: &RowTable<'_>, tally: &mut Tally) -> Result<()> {
         const WANTED: [&str; 6] = ["cpu", "pid", "tid", "comm", "kernel_stack", "user_stack"];
         let Some(value) = self.values.events.get(&table.name).copied() else {
@@ -337,7 +337,7 @@ impl Profile<'_, '_> {
         Ok(())
     }
 
-    /// A call counts with its self time below its callers.
+    /// Adds each call with its self time to the stack of its callers.
     fn calls(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
         let Some(value) = self.values.calls else {
             return Ok(());
@@ -361,7 +361,7 @@ impl Profile<'_, '_> {
             self.add(key, call.self_time.unwrap_or(0))
         })?;
         tally.wrote("call", counts.calls);
-        tally.left_out("call", "without a time", counts.without_time);
+        tally.omit("call", "without a timestamp", counts.without_time);
         if without_self_time > 0 {
             tally.note(format!(
                 "{} of unknown self time count as calls, without time",
@@ -401,7 +401,7 @@ impl Profile<'_, '_> {
         }
         tally.wrote("aggregate", keys.len() as u64);
         let without_stack = source.aggregate_rows().saturating_sub(keys.len() as u64);
-        tally.left_out(
+        tally.omit(
             "aggregate",
             "without a stack, or printed again later",
             without_stack,
@@ -451,7 +451,7 @@ impl Profile<'_, '_> {
                     (labels.pid, key.pid),
                     (labels.cpu, key.cpu),
                 ] {
-                    // A number of 0 is no number to pprof's readers.
+                    // Readers of pprof treat a number of 0 as missing.
                     if let Some(number) = number.filter(|number| *number != 0) {
                         message.message(profile::LABEL, |message| {
                             message.uint(profile::KEY, name);
@@ -467,7 +467,7 @@ impl Profile<'_, '_> {
         self.flush()
     }
 
-    /// Times and comments.
+    /// Writes times and comments.
     fn facts(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
         let facts = &source.trace.manifest().facts;
         let first = source.first_time();
@@ -519,7 +519,7 @@ impl Profile<'_, '_> {
         self.flush()
     }
 
-    /// What samples refer to.
+    /// Writes the tables that samples refer to.
     fn symbols(&mut self) -> Result<()> {
         self.symbols.write(
             &mut self.strings,

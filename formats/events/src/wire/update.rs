@@ -14,7 +14,7 @@ pub const SELECTION: u64 = 0x7071_0003;
 pub const FUNCTION: u64 = 0x7071_0004;
 /// Scope of the recording: "system", "process 12".
 pub const SCOPE: u64 = 0x7071_0005;
-/// How many user stacks reach their start, in words; at the end of a recording.
+/// Number of complete and incomplete user stacks, as text; at the end of a recording.
 pub const USER_STACKS: u64 = 0x7071_0006;
 /// Perf maps of runtimes, as text; at the end of a recording.
 pub const RUNTIMES: u64 = 0x7071_0007;

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn every_loss_is_told_once() {
+    fn every_loss_is_counted_once() {
         check(&[], &[(A, 5), (B, 0), (A, 2)], &[(A, 5), (A, 2)]);
         check(&[(A, 6)], &[(A, 5), (A, 2)], &[(A, 1)]);
         // A shared ring: the remaining losses cannot be attributed.

@@ -180,7 +180,7 @@ impl<'o> Normalizer<'o> {
             self.facts.add(Fact::Other {
                 name: "user_stacks.unwound",
                 value: &format!(
-                    "{} to their start, {} to the end of the copy, {} until unwind information was missing, {} deeper than recorded, {} not supported",
+                    "{} complete, {} cut at the end of the copy, {} at code without unwind information, {} at the maximum depth, {} not supported",
                     counts.complete,
                     counts.memory_ended,
                     counts.lost + counts.no_rule,

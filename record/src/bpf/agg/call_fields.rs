@@ -1,4 +1,4 @@
-//! The names that aggregations of calls may use: arguments at the entry, the return value, the duration.
+//! Names for aggregations of calls: arguments at entry, the return value, the duration.
 
 use perfquet_ebpf::layout::{Saved, Value};
 
@@ -8,27 +8,27 @@ use crate::failure::{Failure, misuse};
 use crate::probe::definition::Definition;
 use crate::probe::edges::Both;
 
-/// What is measured of every call.
+/// The measured values of every call.
 const MEASURED: &[(&str, Value)] = &[
     ("duration", Value::Duration),
     ("self", Value::SelfTime),
     ("runqueue", Value::Runqueue),
 ];
-/// The return value, whatever name it was given.
+/// The return value, whichever name the user gave it.
 const RETVAL: &str = "retval";
 
-/// Those of one function.
+/// The names of one function.
 #[derive(Clone)]
 pub(in crate::bpf) struct CallFields {
     function: String,
-    /// In the order of the command line; `None`: programs cannot read it.
+    /// In the order of the command line; `None` if programs cannot read the argument.
     at_entry: Vec<(String, Option<Fetched>)>,
     at_return: Vec<(String, Option<Fetched>)>,
     saver: Saver,
 }
 
 impl CallFields {
-    /// The names of the arguments that were requested with a function.
+    /// Collects the arguments that were requested with a function.
     pub(in crate::bpf) fn of(both: &Both) -> CallFields {
         CallFields {
             function: both.function.clone(),
@@ -64,7 +64,7 @@ impl Fields for CallFields {
             .hint("use a number or string in a register or reached through at most six pointers; not a list")
         };
         let at_return = self.at_return.iter().find(|(known, _)| known == name);
-        // There is one return value at most.
+        // There is at most one return value.
         let at_return = at_return.or(self.at_return.first().filter(|_| name == RETVAL));
         if let Some((_, value)) = at_return {
             return value.map(Found::fetched).ok_or_else(unreadable);
@@ -87,9 +87,9 @@ impl Fields for CallFields {
     }
 }
 
-/// The values that a definition fetches.
+/// Returns the values that a definition fetches.
 fn values(definition: &Definition) -> Vec<(String, Option<Fetched>)> {
-    // All forms fetch the same; the last is a plain probe, whose words programs can follow.
+    // All forms fetch the same values; the last one is a plain probe, whose syntax this module can parse.
     let Some(form) = definition.forms.last() else {
         return Vec::new();
     };
@@ -101,7 +101,7 @@ fn values(definition: &Definition) -> Vec<(String, Option<Fetched>)> {
                 let value = fetch::of_word(word, definition.place, form);
                 (name.to_owned(), value.map(|(_, value)| value))
             }
-            // As the kernel names it.
+            // Named as the kernel names it.
             None => {
                 let word = format!("arg{number}={word}");
                 let value = fetch::of_word(&word, definition.place, form);

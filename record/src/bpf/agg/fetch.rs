@@ -1,7 +1,7 @@
-//! How a program gets at a field of a probe.
+//! Compiles the fields of probes into fetch instructions for programs.
 //!
-//! A field of a tracepoint is in its record. Programs on the recorder's own probes get the registers instead, so the argument's
-//! own words, which the kernel compiles for its records, are compiled here once more:
+//! A field of a tracepoint is in its record. Programs at the recorder's own probes get registers instead, so this
+//! module compiles the fetch argument that the kernel compiles for its records:
 //!
 //! ```text
 //! bytes=%di:u64             register di
@@ -20,23 +20,23 @@ use crate::failure::{Failure, misuse};
 use crate::probe::form::{Form, Place};
 use crate::probe::{self, Probe};
 
-/// A field, ready to be fetched.
+/// A compiled field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bpf) enum Fetched {
     /// A number.
     Number(Fetch),
     /// A string.
     Text {
-        /// How it is fetched.
+        /// The fetch instructions.
         fetch: Fetch,
-        /// Of at most 16 bytes, its end included.
+        /// At most 16 bytes including the terminating NUL.
         is_short: bool,
     },
     /// Name of the thread (`$comm`).
     Comm,
 }
 
-/// How the field `name` of a probe is fetched; `option` is what asks for it, for messages.
+/// Compiles the field `name` of a probe. `option` is the option that requests it, for messages.
 pub(in crate::bpf) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetched, Failure> {
     let probe::Kind::Tracepoint(tracepoint) = &probe.kind else {
         return Err(misuse(format!("{option}: {} has no fields", probe.name))
@@ -68,7 +68,7 @@ pub(in crate::bpf) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetc
     let found = match &tracepoint.definition {
         None => of_record(field),
         Some((place_of_code, form)) => {
-            // The fields that the kernel adds itself come first.
+            // The fields that the kernel itself adds come first.
             let added = all
                 .iter()
                 .take_while(|field| field.name.starts_with("__probe_"))
@@ -92,7 +92,7 @@ pub(in crate::bpf) fn of(option: &str, probe: &Probe, name: &str) -> Result<Fetc
     })
 }
 
-/// A field of a record.
+/// Compiles a field of a record.
 fn of_record(field: &Field) -> Option<Fetched> {
     let mut fetch = Fetch {
         base: Base::Field as u32,
@@ -101,7 +101,7 @@ fn of_record(field: &Field) -> Option<Fetched> {
         is_signed: field.is_signed.into(),
         ..Fetch::default()
     };
-    /// Bytes of a record that programs can read in words, and byte by byte (ebpf/src/fetch.h).
+    /// Bytes at the start of a record that programs read: in words, and byte by byte (ebpf/src/fetch.h).
     const IN_WORDS: u32 = 800;
     const IN_BYTES: u32 = 200;
     let is_in_words = field.size >= 4 && field.offset.is_multiple_of(4);
@@ -111,11 +111,11 @@ fn of_record(field: &Field) -> Option<Fetched> {
         Kind::Number => return Some(Fetched::Number(fetch)),
         Kind::Other => return None,
         Kind::Text => 0,
-        Kind::TextAt => 1,
-        Kind::TextBehind => 2,
+        Kind::DataLoc => 1,
+        Kind::RelLoc => 2,
     };
     fetch.is_text = 1;
-    // The kernel ends thread names with a NUL; others may fill their bytes.
+    // Thread names end with a NUL; other arrays may use all of their bytes.
     let is_whole = field.size < 16 || (field.size == 16 && field.name.ends_with("comm"));
     Some(Fetched::Text {
         fetch,
@@ -123,7 +123,7 @@ fn of_record(field: &Field) -> Option<Fetched> {
     })
 }
 
-/// An argument of a probe of ours, in the kernel's words: its name, and how it is fetched.
+/// Compiles an argument of the recorder's own probe, in the kernel's syntax. Returns its name, too.
 pub(in crate::bpf) fn of_word(word: &str, place: Place, form: &Form) -> Option<(String, Fetched)> {
     let (name, value) = word.split_once('=')?;
     let kind = value.rsplit_once(':').map_or("", |(_, kind)| kind);
@@ -138,7 +138,7 @@ pub(in crate::bpf) fn of_word(word: &str, place: Place, form: &Form) -> Option<(
     Some((name.to_owned(), of_argument(word, &field, place, form)?))
 }
 
-/// What a function returned, of a type in the kernel's words.
+/// Compiles a return value of a type in the kernel's syntax.
 pub(in crate::bpf) fn returned(kind: &str) -> Option<Fetch> {
     let (size, is_signed) = fields::number_of(kind)?;
     Some(Fetch {
@@ -150,7 +150,7 @@ pub(in crate::bpf) fn returned(kind: &str) -> Option<Fetch> {
     })
 }
 
-/// An argument of a probe of ours, in the kernel's words.
+/// Compiles an argument of the recorder's own probe, in the kernel's syntax.
 fn of_argument(argument: &str, field: &Field, place: Place, form: &Form) -> Option<Fetched> {
     let expression = argument
         .split_once('=')
@@ -165,7 +165,7 @@ fn of_argument(argument: &str, field: &Field, place: Place, form: &Form) -> Opti
     if kind.contains('[') {
         return None;
     }
-    // At a return the registers of the entry are gone.
+    // At the return, the registers of the entry are lost.
     if form.head.starts_with('r') && expression.contains("$arg") {
         return None;
     }
@@ -177,7 +177,7 @@ fn of_argument(argument: &str, field: &Field, place: Place, form: &Form) -> Opti
         if kind == "symstr" {
             return None;
         }
-        // A pointer in a register: the text is where it points.
+        // A pointer in a register: the string is at that address.
         if path.is_empty() {
             path.push(Step::default());
         }
@@ -213,8 +213,8 @@ fn of_argument(argument: &str, field: &Field, place: Place, form: &Form) -> Opti
     Some(Fetched::Number(fetch))
 }
 
-/// `%reg`, `$retval`, `$argN`, `$stackN`, `@ADDRESS`, `\NUMBER`, `+OFFSET(…)`, `+uOFFSET(…)`; steps are added from the
-/// inside out.
+/// Parses `%reg`, `$retval`, `$argN`, `$stackN`, `@ADDRESS`, `\NUMBER`, `+OFFSET(…)` and `+uOFFSET(…)`, and appends
+/// steps from the inside out.
 fn expression_of(text: &str, in_user: bool, path: &mut Vec<Step>) -> Option<Fetch> {
     let register = |place: Option<u32>| {
         Some(Fetch {
@@ -257,7 +257,7 @@ fn expression_of(text: &str, in_user: bool, path: &mut Vec<Step>) -> Option<Fetc
         };
     }
     if let Some(address) = text.strip_prefix('@') {
-        // Symbols and offsets in files would have to be resolved as the kernel does.
+        // Symbols and file offsets would have to be resolved like in the kernel.
         let address = number(address)?;
         step(0, in_user);
         return constant(address as u64);
@@ -315,7 +315,7 @@ mod tests {
         }
     }
 
-    /// Offset, and whether it is the user's.
+    /// Offset, and 1 for user memory.
     type Step = (i64, u32);
 
     fn shown(argument: &str, place: Place) -> Option<(u32, u32, Vec<Step>)> {

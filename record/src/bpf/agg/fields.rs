@@ -1,4 +1,4 @@
-//! The fields of a tracepoint's record, out of its format file.
+//! The fields of a tracepoint's record, parsed from its format file.
 //!
 //! ```text
 //!     field:unsigned short common_type;    offset:0;    size:2;    signed:0;
@@ -16,22 +16,22 @@ pub(super) struct Field {
     pub(super) is_signed: bool,
 }
 
-/// What it holds.
+/// Type of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A number or a pointer.
     Number,
-    /// A text in its bytes.
+    /// A string in a fixed array.
     Text,
-    /// Where a text is: from the start of the record.
-    TextAt,
-    /// The same, from its own end.
-    TextBehind,
-    /// A list, or bytes of no known meaning.
+    /// `__data_loc`: offset of a string from the start of the record.
+    DataLoc,
+    /// `__rel_loc`: offset of a string from the end of this field.
+    RelLoc,
+    /// A list, or bytes of unknown meaning.
     Other,
 }
 
-/// Size and sign of a number's type in probe definitions: u32, s64, x8.
+/// Returns size and sign of a number's type in probe definitions: u32, s64, x8.
 pub(super) fn number_of(kind: &str) -> Option<(u32, bool)> {
     let bits: u32 = kind.get(1..)?.parse().ok()?;
     let is_size = matches!(bits, 8 | 16 | 32 | 64);
@@ -43,7 +43,7 @@ pub(super) fn number_of(kind: &str) -> Option<(u32, bool)> {
     is_size.then_some((bits / 8, is_signed))
 }
 
-/// The fields after the common ones of all tracepoints.
+/// Parses the fields after the common ones of all tracepoints.
 pub(super) fn of(format: &[u8]) -> Vec<Field> {
     let text = String::from_utf8_lossy(format);
     let fields = text.lines().filter_map(|line| field(line.trim()));
@@ -74,8 +74,8 @@ fn field(line: &str) -> Option<Field> {
     Some(Field {
         name: name.to_owned(),
         kind: match (kind.split_whitespace().next()?, has_brackets) {
-            ("__data_loc", _) if is_char => Kind::TextAt,
-            ("__rel_loc", _) if is_char => Kind::TextBehind,
+            ("__data_loc", _) if is_char => Kind::DataLoc,
+            ("__rel_loc", _) if is_char => Kind::RelLoc,
             ("__data_loc" | "__rel_loc", _) => Kind::Other,
             (_, true) if is_char => Kind::Text,
             (_, false) if matches!(size, 1 | 2 | 4 | 8) => Kind::Number,
@@ -127,8 +127,8 @@ mod tests {
             shown,
             [
                 ("comm", Kind::Text, 8, false),
-                ("filename", Kind::TextAt, 24, false),
-                ("more", Kind::TextBehind, 28, false),
+                ("filename", Kind::DataLoc, 24, false),
+                ("more", Kind::RelLoc, 28, false),
                 ("buf", Kind::Number, 32, false),
                 ("pid", Kind::Number, 40, true),
                 ("list", Kind::Other, 44, false),

@@ -1,11 +1,11 @@
-//! `--filter` for what is aggregated: the kernel's language of filters (Documentation/trace/events.rst), compiled for
-//! the program, which runs before the kernel's own filter would.
+//! `--filter` for aggregated hits and calls: the kernel's filter language (Documentation/trace/events.rst), compiled
+//! for the program, because programs run before the kernel's own filter.
 //!
 //! ```text
 //! count > 4096 && (COMM == "dd" || name ~ "log*")
 //! ```
-//! Any expression of up to [`MOST_CONDITIONS`] comparisons becomes a table of one bit for each way in which they can come out
-//! ([`Predicate::truth`]).
+//! An expression of up to [`MOST_CONDITIONS`] comparisons becomes a truth table, with one bit for each combination of
+//! their results ([`Predicate::truth`]).
 
 use perfquet_ebpf::layout::{
     CONDITION_WORDS, Condition, MOST_CONDITIONS, Predicate, Subject, Test, Value as Measured,
@@ -17,12 +17,12 @@ use super::super::plan::Located;
 use super::names::{self, Fields, Found};
 use crate::failure::{Failure, misuse};
 
-/// Brackets and `!` in each other.
+/// Maximum nesting of parentheses and `!`.
 const MOST_DEPTH: usize = 64;
-/// The kernel's operators, the longer ones first.
+/// The kernel's operators, longer ones first.
 const OPERATORS: &[&str] = &["==", "!=", "<=", ">=", "<", ">", "&", "~"];
 
-/// A filter, for the probe or function among whose hits or calls it chooses.
+/// Compiles a filter for hits of a probe or calls of a function.
 pub(super) fn of(filter: &str, fields: &mut dyn Fields) -> Result<Predicate, Failure> {
     let mut parser = Parser {
         filter,
@@ -44,7 +44,7 @@ pub(super) fn of(filter: &str, fields: &mut dyn Fields) -> Result<Predicate, Fai
     })
 }
 
-/// For each set of conditions that may hold, whether the expression does.
+/// Returns the truth table: one bit for each set of true conditions.
 fn truth(expression: &Expression) -> u64 {
     (0..1u64 << MOST_CONDITIONS)
         .filter(|holding| expression.holds(*holding))
@@ -52,7 +52,7 @@ fn truth(expression: &Expression) -> u64 {
 }
 
 enum Expression {
-    /// The condition of this number.
+    /// The condition with this number.
     Is(usize),
     Not(Box<Expression>),
     Both(Box<(Expression, Expression)>),
@@ -97,7 +97,7 @@ impl<'a> Parser<'a, '_> {
         .hint("write a filter like --filter 'count > 4096 && COMM == \"dd\"'")
     }
 
-    /// Takes a sign, if it is next.
+    /// Consumes a symbol if it is next.
     fn takes(&mut self, sign: &str) -> bool {
         let rest = self.rest.trim_start().strip_prefix(sign);
         self.rest = rest.unwrap_or(self.rest);
@@ -170,7 +170,7 @@ impl<'a> Parser<'a, '_> {
         })
     }
 
-    /// The characters that come next and belong to a word.
+    /// Consumes the characters of a word.
     fn word(&mut self, belongs: fn(char) -> bool) -> Option<&'a str> {
         let rest = self.rest.trim_start();
         let end = rest.find(|c| !belongs(c)).unwrap_or(rest.len());
@@ -197,7 +197,7 @@ impl<'a> Parser<'a, '_> {
         })
     }
 
-    /// The comparison, and whether it must not hold.
+    /// Parses a comparison; returns whether it is negated.
     fn condition(
         &mut self,
         name: &str,
@@ -280,12 +280,12 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
-/// A time with its unit: `10ms`.
+/// Parses a time with its unit: `10ms`.
 fn nanoseconds(text: &str) -> Option<i128> {
     i128::try_from(quantity::duration(text).ok()?.as_nanos()).ok()
 }
 
-/// Decimal, hexadecimal (`0x`) or octal (`0`), as C has them.
+/// Parses a decimal, hexadecimal (`0x`) or octal (`0`) number, as in C.
 fn number(text: &str) -> Option<i128> {
     let (digits, sign) = match text.strip_prefix('-') {
         Some(digits) => (digits, -1),
@@ -300,7 +300,7 @@ fn number(text: &str) -> Option<i128> {
     (!digits.starts_with('+')).then(|| sign * i128::from(value))
 }
 
-/// The number as a field of that width is widened; `None`: it cannot have that value.
+/// Widens the number like a field of this width; `None` if the field cannot have this value.
 fn as_field(number: i128, condition: &Condition) -> Option<u64> {
     let fetch = &condition.fetch;
     let bits = match (fetch.size, fetch.bits) {
@@ -311,7 +311,7 @@ fn as_field(number: i128, condition: &Condition) -> Option<u64> {
     let end = 1i128 << bits.min(64);
     let half = end / 2;
     match fetch.is_signed {
-        // 0xffffffff is -1 as well.
+        // 0xffffffff is also -1.
         1 if (half..end).contains(&number) => Some((number - end) as u64),
         1 => (-half..half).contains(&number).then_some(number as u64),
         _ if (-half..0).contains(&number) => Some((number + end) as u64),
@@ -321,7 +321,7 @@ fn as_field(number: i128, condition: &Condition) -> Option<u64> {
 
 type Words = [u64; CONDITION_WORDS];
 
-/// A text with its end, or the beginning of one, and which of its bytes count.
+/// Returns the bytes of a string, including its NUL, or of a prefix, and a mask of the compared bytes.
 fn text(text: &str, is_pattern: bool) -> Result<(Words, Words), String> {
     let (text, is_beginning) = match text.strip_suffix('*').filter(|_| is_pattern) {
         Some(beginning) => (beginning, true),
@@ -356,7 +356,7 @@ mod tests {
     use super::*;
     use crate::bpf::told;
 
-    /// Without fields: names that every probe has.
+    /// Without fields: names that all probes have.
     fn predicate(filter: &str) -> Result<Predicate, String> {
         let probe = told();
         of(filter, &mut HitFields(&probe)).map_err(|failure| failure.to_string())
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(truth(" !(cpu==1)"), 0b0101_0101);
         assert_eq!(truth("cpu == 1 && cpu < 2"), 0b1000_1000);
         assert_eq!(truth("cpu == 1 || cpu < 2"), 0b1110_1110);
-        // && before ||; the same comparison counts once.
+        // && binds tighter than ||; a repeated comparison counts once.
         assert_eq!(truth("cpu == 1 || cpu < 2 && cpu > 3"), 0b1110_1010);
         assert_eq!(truth("(cpu == 1 || cpu < 2) && cpu > 3"), 0b1110_0000);
         assert_eq!(truth("cpu == 1 && cpu != 1"), 0);

@@ -1,12 +1,12 @@
-//! `--agg`: aggregates a probe's hits, or a function's calls, in the kernel, as DTrace does.
+//! `--agg`: aggregates hits of a probe or calls of a function in the kernel, like DTrace.
 //!
 //! ```text
 //! quantize(bytes) by comm              a distribution for each thread name
 //! count() by probe, ustack             how often, from where
 //! avg(duration), max(duration) by cpu  of calls, and of latencies
 //! ```
-//! The option applies to the preceding probe. Names in brackets, and after `by`, are fields of that probe or one of
-//! those that every probe has ([`names`]).
+//! The option applies to the preceding probe. Names in parentheses and after `by` are fields of that probe, or names
+//! that every probe has ([`names`]).
 
 mod call_fields;
 pub(super) mod fetch;
@@ -28,7 +28,7 @@ use call_fields::CallFields;
 use names::{Fields, Found, HitFields};
 use text::ActionSpec;
 
-/// The option, as clap knows it.
+/// ID of the option in clap.
 pub(crate) const AGGREGATIONS: &str = "agg_texts";
 
 /// Command-line options.
@@ -45,13 +45,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// In their order.
+    /// Returns the options in the order of the command line.
     pub(super) fn texts(&self) -> &[String] {
         &self.texts
     }
 }
 
-/// The actions on one value by one key, as written.
+/// The actions on one value by one key, as in the option.
 struct Group {
     /// For messages.
     text: String,
@@ -60,7 +60,7 @@ struct Group {
     keys: Vec<String>,
 }
 
-/// The aggregations `texts` of the probes that match `argument`, over the hits that pass `filter`.
+/// Compiles the aggregations `texts` of probes that match `argument`, for hits that pass `filter`.
 pub(super) fn of_hits(
     argument: &str,
     texts: &[String],
@@ -74,7 +74,7 @@ pub(super) fn of_hits(
     requested(argument, texts, filter, sources)
 }
 
-/// The aggregations `texts` of the functions that match `argument`, over the calls that pass `filter`.
+/// Compiles the aggregations `texts` of functions that match `argument`, for calls that pass `filter`.
 pub(super) fn of_calls(
     argument: &str,
     texts: &[String],
@@ -88,7 +88,7 @@ pub(super) fn of_calls(
     requested(argument, texts, filter, sources)
 }
 
-/// The aggregations `texts` of what has these fields.
+/// Compiles the aggregations `texts` for probes or functions with these fields.
 pub(super) fn requested<P: Clone, F: Fields + Clone>(
     argument: &str,
     texts: &[String],
@@ -103,7 +103,7 @@ pub(super) fn requested<P: Clone, F: Fields + Clone>(
         for (source, fields) in &sources {
             let (source_keys, reads) = reads(&group, filter, fields.clone())?;
             match &keys {
-                // One field can be a number here and a text there.
+                // A field can be a number in one probe and a string in another.
                 Some(keys) if *keys != source_keys => {
                     return Err(misuse(format!(
                         "{argument}: the fields in {} have different types in its probes",
@@ -124,11 +124,12 @@ pub(super) fn requested<P: Clone, F: Fields + Clone>(
     Ok(all)
 }
 
-/// What the durations of calls are called, and those without the time in other calls.
+/// Name of the duration of calls; `self` excludes nested calls.
 const DURATION: &str = "duration";
 const SELF: &str = "self";
 
-/// Actions that one program can do: on one value, or on both times of a call, by one key, with one distribution at most.
+/// Groups the actions that one program can do: on one value, or on both times of a call, by one key, with at most one
+/// distribution.
 fn groups(texts: &[String]) -> Result<Vec<Group>, Failure> {
     let mut groups: Vec<Group> = Vec::new();
     for text in texts {
@@ -156,7 +157,7 @@ fn groups(texts: &[String]) -> Result<Vec<Group>, Failure> {
 }
 
 impl Group {
-    /// Whether one program can do this action, too.
+    /// Returns whether the program can also do this action.
     fn has_room_for(&self, action: &ActionSpec) -> bool {
         let is_same =
             |other: &ActionSpec| (other.action, &other.value) == (action.action, &action.value);
@@ -181,7 +182,7 @@ impl Group {
             .map(value)
             .chain([value(action)])
             .collect();
-        // Reading a time cannot fail: then hits are counted together with it. Bars are of the main value.
+        // Reading a time cannot fail, so hits are counted with it. Bars are those of the main value.
         let are_times = values.iter().all(is_time);
         let has_duration = values
             .iter()
@@ -201,7 +202,7 @@ fn is_distribution(spec: &ActionSpec) -> bool {
     )
 }
 
-/// Without its keys, whose types are known at the probes.
+/// Returns the plan without keys, whose types depend on the probes.
 fn plan(group: &Group) -> Result<Plan, Failure> {
     let text = &group.text;
     let mut settings = AggSettings::default();
@@ -252,7 +253,7 @@ impl Group {
     }
 }
 
-/// How value and key are found at a probe.
+/// Returns how value and key are fetched at a probe.
 fn reads(
     group: &Group,
     filter: Option<&str>,
@@ -304,18 +305,18 @@ fn reads(
     Ok((keys, reads))
 }
 
-/// A filter for the beginnings of latencies.
+/// Compiles a filter for the start of latencies.
 pub(super) fn predicate(filter: &str, probe: &Probe) -> Result<Predicate, Failure> {
     filter::of(filter, &mut HitFields(probe))
 }
 
-/// Width and number of the steps of lquantize.
+/// Returns width and number of the steps of lquantize.
 fn steps(text: &str, low: i64, high: i64, step: i64) -> Result<(u64, u64), Failure> {
     let levels = bars::levels(low, high, step).map_err(|wrong| misplaced(text, &wrong))?;
     Ok((step as u64, levels as u64))
 }
 
-/// Where the bars of llquantize begin: those of perfquet-query.
+/// Returns the start of each bar of llquantize, as in perfquet-query.
 fn magnitudes(
     text: &str,
     factor: i64,

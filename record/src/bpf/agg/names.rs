@@ -1,4 +1,4 @@
-//! The names that aggregations and filters may use, and where programs find their values.
+//! Names for aggregations and filters, and the locations of their values.
 
 use perfquet_ebpf::layout::{
     Fetch, MOST_SAVED, MOST_TEXTS, Saved, SavedValue, Saving, Subject, Value,
@@ -9,7 +9,7 @@ use super::fetch::{self, Fetched};
 use crate::failure::{Failure, misuse};
 use crate::probe::Probe;
 
-/// Parts of a key that every probe has.
+/// Names of key parts that every probe has.
 const BUILT_IN: &[(&str, &[Key])] = &[
     ("comm", &[Key::Comm]),
     ("pid", &[Key::Process]),
@@ -22,7 +22,7 @@ const BUILT_IN: &[(&str, &[Key])] = &[
     ("ustack", &[Key::UserStack]),
 ];
 
-/// What every probe has beside its fields, in filters; under the names that the kernel has for them, too.
+/// Names that every probe has in filters in addition to its fields, including the kernel's names.
 const SUBJECTS: &[(&str, Subject)] = &[
     ("COMM", Subject::Comm),
     ("comm", Subject::Comm),
@@ -32,39 +32,39 @@ const SUBJECTS: &[(&str, Subject)] = &[
     ("tid", Subject::Thread),
 ];
 
-/// The value of every probe.
+/// A value that every probe has.
 const RUNQUEUE: &str = "runqueue";
 
-/// The parts of a key under a name that every probe has.
+/// Returns the key parts of a name that every probe has.
 pub(super) fn built_in(name: &str) -> Option<&'static [Key]> {
     let found = BUILT_IN.iter().find(|(known, _)| *known == name)?;
     Some(found.1)
 }
 
-/// The subject of a filter under a name that every probe has.
+/// Returns the filter subject of a name that every probe has.
 pub(super) fn subject(name: &str) -> Option<Subject> {
     let found = SUBJECTS.iter().find(|(known, _)| *known == name)?;
     Some(found.1)
 }
 
-/// A value under a name.
+/// A named value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bpf) enum Found {
-    /// A number, with its width and sign as in the last step of a fetch.
+    /// A number with its width and sign, as in the last step of a fetch.
     Number(Located, Fetch),
     /// A string.
     Text {
-        /// Where it is.
+        /// The location of the string.
         at: Located,
         /// Of at most 16 bytes.
         is_short: bool,
     },
-    /// Name of the thread, at the hit or the end.
+    /// Name of the thread at the hit or the end.
     Comm,
 }
 
 impl Found {
-    /// A measured time: nanoseconds.
+    /// Returns a measured time in nanoseconds.
     pub(in crate::bpf) fn measured(value: Value) -> Found {
         let width = Fetch {
             size: 8,
@@ -73,7 +73,7 @@ impl Found {
         Found::Number(Located::Measured(value), width)
     }
 
-    /// At the hit, or at the end.
+    /// Returns a value fetched at the hit or the end.
     pub(in crate::bpf) fn fetched(fetched: Fetched) -> Found {
         match fetched {
             Fetched::Number(fetch) => Found::Number(Located::Fetched(fetch), fetch),
@@ -86,16 +86,16 @@ impl Found {
     }
 }
 
-/// The names of one probe or function.
+/// The names that one probe or function has.
 pub(in crate::bpf) trait Fields {
-    /// The value called `name`; `option` requests it, for messages.
+    /// Finds the value `name`. `option` is the option that requests it, for messages.
     fn find(&mut self, option: &str, name: &str) -> Result<Found, Failure>;
 
-    /// What is saved at each beginning, for the names that were found.
+    /// Returns the values to save at each start, for the names found.
     fn saved(&self) -> Vec<Saved>;
 }
 
-/// Those of a probe's hits.
+/// The names of a probe's hits.
 #[derive(Clone)]
 pub(super) struct HitFields<'a>(pub(super) &'a Probe);
 
@@ -112,7 +112,7 @@ impl Fields for HitFields<'_> {
     }
 }
 
-/// Values to save at a beginning, each in its place.
+/// Values to save at the start, each in a slot.
 #[derive(Debug, Clone, Default)]
 pub(in crate::bpf) struct Saver {
     saved: Saved,
@@ -121,7 +121,7 @@ pub(in crate::bpf) struct Saver {
 }
 
 impl Saver {
-    /// Finds a place for a value; the same one for the same value.
+    /// Finds a slot for a value; equal values share one.
     pub(in crate::bpf) fn save(&mut self, option: &str, value: Fetched) -> Result<Found, Failure> {
         let too_many = || {
             misuse(format!("{option}: too many values to save at the start"))
@@ -173,7 +173,7 @@ impl Saver {
         })
     }
 
-    /// All of them.
+    /// Returns all values to save.
     pub(in crate::bpf) fn saved(&self) -> Saved {
         self.saved
     }

@@ -1,5 +1,5 @@
-//! Where registers are in `struct pt_regs`, in words of 8 bytes (arch/x86/include/asm/ptrace.h,
-//! arch/arm64/include/asm/ptrace.h), under the names that the kernel's probes have for them.
+//! Offsets of registers in `struct pt_regs`, in words of 8 bytes (arch/x86/include/asm/ptrace.h,
+//! arch/arm64/include/asm/ptrace.h), by the names in probe definitions.
 
 #[cfg(target_arch = "x86_64")]
 mod architecture {
@@ -44,7 +44,7 @@ mod architecture {
     pub(super) const ARGUMENTS: &[&str] = &[];
 }
 
-/// A register by its name.
+/// Returns a register by its name.
 pub(in crate::bpf) fn named(name: &str) -> Option<u32> {
     let known = architecture::NAMES.iter().find(|(known, _)| *known == name);
     if let Some((_, place)) = known {
@@ -54,12 +54,12 @@ pub(in crate::bpf) fn named(name: &str) -> Option<u32> {
     (cfg!(target_arch = "aarch64") && number < 31).then_some(number)
 }
 
-/// What a function returned.
+/// Returns the register with the return value.
 pub(in crate::bpf) fn returned() -> Option<u32> {
     named(architecture::RETURNED)
 }
 
-/// The argument of this number, from 1, at a function's entry.
+/// Returns the register of an argument at function entry, counted from 1.
 pub(in crate::bpf) fn argument(number: usize) -> Option<u32> {
     named(architecture::ARGUMENTS.get(number.checked_sub(1)?)?)
 }

@@ -1,4 +1,4 @@
-//! The text of `--agg`.
+//! Parser of `--agg`.
 //!
 //! ```text
 //! [NAME =] ACTION([FIELD[, NUMBER]...])[, ...] [by KEY[, KEY]...]
@@ -17,18 +17,18 @@ pub(super) struct AggregationSpec {
     pub(super) keys: Vec<String>,
 }
 
-/// One action of it.
+/// An action of the option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ActionSpec {
     pub(super) name: String,
     pub(super) action: Action,
     /// The aggregated field.
     pub(super) value: Option<String>,
-    /// The numbers after it.
+    /// The numbers after the field.
     pub(super) numbers: Vec<i64>,
 }
 
-/// Reads the text.
+/// Parses the option.
 pub(super) fn parse(text: &str) -> Result<AggregationSpec, Failure> {
     let (actions, keys) = match text.rfind(')') {
         Some(end) => text.split_at(end + 1),
@@ -54,7 +54,7 @@ pub(super) fn parse(text: &str) -> Result<AggregationSpec, Failure> {
     Ok(AggregationSpec { actions, keys })
 }
 
-/// The pieces between commas that are in no brackets.
+/// Splits at commas outside of parentheses.
 fn outside_of_brackets(text: &str) -> Vec<&str> {
     let mut depth = 0i32;
     text.split(|character| {

@@ -142,7 +142,7 @@ mod tests {
     use super::super::tests::play;
     use crate::store::Part;
 
-    /// The times of each part ascend, whatever comes late: rows that were open, and those told at their ends.
+    /// The times of each part ascend, although some rows arrive late: calls that were open, and calls reported when they end.
     #[test]
     fn every_part_is_in_the_order_of_time() {
         let open = "> 1 a tid=1\n> 2 a tid=2\n";

@@ -17,7 +17,7 @@ const ENTRY_BYTES: u64 = 128;
 pub(super) struct Sources {
     frames: Option<CallFrames>,
     go: Option<GoFrames>,
-    /// Where the program begins, if nothing else says that it has no caller.
+    /// The code at the entry point, if no other source marks it as the outermost frame.
     entry: Option<Range<u64>>,
     scratch: Scratch,
 }
