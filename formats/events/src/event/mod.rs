@@ -25,7 +25,7 @@ mod selection;
 
 pub use aggregate::{Action, Aggregate, Bucket};
 pub use call::{Call, Common, Context, Enter, Function, Leave, Switch};
-pub use hit::Hit;
+pub use hit::{Hit, Id, Stacks};
 pub use paired_call::{CallArgument, CallFunction, PairedCall};
 pub use payload::{Array, Integer, Op, Payload, Plan, decode_field};
 pub use selection::{CallEdge, Contexts, Purpose, Selection, span};

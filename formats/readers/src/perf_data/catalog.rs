@@ -23,8 +23,9 @@ use crate::perf_data::usual::UsualLayout;
 pub(super) struct Catalog {
     pub(super) endian: Endian,
     events: Vec<CatalogEvent>,
-    /// The samples of all events have their times and IDs at the same places.
-    is_alike: bool,
+    /// The offsets of the timestamp and the ID in all samples; `None` if they differ between events, or if the file is
+    /// unusual.
+    places: Option<Places>,
     /// Event index of each ID.
     ids: Ids,
     /// Whether the list of events is damaged, so that events may be missing.
@@ -55,6 +56,14 @@ pub(super) struct CatalogEvent {
     is_exact: Cell<Option<bool>>,
     /// Where its samples have their members, if these are the usual ones.
     usual: Option<UsualLayout>,
+}
+
+/// Offsets of the timestamp and the ID in all samples of a little-endian file, in bytes from the start of the record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Places {
+    pub(super) time: usize,
+    /// `None`: the file has one event.
+    pub(super) id: Option<usize>,
 }
 
 /// Names that are not in the attrs.
@@ -120,7 +129,7 @@ impl Catalog {
         Catalog {
             endian,
             events: Vec::new(),
-            is_alike: true,
+            places: None,
             ids: Ids::default(),
             is_damaged: false,
             names: Names::default(),
@@ -144,10 +153,8 @@ impl Catalog {
         if index == 0 {
             out.fact(Fact::Clock(attr.clock()))?;
         }
-        let places = |attr: &Attr| (attr.layout.time, attr.layout.id);
-        let first = self.events.first().map(|first| places(&first.attr));
-        self.is_alike &= first.is_none_or(|first| first == places(&attr));
         self.events.push(CatalogEvent::new(attr));
+        self.places = self.find_places();
         Ok(())
     }
 
@@ -158,10 +165,39 @@ impl Catalog {
         }
     }
 
-    /// Whether the samples of all events have their times and IDs at the same places.
+    fn find_places(&self) -> Option<Places> {
+        let first = self.events.first()?.attr.layout;
+        let latest = self.events.last()?.attr.layout;
+        // The others agreed with the first when they were added.
+        let is_alike = (latest.time, latest.id) == (first.time, first.id)
+            && (self.events.len() <= 2 || self.places.is_some());
+        if self.endian != Endian::Little || !is_alike {
+            return None;
+        }
+        let id = match self.has_one_event() {
+            true => None,
+            false => Some(HEADER_BYTES + first.id?),
+        };
+        Some(Places {
+            time: HEADER_BYTES + first.time?,
+            id,
+        })
+    }
+
+    /// The offsets of the timestamp and the ID in all samples, if they agree.
     #[inline]
-    pub(super) fn is_alike(&self) -> bool {
-        self.is_alike
+    pub(super) fn places(&self) -> Option<Places> {
+        self.places.filter(|_| !self.is_damaged)
+    }
+
+    /// The event of a sample, if all samples have their IDs at the same place.
+    #[inline]
+    pub(super) fn usual_event(&self, record: &[u8]) -> Option<&CatalogEvent> {
+        let index = match self.places()?.id {
+            None => 0,
+            Some(at) => self.ids.get(Endian::Little.u64_at(record, at)?)?,
+        };
+        self.events.get(index)
     }
 
     /// Whether all records belong to one event, whatever their IDs are.

@@ -67,6 +67,9 @@ impl<'s> Emission<'s> {
         place: Place,
     ) -> Result<Step, Error> {
         if header.kind == kind::SAMPLE {
+            if self.emit_usual(catalog, header, record)? {
+                return Ok(Step::Done);
+            }
             return self.emit_sample(catalog, header, record, place);
         }
         if header.kind == 0 || header.kind > kind::KERNEL_LAST {

@@ -27,9 +27,6 @@ impl Emission<'_> {
             })?;
             return Ok(Step::Done);
         };
-        if self.emit_usual(catalog, index, header, record)? {
-            return Ok(Step::Done);
-        }
         if catalog.is_wire(index) {
             self.emit_wire(catalog, index, header, record, place)?;
             return Ok(Step::Done);

@@ -8,55 +8,57 @@
 
 use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Endian};
-use perfquet_events::event::{Hit, Payload, Stack, time_of};
+use perfquet_events::event::{Hit, Id, Payload, Stacks, time_of};
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::emit::Emission;
-use crate::perf_data::record::RecordHeader;
+use crate::perf_data::record::{HEADER_BYTES, RecordHeader};
 use crate::perf_data::resync::is_sane_place;
 use crate::perf_data::sample::{read_chain, space_of};
 use crate::perf_data::values::known_cpu;
 
 impl Emission<'_> {
-    /// Emits a usual sample. Returns `false` for any other.
+    /// Emits a usual sample of a little-endian file. Returns `false` for any other.
     #[inline]
     pub(super) fn emit_usual(
         &mut self,
         catalog: &Catalog,
-        index: usize,
         header: RecordHeader,
         record: &[u8],
     ) -> Result<bool, Error> {
-        let Some(event) = catalog.get(index) else {
+        let Some(event) = catalog.usual_event(record) else {
             return Ok(false);
         };
         let (Some(layout), Some(id)) = (event.usual(), event.id) else {
             return Ok(false);
         };
-        // One byte order: support for both doubles the number of instructions.
-        let endian = Endian::Little;
-        if record.len() < layout.head_bytes || catalog.endian != endian {
+        let Some((head, mut rest)) = record.split_at_checked(layout.head_bytes) else {
             return Ok(false);
-        }
-        let word = |at: Option<usize>| at.and_then(|at| endian.u64_at(record, at));
-        let id_at = |at: usize| endian.u32_at(record, at).map(|id| id as i32);
-        let cpu = layout.cpu.and_then(|at| endian.u32_at(record, at));
-        let pid = layout.threads.and_then(id_at);
-        let tid = layout.threads.and_then(|at| id_at(at + 4));
-        let time = word(Some(layout.time)).unwrap_or_default();
-        if !is_sane_place(cpu, pid, tid) {
+        };
+        let (words, _) = head
+            .get(HEADER_BYTES..)
+            .unwrap_or_default()
+            .as_chunks::<8>();
+        let cpu = layout.cpu.of(words).map_or(u32::MAX, |word| word as u32);
+        let threads = layout.threads.of(words);
+        let (pid, tid) = threads.map_or((-1, -1), |word| (word as i32, (word >> 32) as i32));
+        if !is_sane_place(Some(cpu), Some(pid), Some(tid)) {
             return Ok(false);
         }
         let space = space_of(header.misc);
-        let mut rest = record.get(layout.head_bytes..).unwrap_or_default();
+        let mut stacks = None;
         if layout.has_chain {
-            let mut cursor = Cursor::new(rest, 0, endian);
+            let mut cursor = Cursor::new(rest, 0, Endian::Little);
             self.lists.clear_stacks();
             match read_chain(&mut cursor, space, &mut self.lists) {
                 Ok(None) => rest = cursor.rest(),
                 // Its user stack follows in another record, or the chain is too short.
                 _ => return Ok(false),
             }
+            stacks = Some(Stacks {
+                kernel: self.lists.kernel_stack(),
+                user: self.lists.user_stack(),
+            });
         }
         let mut payload = None;
         if layout.has_payload {
@@ -68,24 +70,19 @@ impl Emission<'_> {
         } else if !rest.is_empty() {
             return Ok(false);
         }
-        let (kernel_stack, user_stack) = match layout.has_chain {
-            true => (self.lists.kernel_stack(), self.lists.user_stack()),
-            false => (Stack::None, Stack::None),
-        };
-        let hit = Hit {
+        let thread = |id| threads.map_or(Id::NONE, |_| Id::of(id));
+        self.out.sink.hit(&Hit {
             event: id,
-            time: time_of(time),
-            cpu: known_cpu(cpu),
-            pid,
-            tid,
-            kernel_stack,
-            user_stack,
+            cpu: Id::of_cpu(known_cpu(Some(cpu))),
+            pid: thread(pid),
+            tid: thread(tid),
+            time: time_of(layout.time.of(words).unwrap_or_default()),
+            stacks,
             space,
-            ip: word(layout.ip),
-            period: word(layout.period).or(layout.fixed_period),
+            ip: layout.ip.of(words),
+            period: layout.period.of(words).or(layout.fixed_period),
             payload,
-        };
-        self.out.sink.hit(&hit)?;
+        })?;
         Ok(true)
     }
 }

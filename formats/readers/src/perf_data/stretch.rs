@@ -9,38 +9,10 @@
 use perfquet_events::Error;
 use perfquet_events::bytes::Endian;
 
-use crate::perf_data::catalog::Catalog;
 use crate::perf_data::entry::Location;
 use crate::perf_data::read::Reading;
-use crate::perf_data::record::{HEADER_BYTES, kind};
+use crate::perf_data::record::kind;
 use crate::perf_data::resync::plausible;
-
-/// Offsets of the timestamp and the ID in all samples of a file.
-#[derive(Debug, Clone, Copy)]
-struct Places {
-    /// Bytes from the start of the record.
-    time: usize,
-    /// `None`: the file has one event.
-    id: Option<usize>,
-}
-
-impl Places {
-    /// Returns `None` if these offsets differ between events, or if the file is unusual.
-    fn of(catalog: &Catalog) -> Option<Places> {
-        let first = catalog.get(0)?.attr.layout;
-        if catalog.endian != Endian::Little || catalog.is_damaged || !catalog.is_alike() {
-            return None;
-        }
-        let id = match catalog.has_one_event() {
-            true => None,
-            false => Some(HEADER_BYTES + first.id?),
-        };
-        Some(Places {
-            time: HEADER_BYTES + first.time?,
-            id,
-        })
-    }
-}
 
 impl Reading<'_, '_> {
     /// Queues the samples from `offset` up to the first record that is not a plain sample. Returns the offset after
@@ -51,7 +23,7 @@ impl Reading<'_, '_> {
         file: &[u8],
         mut offset: usize,
     ) -> Result<usize, Error> {
-        let Some(places) = Places::of(&self.catalog) else {
+        let Some(places) = self.catalog.places() else {
             return Ok(offset);
         };
         let word = |at: usize| Endian::Little.u64_at(file, at);

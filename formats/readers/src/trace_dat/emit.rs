@@ -4,8 +4,8 @@ use hashbrown::{HashMap, HashSet};
 use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Endian, before_nul};
 use perfquet_events::event::{
-    Call, Comm, Common as CallCommon, Enter, Event, EventId, Fields, Function as Named, Leave,
-    Loss, Op, Place, Sample, Space, Stack, Value,
+    self, Call, Comm, Common as CallCommon, Enter, Event, EventId, Fields,
+    Function as NamedFunction, Id, Leave, Loss, Op, Place, Sample, Space, Stack, Stacks, Value,
 };
 
 use crate::trace_dat::declare::{
@@ -18,8 +18,37 @@ use crate::trace_dat::printk::Printk;
 use crate::trace_dat::reporter::{OVERRUN, Reporter};
 use crate::trace_dat::stream::{Event as Hit, Span, Stream};
 
-/// Maximum number of threads whose overruns are remembered.
+/// Maximum number of threads that are remembered.
 const THREADS_MAX: usize = 1 << 20;
+/// Slots of the cache in front of a hash table.
+const RECENT: usize = 256;
+
+/// Threads with a known name.
+pub(super) struct Named {
+    all: HashSet<i32>,
+    /// Those of the last events, at the slot of their low bits.
+    recent: Box<[Option<i32>; RECENT]>,
+}
+
+impl Named {
+    pub(super) fn new(all: HashSet<i32>) -> Named {
+        Named {
+            all,
+            recent: Box::new([None; RECENT]),
+        }
+    }
+
+    /// Adds a thread; `false`: it is known, or there are too many.
+    #[inline]
+    fn insert(&mut self, tid: i32) -> bool {
+        let slot = self.recent.get_mut(tid as usize % RECENT);
+        let Some(slot) = slot.filter(|slot| **slot != Some(tid)) else {
+            return false;
+        };
+        *slot = Some(tid);
+        self.all.len() < THREADS_MAX && self.all.insert(tid)
+    }
+}
 
 /// Turns the records of all streams into events.
 pub(super) struct Emitter<'s> {
@@ -31,7 +60,7 @@ pub(super) struct Emitter<'s> {
     pub(super) kernel_stacks: StackFields,
     pub(super) user_stacks: StackFields,
     /// Threads with a known name.
-    pub(super) named: HashSet<i32>,
+    pub(super) named: Named,
     /// Functions that did not fit on a thread's return stack, as last reported.
     pub(super) overruns: HashMap<i32, u64>,
     pub(super) scratch: Option<Box<Scratch>>,
@@ -97,6 +126,38 @@ impl<'a> Where<'a> {
             fields,
             ..Sample::of(event)
         }
+    }
+
+    /// Emits the event with its payload.
+    #[inline]
+    fn emit_payload(
+        &self,
+        event: EventId,
+        fields: Fields<'a>,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<(), Error> {
+        let (Some(time), Fields::Raw(payload)) = (self.time, fields) else {
+            return reporter
+                .sink
+                .event(Event::Sample(&self.sample(event, fields)));
+        };
+        let is_stack = |stack: &Stack<'_>| !matches!(stack, Stack::None);
+        let stacks = Stacks {
+            kernel: self.kernel,
+            user: self.user,
+        };
+        reporter.sink.hit(&event::Hit {
+            event,
+            cpu: Id::of_cpu(self.cpu),
+            pid: self.pid.into(),
+            tid: Id::of(self.hit.record.common.tid),
+            time,
+            stacks: (is_stack(&self.kernel) || is_stack(&self.user)).then_some(stacks),
+            space: Space::Unknown,
+            ip: None,
+            period: None,
+            payload: Some(payload),
+        })
     }
 
     /// Emits the event with its values.
@@ -203,8 +264,7 @@ impl Emitter<'_> {
         let (kernel, user) = (hit.kernel_stack, hit.user_stack);
         if let (Kind::Plain(event), None, None) = (kind, kernel, user) {
             let at = Where::of(stream, hit, time);
-            let sample = at.sample(event, self.types.fields(event, payload));
-            return reporter.sink.event(Event::Sample(&sample));
+            return at.emit_payload(event, self.types.fields(event, payload), reporter);
         }
         let mut scratch = self.scratch.take().unwrap_or_default();
         let result = self.emit_as(kind, stream, hit, time, payload, &mut scratch, reporter);
@@ -246,8 +306,7 @@ impl Emitter<'_> {
         let special = match (special.as_deref(), kind) {
             (Some(special), _) => special,
             (None, Kind::Plain(event)) => {
-                let sample = at.sample(event, self.types.fields(event, payload));
-                return reporter.sink.event(Event::Sample(&sample));
+                return at.emit_payload(event, self.types.fields(event, payload), reporter);
             }
             (None, Kind::New | Kind::Special(_)) => return Ok(()),
         };
@@ -257,8 +316,7 @@ impl Emitter<'_> {
                 if let Some(second) = names.second {
                     self.name(second, time, payload, reporter)?;
                 }
-                let sample = at.sample(event, self.types.fields(event, payload));
-                reporter.sink.event(Event::Sample(&sample))
+                at.emit_payload(event, self.types.fields(event, payload), reporter)
             }
             Special::Decoded(event, names) => {
                 if let Some(names) = names {
@@ -319,7 +377,7 @@ impl Emitter<'_> {
         let Some(tid) = number(&tid, payload).map(|tid| tid as i32) else {
             return Ok(());
         };
-        if self.named.len() >= THREADS_MAX || !self.named.insert(tid) {
+        if !self.named.insert(tid) {
             return Ok(());
         }
         let Value::Bytes(comm) = comm.decode(payload) else {
@@ -384,15 +442,15 @@ impl Emitter<'_> {
 
     /// The function at an address given in an event.
     #[inline]
-    fn at(&self, address: Option<u64>) -> Named<'_> {
+    fn at(&self, address: Option<u64>) -> NamedFunction<'_> {
         match address {
-            None | Some(0) => Named::Unknown,
+            None | Some(0) => NamedFunction::Unknown,
             Some(address) => match self.kallsyms.at(address) {
-                Some(found) => Named::Named {
+                Some(found) => NamedFunction::Named {
                     name: found.name,
                     module: found.module,
                 },
-                None => Named::Address {
+                None => NamedFunction::Address {
                     space: Space::Kernel,
                     address,
                 },

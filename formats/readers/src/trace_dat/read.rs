@@ -14,7 +14,7 @@ use perfquet_events::{Error, Input};
 use crate::ftrace_text::FTRACE_TEXT;
 use crate::trace_dat::clock::Clock;
 use crate::trace_dat::declare::{Extras, Types};
-use crate::trace_dat::emit::Emitter;
+use crate::trace_dat::emit::{Emitter, Named};
 use crate::trace_dat::formats::Formats;
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened};
 use crate::trace_dat::kallsyms::Kallsyms;
@@ -180,7 +180,7 @@ fn read_opened(
         printk,
         endian: head.endian,
         long_size: layout.long_size,
-        named,
+        named: Named::new(named),
         overruns: HashMap::new(),
         scratch: None,
     };

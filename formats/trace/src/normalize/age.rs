@@ -11,12 +11,22 @@ use crate::store::Facts;
 use crate::symbols::Origin;
 
 /// First and last time of an input.
-#[derive(Default)]
 pub(crate) struct Age {
-    first: Option<i64>,
-    last: Option<i64>,
+    first: i64,
+    /// Before the first if there is no time.
+    last: i64,
     /// When its file was last changed.
     pub(crate) written: Option<SystemTime>,
+}
+
+impl Default for Age {
+    fn default() -> Age {
+        Age {
+            first: i64::MAX,
+            last: i64::MIN,
+            written: None,
+        }
+    }
 }
 
 impl Age {
@@ -24,18 +34,17 @@ impl Age {
     #[inline]
     pub(crate) fn see(&mut self, time: Option<i64>) {
         let Some(time) = time else { return };
-        if self.first.is_none_or(|first| time < first) {
-            self.first = Some(time);
-        }
-        if self.last.is_none_or(|last| time > last) {
-            self.last = Some(time);
-        }
+        self.first = self.first.min(time);
+        self.last = self.last.max(time);
     }
 
     /// Host and time of the recording.
     pub(crate) fn origin(&self, facts: &Facts) -> Origin {
-        let mut origin = Origin::of_facts(facts, self.first);
-        if let (None, Some(written), Some(last)) = (origin.wall_offset, self.written, self.last) {
+        let is_known = self.first <= self.last;
+        let first = is_known.then_some(self.first);
+        let last = is_known.then_some(self.last);
+        let mut origin = Origin::of_facts(facts, first);
+        if let (None, Some(written), Some(last)) = (origin.wall_offset, self.written, last) {
             origin.estimate(written, last);
         }
         origin

@@ -8,103 +8,27 @@
 //! A batch belongs to a table: hits of several event types may go to one. It is passed on when it is full, when a payload
 //! needs another decoder, or before anything else is added to the table.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use perfquet_events::Error;
 use perfquet_events::bytes::{Endian, array_at};
 use perfquet_events::event::{Extras, Field, FieldType, Integer, Op};
 
 use super::fields::{Lists, push_field};
+use super::heads::{Head, push_heads};
 use super::kernel_texts::KernelTexts;
+use super::spare::Spare;
 use crate::store::{Column, Fill, Names, Rows, TableId, Writer};
 use crate::tables;
 
 /// Hits in a batch: their payloads stay in a core's cache. Divides the rows of a page.
 const ROWS: usize = 1024;
+/// Hits after which a batch is expected to become full.
+const FEW: usize = 64;
 /// Bytes of payloads in a batch, where these are long.
 const PAYLOAD_BYTES: usize = 256 << 10;
 /// Bytes in the batches of all tables.
 const PENDING_BYTES: usize = 8 << 20;
-/// Batches kept to be used again.
-const SPARE: usize = 32;
-
-/// No value, in a [`Head`].
-const NONE: u32 = u32::MAX;
-
-/// What every hit has.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Head {
-    pub(crate) time: i64,
-    cpu: u32,
-    pid: i32,
-    tid: i32,
-    comm: u32,
-    kernel_stack: u32,
-    user_stack: u32,
-}
-
-impl Head {
-    /// `pid` and `tid` are not negative.
-    #[inline]
-    pub(crate) fn new(time: i64, cpu: Option<u32>, pid: Option<i32>, tid: Option<i32>) -> Head {
-        Head {
-            time,
-            cpu: cpu.unwrap_or(NONE),
-            pid: pid.unwrap_or(-1),
-            tid: tid.unwrap_or(-1),
-            comm: NONE,
-            kernel_stack: NONE,
-            user_stack: NONE,
-        }
-    }
-
-    /// With a thread's name, by its ID.
-    #[inline]
-    pub(crate) fn named(self, comm: Option<u32>) -> Head {
-        Head {
-            comm: comm.unwrap_or(NONE),
-            ..self
-        }
-    }
-
-    /// With stacks.
-    #[inline]
-    pub(crate) fn on(self, kernel: Option<u32>, user: Option<u32>) -> Head {
-        Head {
-            kernel_stack: kernel.unwrap_or(NONE),
-            user_stack: user.unwrap_or(NONE),
-            ..self
-        }
-    }
-}
-
-#[inline]
-fn known(value: u32) -> Option<u32> {
-    (value != NONE).then_some(value)
-}
-
-/// Pushes the common columns.
-pub(crate) fn push_heads<'h>(
-    columns: &mut [Column],
-    heads: impl ExactSizeIterator<Item = &'h Head> + Clone,
-    comms: &Names,
-) {
-    let [time, cpu, pid, tid, comm, kernel_stack, user_stack] = columns else {
-        debug_assert!(false, "common columns other than those of a head");
-        return;
-    };
-    let stack = |value: u32| known(value).map(|stack| i64::from(stack as i32));
-    let id = |value: i32| (value >= 0).then_some(i64::from(value));
-    time.extend_i64(64, heads.clone().map(|head| head.time));
-    let cpus = heads.clone().map(|head| known(head.cpu));
-    cpu.extend_some(32, cpus.map(|cpu| cpu.map(|cpu| i64::from(cpu as i32))));
-    pid.extend_some(32, heads.clone().map(|head| id(head.pid)));
-    tid.extend_some(32, heads.clone().map(|head| id(head.tid)));
-    comm.extend_named(comms, heads.clone().map(|head| known(head.comm)));
-    kernel_stack.extend_some(32, heads.clone().map(|head| stack(head.kernel_stack)));
-    user_stack.extend_some(32, heads.map(|head| stack(head.user_stack)));
-}
-
 /// How the payloads of an event type become the columns of a table.
 #[derive(Debug)]
 pub(crate) struct Decoder {
@@ -152,24 +76,7 @@ struct Batch {
     shortest: usize,
     decoder: Arc<Decoder>,
     comms: Names,
-    home: Arc<Spare>,
-}
-
-/// Batches that were written.
-#[derive(Debug, Default)]
-struct Spare(Mutex<Vec<Batch>>);
-
-impl Spare {
-    fn take(&self) -> Option<Batch> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
-    }
-
-    fn put(&self, batch: Batch) {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE {
-            spare.push(batch);
-        }
-    }
+    home: Arc<Spare<Batch>>,
 }
 
 impl Batch {
@@ -188,11 +95,22 @@ impl Batch {
         } else if payload.len() != self.length || !self.ends.is_empty() {
             self.push_end(payload.len());
         }
+        if self.heads.len() == FEW {
+            self.make_room();
+        }
         self.heads.push(head);
         self.payloads.extend_from_slice(payload);
         if self.decoder.extras.period {
             self.periods.push(period);
         }
+    }
+
+    /// Makes room for a full batch. Most tables of a recording have few rows: they take no more memory than these.
+    #[cold]
+    fn make_room(&mut self) {
+        self.heads.reserve_exact(ROWS - FEW);
+        let payloads = (ROWS - FEW) * self.length;
+        self.payloads.reserve_exact(payloads.min(PAYLOAD_BYTES));
     }
 
     /// Payloads have several lengths: notes where this one ends.
@@ -329,7 +247,7 @@ pub(crate) struct Hits {
     bytes: usize,
     /// The decoders of each table.
     decoders: Vec<(TableId, Arc<Decoder>)>,
-    spare: Arc<Spare>,
+    spare: Arc<Spare<Batch>>,
 }
 
 impl Hits {
@@ -448,11 +366,11 @@ impl Hits {
 #[cfg(test)]
 mod tests {
     use perfquet_events::event::{
-        Event, EventId, EventType, FieldPlace, Hit, KernelText, Layout, Payload, Plan, Space, Stack,
+        Event, EventId, EventType, FieldPlace, Hit, Id, KernelText, Layout, Payload, Plan, Space,
     };
     use proptest::prelude::*;
 
-    use super::super::tests::{Rows as Found, Trace, comm, mapping, send};
+    use super::super::tests::{Rows as Found, Trace, clock, comm, mapping, send};
     use super::*;
 
     /// Fields of all kinds, some of which reach past short payloads.
@@ -501,6 +419,20 @@ mod tests {
         }
     }
 
+    fn system_call(name: &str) -> EventType {
+        let numbers = fields(0).into_iter().filter(|field| field.name == "byte");
+        let rename = |field: Field| Field {
+            name: "id".to_owned(),
+            ..field
+        };
+        EventType {
+            system: "raw_syscalls".to_owned(),
+            name: name.to_owned(),
+            fields: numbers.map(rename).collect(),
+            ..EventType::default()
+        }
+    }
+
     #[derive(Debug, Clone)]
     struct Random {
         event: u32,
@@ -523,7 +455,7 @@ mod tests {
             prop::bool::weighted(0.1),
         );
         let length = prop_oneof![4 => Just(56usize), 1 => 0..70usize];
-        (0..4u32, length, rest).prop_map(|(event, length, rest)| Random {
+        (0..7u32, length, rest).prop_map(|(event, length, rest)| Random {
             event,
             length,
             seed: rest.0,
@@ -554,6 +486,9 @@ mod tests {
                     big_endian: true,
                     ..event("third", 0, varies)
                 },
+                clock(),
+                system_call("sys_enter"),
+                system_call("sys_exit"),
             ];
             types
                 .iter()
@@ -574,11 +509,10 @@ mod tests {
                 let hit = Hit {
                     event: EventId(random.event),
                     time,
-                    cpu: (random.seed > 3).then_some(1),
-                    pid: Some(random.tid),
-                    tid: Some(random.tid),
-                    kernel_stack: Stack::None,
-                    user_stack: Stack::None,
+                    cpu: Id::from((random.seed > 3).then_some(1)),
+                    pid: Id::of(random.tid),
+                    tid: Id::of(random.tid),
+                    stacks: None,
                     space: Space::Kernel,
                     ip: random.has_ip.then_some(0xffff_ffff_8000_0010),
                     period: random.period,
@@ -613,6 +547,10 @@ mod tests {
                 prop_assert_eq!(batched.of(&table, &columns), single.of(&table, &columns));
                 columns.retain(|name| *name != "sample_period");
             }
+            let calls = ["time", "tid", "comm", "duration", "self_time", "function", "call_id", "parent_id"];
+            prop_assert_eq!(batched.of("calls", &calls), single.of("calls", &calls));
+            let samples = ["time", "cpu", "tid", "comm", "kernel_stack", "event", "period", "ip"];
+            prop_assert_eq!(batched.of("samples", &samples), single.of("samples", &samples));
             prop_assert_eq!(batched.counts, single.counts);
         }
     }
@@ -622,7 +560,7 @@ mod tests {
         let hit = |number: usize| Random {
             event: number as u32 % 3,
             length: 56,
-            seed: number as u8 % 50,
+            seed: (number % 50) as u8,
             tid: number as i32 % 3,
             has_ip: true,
             period: None,

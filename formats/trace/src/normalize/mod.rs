@@ -19,6 +19,7 @@ mod fields;
 mod fixed_tables;
 mod frames;
 mod generated;
+mod heads;
 mod hits;
 mod kernel_texts;
 mod life;
@@ -30,8 +31,10 @@ mod output;
 mod problems;
 mod reads;
 mod rows;
+mod sample_rows;
 mod samples;
 mod selected;
+mod spare;
 mod stacks;
 #[cfg(test)]
 mod tests;
@@ -86,6 +89,8 @@ pub struct Normalizer<'o> {
     window: Window,
     age: Age,
     selected: Selected,
+    /// Every hit becomes a row, and no generated code changes with time; known since the last event that is none.
+    is_plain: bool,
     life: Life,
     /// An earlier input of the same recording has the threads and mappings.
     is_continued: bool,
@@ -139,6 +144,7 @@ impl<'o> Normalizer<'o> {
             window: Window::new(time),
             age: Age::default(),
             selected,
+            is_plain: false,
             is_continued: known.is_some(),
             life: known.unwrap_or_else(|| Life::within(limits)),
             frames,
@@ -375,21 +381,22 @@ impl Sink for Normalizer<'_> {
         match event {
             Event::Sample(sample) if sample.time == Some(TIME_BEYOND) => self.sample_beyond(sample),
             Event::Sample(sample) => self.sample(sample),
-            other => self.side_band_in_time(other),
+            other => {
+                self.side_band_in_time(other)?;
+                self.is_plain = self.window.holds_all()
+                    && self.generated.is_empty()
+                    && self.selected.holds_everything();
+                Ok(())
+            }
         }
     }
 
     #[inline]
     fn hit(&mut self, hit: &Hit<'_>) -> Result<(), Error> {
-        let is_plain = self.window.holds_all()
-            && self.generated.is_empty()
-            && self.selected.holds_everything()
-            && hit.time != TIME_BEYOND;
-        let plan = self.plans.get(hit.event.0 as usize);
-        match plan.is_some_and(|plan| is_plain && plan.is_usual(hit)) {
-            true => self.usual(hit),
-            false => self.event(Event::Sample(&hit.sample())),
+        if !self.is_plain || hit.time == TIME_BEYOND || !self.usual(hit)? {
+            return self.event(Event::Sample(&hit.sample()));
         }
+        Ok(())
     }
 }
 

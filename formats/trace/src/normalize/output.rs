@@ -11,10 +11,13 @@ use perfquet_events::event::{EventKind, EventType, Extras, Field, Place, Problem
 
 use super::columns::{event_schema, sql_name, table_name};
 use super::fixed_tables::FixedTables;
-use super::hits::{Decoder, Head, Hits};
+use super::heads::Head;
+use super::hits::{Decoder, Hits};
 use super::life::Life;
 use super::problems::Problems;
+use super::sample_rows::{SampleRow, SampleRows};
 use super::selected::Selected;
+use super::texts::SharedTexts;
 use crate::Report;
 use crate::store::{ColumnSchema, Facts, Names, Source, TableId, Writer, unite};
 use crate::symbols;
@@ -29,6 +32,9 @@ pub struct Output {
     pub(crate) fixed: FixedTables,
     /// Hits that are not with the writer yet.
     pub(crate) hits: Hits,
+    samples: SampleRows,
+    /// Names of the events in `samples`.
+    pub(crate) event_names: SharedTexts,
     /// ID of the next frame and of the next stack.
     pub(crate) next_frame: u32,
     pub(crate) next_stack: u32,
@@ -158,6 +164,8 @@ impl Output {
             writer,
             fixed,
             hits: Hits::default(),
+            samples: SampleRows::default(),
+            event_names: SharedTexts::default(),
             next_frame: 1,
             next_stack: 1,
             next_call: 1,
@@ -292,13 +300,26 @@ impl Output {
         hits.push(writer, target, comms, head, payload, period)
     }
 
+    /// Adds a row to `samples`.
+    #[inline]
+    pub(crate) fn push_sample_row(&mut self, row: SampleRow, comms: &Names) -> Result<(), Error> {
+        let to = (&mut self.writer, self.fixed.samples);
+        self.samples
+            .push(row, (comms, self.event_names.names()), to)
+    }
+
     /// Passes the hits of a table on; needed before anything else is added to it.
+    #[inline]
     pub(crate) fn hand_over_hits(&mut self, table: TableId) -> Result<(), Error> {
+        if table == self.fixed.samples {
+            return self.samples.hand_over((&mut self.writer, table));
+        }
         self.hits.hand_over(&mut self.writer, table)
     }
 
     /// Passes the hits of all tables on.
     pub(crate) fn hand_over_all_hits(&mut self) -> Result<(), Error> {
+        self.hand_over_hits(self.fixed.samples)?;
         self.hits.hand_over_all(&mut self.writer)
     }
 

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use perfquet_events::Error;
-use perfquet_events::bytes::Endian;
 use perfquet_events::event::{
-    EventKind, EventType, FieldType, Fields, Hit, Loss, Op, Purpose, Sample, Value,
+    EventKind, EventType, FieldType, Fields, Hit, Loss, Purpose, Sample, Space, Value,
 };
 
 use super::calls::Role;
 use super::fields::{Lists, push_field};
-use super::hits::{Decoder, Head};
+use super::heads::Head;
+use super::hits::Decoder;
 use super::kernel_texts::KernelTexts;
+use super::mappings::Mappings;
 use super::output::{Output, Target, TypeRow};
-use crate::store::{Column, Names, Rows};
+use super::sample_rows::SampleRow;
+use crate::store::{Column, Names, Rows, TableId};
 use crate::tables;
 
 /// State of an event type.
@@ -21,12 +23,9 @@ pub(crate) struct Plan {
     event: EventType,
     /// Strings of fields that are addresses of kernel strings: their columns are text, but the fields are numbers.
     texts: Option<KernelTexts>,
-    /// Decodes the fields, whatever their columns are.
-    ops: Vec<Op>,
     /// Where its rows go; made at the first hit.
     target: Option<Target>,
-    /// How its usual hits get there.
-    decoder: Option<Arc<Decoder>>,
+    way: Way,
     rows: u64,
     lost: Option<u64>,
     /// Role of the event in calls.
@@ -40,18 +39,47 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LastIp {
     pub(crate) ip: u64,
+    pub(crate) space: Space,
     pub(crate) generation: u64,
     /// Which tree the stack is in.
     pub(crate) epoch: u32,
     pub(crate) stack: u32,
 }
 
+impl LastIp {
+    /// Whether this is the stack of an address in the kernel.
+    #[inline]
+    pub(crate) fn is_kernels(
+        &self,
+        ip: u64,
+        space: Space,
+        epoch: u32,
+        mappings: &Mappings,
+    ) -> bool {
+        ip == self.ip
+            && space == Space::Kernel
+            && self.space == Space::Kernel
+            && epoch == self.epoch
+            && mappings.of(None, Space::Kernel).generation == self.generation
+    }
+}
+
+/// The way of an event's usual hits.
+#[derive(Debug, Clone)]
+enum Way {
+    /// Not known before the first.
+    Unknown,
+    /// They are handled as samples.
+    Long,
+    /// To `samples`, under the name with this ID.
+    Samples(u32),
+    /// To a table of its own, through this decoder.
+    Table(TableId, Arc<Decoder>),
+}
+
 impl Plan {
     pub(crate) fn new(event: &EventType, role: Option<Role>, texts: &KernelTexts) -> Plan {
         let kernel_texts = texts.fields(event);
-        let endian = Endian::of(event.big_endian);
-        let ops = event.fields.iter().map(|field| Op::new(field, endian));
-        let ops = ops.collect();
         let mut event = event.clone();
         for &place in &kernel_texts {
             if let Some(field) = event.fields.get_mut(place) {
@@ -62,9 +90,8 @@ impl Plan {
             role,
             event,
             texts: (!kernel_texts.is_empty()).then(|| texts.clone()),
-            ops,
             target: None,
-            decoder: None,
+            way: Way::Unknown,
             rows: 0,
             lost: None,
             last_ip: None,
@@ -190,17 +217,44 @@ impl Plan {
         Ok(true)
     }
 
-    /// Whether its hits can be passed on without being decoded: each becomes a row of its own table.
+    /// Whether a hit can be passed on without being decoded. The first one decides: all others have the same members.
     #[inline]
-    pub(crate) fn is_usual(&self, hit: &Hit<'_>) -> bool {
-        let is_complete = hit.payload.is_some() || self.ops.is_empty();
-        is_complete
-            && self.event.purpose == Purpose::Rows
-            && !self.is_sampled()
-            && self.event.kind != EventKind::Recorder
+    pub(crate) fn is_usual(&mut self, output: &mut Output, hit: &Hit<'_>) -> Result<bool, Error> {
+        if matches!(self.way, Way::Unknown) {
+            self.way = self.way_of(output, hit)?;
+        }
+        Ok(!matches!(self.way, Way::Long))
     }
 
-    /// Adds a usual hit to the event's own table. `false`: there is none for it.
+    #[cold]
+    fn way_of(&mut self, output: &mut Output, hit: &Hit<'_>) -> Result<Way, Error> {
+        let is_row = self.event.purpose == Purpose::Rows;
+        if !is_row || self.event.kind == EventKind::Recorder {
+            return Ok(Way::Long);
+        }
+        if self.is_sampled() {
+            let name = output.event_names.intern(self.event.name.as_bytes());
+            return Ok(Way::Samples(name.0));
+        }
+        let ops = hit.payload.map_or(&[][..], |payload| payload.plan.ops());
+        if ops.len() != self.event.fields.len() {
+            return Ok(Way::Long);
+        }
+        if self.target.is_none() {
+            self.target = output.target(&self.event, self.event.extras)?;
+        }
+        let Some(target) = &self.target else {
+            return Ok(Way::Long);
+        };
+        let fields = &self.event.fields;
+        let decoder = Decoder::new(ops, fields, self.texts.as_ref(), target.extras);
+        Ok(Way::Table(
+            target.id,
+            output.hits.decoder(target.id, decoder),
+        ))
+    }
+
+    /// Adds a usual hit to `samples` or the event's own table.
     #[inline]
     pub(crate) fn push_usual(
         &mut self,
@@ -208,34 +262,26 @@ impl Plan {
         comms: &Names,
         head: Head,
         hit: &Hit<'_>,
-    ) -> Result<bool, Error> {
-        if self.decoder.is_none() && !self.aim(output)? {
-            return Ok(false);
-        }
-        let (Some(target), Some(decoder)) = (&self.target, &self.decoder) else {
-            return Ok(false);
-        };
+    ) -> Result<(), Error> {
+        let period = hit.period.map(|period| period as i64);
         self.rows += 1;
         output.counts.events += 1;
-        let payload = hit.payload.map_or(&[][..], |payload| payload.bytes);
-        let period = hit.period.map(|period| period as i64);
-        output.push_hit((target.id, decoder), comms, head, payload, period)?;
-        Ok(true)
-    }
-
-    /// Makes the table and the decoder; `false`: the event has too many forms.
-    #[cold]
-    fn aim(&mut self, output: &mut Output) -> Result<bool, Error> {
-        if self.target.is_none() {
-            self.target = output.target(&self.event, self.event.extras)?;
+        match &self.way {
+            Way::Table(table, decoder) => {
+                let payload = hit.payload.map_or(&[][..], |payload| payload.bytes);
+                output.push_hit((*table, decoder), comms, head, payload, period)
+            }
+            Way::Samples(event) => {
+                let row = SampleRow {
+                    head,
+                    event: *event,
+                    period,
+                    ip: hit.ip,
+                };
+                output.push_sample_row(row, comms)
+            }
+            Way::Unknown | Way::Long => Ok(()),
         }
-        let Some(target) = &self.target else {
-            return Ok(false);
-        };
-        let fields = &self.event.fields;
-        let decoder = Decoder::new(&self.ops, fields, self.texts.as_ref(), target.extras);
-        self.decoder = Some(output.hits.decoder(target.id, decoder));
-        Ok(true)
     }
 
     /// Ends the input: counts the rows, and creates the table of an event without hits.

@@ -1,13 +1,13 @@
 //! A sample becomes a row: thread, stacks, values.
 
 use perfquet_events::Error;
-use perfquet_events::event::{self, Purpose, Sample, Space, Stack};
+use perfquet_events::event::{Fields, Hit, Id, Purpose, Sample, Space, Stack, Stacks as Chains};
 
 use super::FRESH_STACKS;
 use super::Normalizer;
-use super::calls::{Hit, Recorded};
+use super::calls::{EdgeHit, Recorded};
 use super::frames::Frames;
-use super::hits::Head;
+use super::heads::Head;
 use super::life::Life;
 use super::rows::{LastIp, Plan};
 use super::selected::Selected;
@@ -132,21 +132,24 @@ impl Normalizer<'_> {
         if let Some(recorded) = edge
             && recorded != Recorded::No
         {
-            let hit = Hit {
-                pid: ids.0,
-                tid: ids.1,
-                comm: ids.2,
-                kernel_stack: pair.kernel,
-                user_stack: pair.user,
+            let (pid, tid, comm) = ids;
+            let cpu = Id::of_cpu(sample.cpu);
+            let head = Head::new(sample.time, cpu, pid.into(), tid.into())
+                .named(comm)
+                .on(pair.kernel, pair.user);
+            let hit = EdgeHit {
+                event: sample.event,
+                head,
+                fields: sample.fields,
             };
-            self.pair(sample, &hit, recorded)?;
+            self.pair(hit, recorded)?;
         }
         self.make_room()
     }
 
-    /// Handles a hit of an event with its own table, that nothing excludes.
+    /// Handles a hit or sample without unusual members, that nothing excludes. `false`: it is to be handled as a sample.
     #[inline]
-    pub(super) fn usual(&mut self, hit: &event::Hit<'_>) -> Result<(), Error> {
+    pub(super) fn usual(&mut self, hit: &Hit<'_>) -> Result<bool, Error> {
         let Normalizer {
             life,
             frames,
@@ -157,50 +160,59 @@ impl Normalizer<'_> {
             pairs,
             ..
         } = self;
-        age.see(Some(hit.time));
         let Some(plan) = plans.get_mut(hit.event.0 as usize) else {
-            return Ok(());
+            return Ok(false);
         };
-        // The kernel writes -1 for a thread that has already exited.
-        let tid = hit.tid.filter(|&tid| tid >= 0);
-        let mut pid = hit.pid.filter(|&pid| pid >= 0);
-        let mut comm = None;
-        if let Some(tid) = tid {
-            let thread = life.threads.at(tid, pid);
-            let known = life.threads.describe(thread);
-            pid = pid.or(known.0);
-            comm = known.1;
+        if !plan.is_usual(output, hit)? {
+            return Ok(false);
         }
-        let pair = match (hit.kernel_stack, hit.user_stack) {
-            (Stack::None, Stack::None) => match hit.ip {
-                Some(ip) => stack_of_ip(ip, hit.space, pid, plan, life, stacks, frames),
-                None => Pair::default(),
+        age.see(Some(hit.time));
+        let (mut pid, tid) = (hit.pid, hit.tid);
+        let mut comm = None;
+        if let Some(number) = tid.known() {
+            let who = life.threads.who(number, pid);
+            (pid, comm) = (who.0, who.1);
+        }
+        let (pair, may_be_new) = match (&hit.stacks, hit.ip) {
+            (Some(chains), _) if !is_without(chains) => {
+                let pid = pid.known();
+                let kernel = stack_of(chains.kernel, pid, life, stacks, frames);
+                let user = stack_of(chains.user, pid, life, stacks, frames);
+                (Pair { kernel, user }, true)
+            }
+            (_, Some(ip)) => match plan.last_ip {
+                // Its map is that of all processes.
+                Some(last) if last.is_kernels(ip, hit.space, stacks.epoch(), &life.mappings) => {
+                    let kernel = Some(last.stack);
+                    (Pair { kernel, user: None }, false)
+                }
+                _ => {
+                    let pid = pid.known();
+                    let pair = stack_of_ip(ip, hit.space, pid, plan, life, stacks, frames);
+                    (pair, true)
+                }
             },
-            (kernel, user) => Pair {
-                kernel: stack_of(kernel, pid, life, stacks, frames),
-                user: stack_of(user, pid, life, stacks, frames),
-            },
+            _ => (Pair::default(), false),
         };
-        let head = Head::new(hit.time, hit.cpu, pid, tid)
-            .named(comm.map(|comm| comm.0))
+        let head = Head::new(Some(hit.time), hit.cpu, pid, tid)
+            .named(comm)
             .on(pair.kernel, pair.user);
         let edge = plan.role.as_mut().map(|role| pairs.is_recorded(role));
-        if !plan.push_usual(output, life.threads.comms(), head, hit)? {
-            self.problem(1, "an event in more forms than tables are possible");
-        }
+        plan.push_usual(output, life.threads.comms(), head, hit)?;
         if let Some(recorded) = edge
             && recorded != Recorded::No
         {
-            let edge = Hit {
-                pid,
-                tid,
-                comm,
-                kernel_stack: pair.kernel,
-                user_stack: pair.user,
+            let edge = EdgeHit {
+                event: hit.event,
+                head,
+                fields: hit.payload.map_or(Fields::None, Fields::Raw),
             };
-            self.pair(&hit.sample(), &edge, recorded)?;
+            self.pair(edge, recorded)?;
         }
-        self.make_room()
+        if may_be_new {
+            self.make_room()?;
+        }
+        Ok(true)
     }
 
     /// Writes stacks and frames if too many are waiting.
@@ -215,6 +227,12 @@ impl Normalizer<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether no stack was recorded.
+#[inline]
+fn is_without(chains: &Chains<'_>) -> bool {
+    matches!((chains.kernel, chains.user), (Stack::None, Stack::None))
 }
 
 /// Whether a hit is that of a trigger, which needs no further handling.
@@ -335,6 +353,7 @@ fn stack_of_ip(
             let stack = stacks.of(chain, frames);
             plan.last_ip = stack.map(|stack| LastIp {
                 ip,
+                space,
                 generation: map.generation,
                 epoch: stacks.epoch(),
                 stack,

@@ -81,6 +81,11 @@ impl SharedTexts {
         self.texts.get(id)
     }
 
+    /// Bytes of all strings, including their overhead, in both copies.
+    pub(crate) fn bytes(&self) -> usize {
+        2 * self.texts.bytes()
+    }
+
     /// The strings by the same IDs, for another thread.
     #[inline]
     pub(crate) fn names(&self) -> &Names {

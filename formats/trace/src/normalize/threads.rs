@@ -13,7 +13,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
-use perfquet_events::event::{Comm, Exit, Fork};
+use perfquet_events::event::{Comm, Exit, Fork, Id};
 
 use super::texts::{SharedTexts, TextId};
 use crate::store::Names;
@@ -91,6 +91,17 @@ impl Threads {
             self.set_pid(index, pid);
         }
         ThreadIndex(index)
+    }
+
+    /// The process and name of the current thread with `tid`, which is added if it is new.
+    #[inline]
+    pub(crate) fn who(&mut self, tid: i32, pid: Id) -> (Id, Option<TextId>) {
+        let thread = self.at(tid, pid.known());
+        match self.lives.get(thread.0 as usize) {
+            Some(thread) if pid.known().is_none() => (thread.pid.into(), thread.comm),
+            Some(thread) => (pid, thread.comm),
+            None => (pid, None),
+        }
     }
 
     #[cold]

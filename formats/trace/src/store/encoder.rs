@@ -77,7 +77,12 @@ struct Filling {
     bytes: usize,
     /// Memory of the vectors, filled or not.
     held: usize,
+    /// There is room for a page.
+    is_roomy: bool,
 }
+
+/// Rows after which a table is expected to fill a page.
+const ROOMY: usize = 8192;
 
 impl Encoder {
     pub(super) fn new(
@@ -227,7 +232,13 @@ impl Encoder {
         let more = filling.bytes.saturating_sub(filling.held);
         filling.held += more;
         self.filled += more;
-        let is_full = filling.rows.count() >= self.options.rows_per_page;
+        let count = filling.rows.count();
+        if count >= ROOMY && !filling.is_roomy {
+            filling.is_roomy = true;
+            let rest = self.options.rows_per_page.saturating_sub(count);
+            filling.rows.reserve(rest);
+        }
+        let is_full = count >= self.options.rows_per_page;
         if is_full || filling.bytes >= LARGEST_BATCH {
             self.end_page(index, true)?;
         }
@@ -258,6 +269,7 @@ impl Encoder {
         filling.bytes = 0;
         if !is_full {
             self.filled -= std::mem::take(&mut filling.held);
+            filling.is_roomy = false;
         }
         if batch.count > 0 || forget {
             self.append(index, &batch)?;
@@ -500,6 +512,7 @@ impl Form {
                 rows,
                 bytes: 0,
                 held: 0,
+                is_roomy: false,
             })
         })
     }

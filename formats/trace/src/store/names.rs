@@ -40,6 +40,21 @@ impl Names {
         take(texts.get(id))
     }
 
+    /// Passes several strings to `take`.
+    pub(crate) fn with_all(&self, ids: &[u32], take: impl FnOnce(&[&[u8]])) {
+        let texts = self.texts.read().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<&[u8]> = ids.iter().map(|&id| texts.get(id)).collect();
+        take(&all);
+    }
+
+    /// Number of strings.
+    pub(crate) fn len(&self) -> usize {
+        self.texts
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
     /// Returns the number that distinguishes this set from all others.
     pub(super) fn number(&self) -> u64 {
         self.number

@@ -31,6 +31,10 @@ use super::manifest::{Facts, Manifest, Summary};
 use super::place::Place;
 use super::table::TableSchema;
 
+/// Most bytes of rows that are not columns yet, on their way to the encoder: what it does not use at once in the time of
+/// a page, and small enough that the memory of written ones is used again.
+const FILLS_IN_FLIGHT: usize = 6 << 20;
+
 /// A table of a [`Writer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TableId(u32);
@@ -256,7 +260,8 @@ impl Writer {
         let table = table.0 as usize;
         self.hand_over(table, Reason::Followed)?;
         if let Some(encoder) = &self.encoder {
-            encoder.gauge.add(bytes, self.options.memory_bytes / 4);
+            let most = (self.options.memory_bytes / 4).min(FILLS_IN_FLIGHT);
+            encoder.gauge.add(bytes, most);
         }
         self.send(Job::Fill { table, rows, bytes })
     }

@@ -1,6 +1,6 @@
 //! Arguments of a call recorded by probes, as `name=value`.
 
-use perfquet_events::event::{Array, EventType, FieldType, Sample, Value};
+use perfquet_events::event::{Array, EventType, FieldType, Fields, Value};
 
 /// A field recorded with a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,12 +34,12 @@ pub(super) fn is_number(event: &EventType, place: usize) -> bool {
 }
 
 /// The arguments of a hit, as strings.
-pub(super) fn fetched(args: &[Arg], sample: &Sample<'_>) -> Vec<Box<[u8]>> {
+pub(super) fn fetched(args: &[Arg], fields: Fields<'_>) -> Vec<Box<[u8]>> {
     args.iter()
         .map(|arg| {
             let mut text = arg.name.clone().into_bytes();
             text.push(b'=');
-            arg.add(&mut text, sample.fields.value(arg.place));
+            arg.add(&mut text, fields.value(arg.place));
             text.into_boxed_slice()
         })
         .collect()

@@ -4,23 +4,25 @@ use std::hash::BuildHasher;
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    Call, Common, Enter, Function, Leave, PairedCall, Sample, Space, Switch, Value,
+    Call, Common, Enter, EventId, Fields, Function, Id, Leave, PairedCall, Space, Switch, Value,
 };
 
+use super::super::Normalizer;
+use super::super::heads::Head;
 use super::super::samples::stack_of;
 use super::super::texts::TextId;
-use super::super::{Normalizer, stacks::StackId};
 use super::pairs::{self, DECLARED, Edge, NameOf, PROBE, Recorded, SOFTIRQS};
-use super::{Calls, Entry, Exit, NUMBERED, Pair, Place, args};
+use super::{Calls, Entry, Exit, Extra, NUMBERED, Pair, args};
 
-/// The data of a sample determined by [`Normalizer::sample`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Hit {
-    pub(crate) pid: Option<i32>,
-    pub(crate) tid: Option<i32>,
-    pub(crate) comm: Option<TextId>,
-    pub(crate) kernel_stack: Option<StackId>,
-    pub(crate) user_stack: Option<StackId>,
+/// Numbers whose names are found by index.
+const NUMBERS: usize = 1024;
+
+/// A hit of an event that is one edge of a pair.
+#[derive(Clone, Copy)]
+pub(crate) struct EdgeHit<'a> {
+    pub(crate) event: EventId,
+    pub(crate) head: Head,
+    pub(crate) fields: Fields<'a>,
 }
 
 impl Normalizer<'_> {
@@ -38,16 +40,19 @@ impl Normalizer<'_> {
     fn entry(&mut self, enter: &Enter<'_>) -> Result<Entry, Error> {
         let function = self.name(enter.function)?;
         let caller = self.name(enter.caller)?;
-        let place = self.place(&enter.common);
+        let head = self.head(&enter.common);
         let texts = &mut self.calls.texts;
         Ok(Entry {
-            place,
+            head,
             function: function.function,
             module: function.module,
             caller: caller.function,
             depth: enter.depth,
             context: enter.context,
-            args: enter.args.iter().map(|arg| texts.intern(arg)).collect(),
+            extra: Extra::of(
+                enter.args.iter().map(|arg| texts.intern(arg)).collect(),
+                Vec::new(),
+            ),
             ..Entry::default()
         })
     }
@@ -59,9 +64,9 @@ impl Normalizer<'_> {
             return Ok(());
         }
         let function = self.name(leave.function)?;
-        let place = self.place(&leave.common);
+        let head = self.head(&leave.common);
         self.calls.leave(Exit {
-            place,
+            head,
             function: function.function,
             module: function.module,
             depth: leave.depth,
@@ -111,7 +116,8 @@ impl Normalizer<'_> {
             context: call.context,
             args: &[],
         })?;
-        entry.fetched = call.args.iter().map(|&arg| arg.into()).collect();
+        let fetched = call.args.iter().map(|&arg| arg.into()).collect();
+        entry.extra = Extra::of(Box::default(), fetched);
         let exit = Exit {
             duration: call.duration,
             retval: call.retval,
@@ -139,18 +145,18 @@ impl Normalizer<'_> {
     }
 
     /// Handles a sample of an event that is one edge of a pair, whose other edge is recorded, or may be.
-    pub(crate) fn pair(
-        &mut self,
-        sample: &Sample<'_>,
-        hit: &Hit,
-        recorded: Recorded,
-    ) -> Result<(), Error> {
-        let plan = self.plans.get(sample.event.0 as usize);
+    pub(crate) fn pair(&mut self, hit: EdgeHit<'_>, recorded: Recorded) -> Result<(), Error> {
+        let EdgeHit {
+            event,
+            head,
+            fields,
+        } = hit;
+        let plan = self.plans.get(event.0 as usize);
         let Some(role) = plan.and_then(|plan| plan.role.as_ref()) else {
             return Ok(());
         };
         let value = |place: Option<usize>| match place {
-            Some(place) => sample.fields.value(place),
+            Some(place) => fields.value(place),
             None => Value::Null,
         };
         let key = match (role.key, value(role.key)) {
@@ -170,10 +176,10 @@ impl Normalizer<'_> {
             Value::UInt(value) => Some(value as i64),
             _ => None,
         };
-        let fetched = args::fetched(&role.args, sample);
+        let fetched = args::fetched(&role.args, fields);
         let is_declared = role.class == DECLARED;
         let context = match is_declared {
-            true => sample.fields.context().or(Some(role.context)),
+            true => fields.context().or(Some(role.context)),
             false => Some(role.context),
         };
         let module = match role.module.as_bytes() {
@@ -182,7 +188,7 @@ impl Normalizer<'_> {
         };
         let (mut edge, is_probe) = (role.edge, role.class == PROBE);
         if let NameOf::Marker(place) = role.name {
-            let Value::Bytes(text) = sample.fields.value(place) else {
+            let Value::Bytes(text) = fields.value(place) else {
                 return Ok(());
             };
             match pairs::edge_of_marker(text) {
@@ -197,25 +203,16 @@ impl Normalizer<'_> {
             Value::UInt(number) => Some(number),
             _ => None,
         };
-        let function = self.function_of(sample)?;
-        let place = Place {
-            time: sample.time,
-            cpu: sample.cpu,
-            pid: hit.pid,
-            tid: hit.tid,
-            comm: hit.comm,
-            kernel_stack: hit.kernel_stack,
-            user_stack: hit.user_stack,
-        };
+        let function = self.function_of(event, fields)?;
         match edge {
             Edge::Enter => self.calls.enter(Entry {
-                place,
+                head,
                 function,
                 module,
                 context,
-                fetched,
+                extra: Extra::of(Box::default(), fetched),
                 pair: Some(pair),
-                event: sample.event.0,
+                event: event.0,
                 is_provisional,
                 system_call,
                 number,
@@ -224,7 +221,7 @@ impl Normalizer<'_> {
             Edge::Leave => {
                 let ended = self.calls.ended;
                 let entered_by = self.calls.leave(Exit {
-                    place,
+                    head,
                     function,
                     module,
                     context,
@@ -247,10 +244,10 @@ impl Normalizer<'_> {
     }
 
     /// The name of the call that a sample is an edge of.
-    fn function_of(&mut self, sample: &Sample<'_>) -> Result<Option<TextId>, Error> {
+    fn function_of(&mut self, event: EventId, fields: Fields<'_>) -> Result<Option<TextId>, Error> {
         let Normalizer { plans, calls, .. } = self;
         let Some((plan, role)) = plans
-            .get(sample.event.0 as usize)
+            .get(event.0 as usize)
             .and_then(|plan| Some((plan, plan.role.as_ref()?)))
         else {
             return Ok(None);
@@ -259,7 +256,7 @@ impl Normalizer<'_> {
         let place = match &role.name {
             NameOf::Unknown => return Ok(None),
             NameOf::Marker(place) => {
-                let name = match sample.fields.value(*place) {
+                let name = match fields.value(*place) {
                     Value::Bytes(text) => pairs::edge_of_marker(text).map(|found| found.1),
                     _ => None,
                 };
@@ -271,14 +268,14 @@ impl Normalizer<'_> {
                 let generation = calls.generation;
                 let known = role.interned.filter(|known| known.0 == generation);
                 let id = known.map_or_else(|| texts.intern(name.as_bytes()), |known| known.1);
-                let plan = plans.get_mut(sample.event.0 as usize);
+                let plan = plans.get_mut(event.0 as usize);
                 if let Some(role) = plan.and_then(|plan| plan.role.as_mut()) {
                     role.interned = Some((generation, id));
                 }
                 return Ok(Some(id));
             }
             NameOf::Text(prefix, place) => {
-                let number = match sample.fields.value(*place) {
+                let number = match fields.value(*place) {
                     Value::Bytes(text) => {
                         let name = [prefix.as_bytes(), text].concat();
                         return Ok(Some(texts.intern(&name)));
@@ -288,18 +285,34 @@ impl Normalizer<'_> {
                     _ => return Ok(None),
                 };
                 // Few distinct numbers, often repeated: system calls.
-                let key = (sample.event.0, number);
+                let generation = calls.generation;
+                let place = usize::try_from(number)
+                    .ok()
+                    .filter(|&place| place < NUMBERS);
+                let known = place.and_then(|place| role.numbers.get(place).copied());
+                if let Some(Some((of, name))) = known
+                    && of == generation
+                {
+                    return Ok(Some(name));
+                }
+                let key = (event.0, number);
                 let known = calls.numbered.get(&key).copied();
-                return Ok(Some(known.unwrap_or_else(|| {
+                let name = known.unwrap_or_else(|| {
                     let name = texts.intern(format!("{prefix}{number}").as_bytes());
                     if calls.numbered.len() < NUMBERED {
                         calls.numbered.insert(key, name);
                     }
                     name
-                })));
+                });
+                let plan = plans.get_mut(event.0 as usize);
+                if let (Some(role), Some(place)) = (plan.and_then(|plan| plan.role.as_mut()), place)
+                {
+                    role.set_number(place, (generation, name));
+                }
+                return Ok(Some(name));
             }
             NameOf::Softirq(place) => {
-                let number = match sample.fields.value(*place) {
+                let number = match fields.value(*place) {
                     Value::UInt(number) => number,
                     Value::Int(number) => number as u64,
                     _ => return Ok(None),
@@ -314,7 +327,7 @@ impl Normalizer<'_> {
             NameOf::Function(place) => *place,
         };
         let probe = (role.class == PROBE).then(|| pairs::name_of_probe(plan.name()).to_owned());
-        let address = match sample.fields.value(place) {
+        let address = match fields.value(place) {
             Value::Bytes(text) => return Ok(Some(texts.intern(symbol_of(text)))),
             Value::UInt(address) => Some(address),
             Value::Int(address) => Some(address as u64),
@@ -334,7 +347,7 @@ impl Normalizer<'_> {
         })
     }
 
-    fn place(&mut self, common: &Common<'_>) -> Place {
+    fn head(&mut self, common: &Common<'_>) -> Head {
         let tid = self.calls.thread_of(common).filter(|&tid| tid >= 0);
         let mut pid = common.pid.filter(|&pid| pid >= 0);
         let mut comm = None;
@@ -352,15 +365,12 @@ impl Normalizer<'_> {
             stacks,
             ..
         } = self;
-        Place {
-            time: common.time,
-            cpu: common.cpu,
-            pid,
-            tid,
-            comm,
-            kernel_stack: stack_of(common.kernel_stack, pid, life, stacks, frames),
-            user_stack: stack_of(common.user_stack, pid, life, stacks, frames),
-        }
+        Head::new(common.time, Id::of_cpu(common.cpu), pid.into(), tid.into())
+            .named(comm)
+            .on(
+                stack_of(common.kernel_stack, pid, life, stacks, frames),
+                stack_of(common.user_stack, pid, life, stacks, frames),
+            )
     }
 
     fn name(&mut self, function: Function<'_>) -> Result<super::names::Named, Error> {

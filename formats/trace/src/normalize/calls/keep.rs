@@ -83,6 +83,9 @@ impl Keep {
     /// The innermost enclosing call with a row, beginning with `parent`.
     pub(super) fn parent_of(&self, parent: Option<CallId>) -> Option<CallId> {
         let mut parent = parent;
+        if self.gone.is_empty() {
+            return parent;
+        }
         while let Some(id) = parent
             && let Some(around) = self.gone.get(&id)
         {

@@ -24,8 +24,10 @@
 //! written when they end.
 
 mod args;
+mod batch;
 mod edges;
 mod keep;
+mod lanes;
 mod names;
 mod ordered;
 mod pairs;
@@ -38,16 +40,20 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::event::{Context, Selection};
 
+use super::heads::Head;
 use super::output::Output;
 use super::selected::Selected;
-use super::texts::{TextId, Texts};
+use super::texts::{SharedTexts, TextId};
 use super::threads::Threads;
+use crate::store;
 
-pub(crate) use edges::Hit;
+use batch::CallNames;
+pub(crate) use edges::EdgeHit;
+use lanes::{Lane, Lanes};
 pub(crate) use names::Names;
 use pairs::{DECLARED, ENTRY_BYTES, MARKER, PROBE, SystemCall};
 pub(crate) use pairs::{Pairs, Recorded, Role};
-use pending::{CallId, Pending, Place};
+use pending::{CallId, Extra, Pending};
 use waiting::PendingRows;
 
 /// Maximum number of open calls in one lane: above any kernel stack, but user code may recurse deeper.
@@ -63,30 +69,8 @@ const NUMBERED: usize = 1 << 14;
 /// Durations and times of text formats have microseconds: equal times may differ by this much.
 const SLACK_NS: i64 = 1_500;
 
-/// A unit of nesting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Lane {
-    Thread(i32),
-    /// The idle tasks of all CPUs share the TID 0.
-    Idle(u32),
-    /// The thread is unknown.
-    Cpu(u32),
-    Unknown,
-}
-
-impl Lane {
-    fn of(tid: Option<i32>, cpu: Option<u32>) -> Lane {
-        match (tid, cpu) {
-            (Some(0), Some(cpu)) => Lane::Idle(cpu),
-            (Some(tid), _) => Lane::Thread(tid),
-            (None, Some(cpu)) => Lane::Cpu(cpu),
-            (None, None) => Lane::Unknown,
-        }
-    }
-}
-
 /// An open call.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Open {
     id: CallId,
     function: Option<TextId>,
@@ -122,9 +106,10 @@ struct Twin {
 }
 
 /// The end of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum End {
     /// Its leave.
+    #[default]
     ByLeave,
     /// At this time; the call is complete, and waits for calls inside it.
     At(i64),
@@ -151,14 +136,13 @@ impl Pair {
 /// A call that begins, with its lane and names resolved.
 #[derive(Debug, Clone, Default)]
 struct Entry {
-    place: Place,
+    head: Head,
     function: Option<TextId>,
     module: Option<TextId>,
     caller: Option<TextId>,
     depth: Option<u32>,
     context: Option<Context>,
-    args: Box<[TextId]>,
-    fetched: Vec<Box<[u8]>>,
+    extra: Option<Box<Extra>>,
     pair: Option<Pair>,
     event: u32,
     is_provisional: bool,
@@ -169,7 +153,7 @@ struct Entry {
 /// A call that ends, with its lane and names resolved.
 #[derive(Debug, Clone, Default)]
 struct Exit {
-    place: Place,
+    head: Head,
     function: Option<TextId>,
     module: Option<TextId>,
     depth: Option<u32>,
@@ -189,10 +173,11 @@ struct Awaited {
 
 /// All calls of one input.
 pub(crate) struct Calls {
-    lanes: HashMap<Lane, Vec<Open>>,
+    lanes: Lanes,
     /// The running thread per CPU, if lines do not have it.
     running: HashMap<u32, i32>,
-    texts: Texts,
+    texts: SharedTexts,
+    contexts: store::Names,
     /// Names made of a number in the events of a type.
     numbered: HashMap<(u32, i64), TextId>,
     /// Number of resets of the strings.
@@ -211,9 +196,10 @@ impl Calls {
     /// Numbers calls from `first`.
     pub(crate) fn starting_at(first: i64) -> Calls {
         Calls {
-            lanes: HashMap::new(),
+            lanes: Lanes::default(),
             running: HashMap::new(),
-            texts: Texts::default(),
+            texts: SharedTexts::default(),
+            contexts: CallNames::contexts(),
             numbered: HashMap::new(),
             generation: 0,
             losses: 0,
@@ -253,7 +239,7 @@ impl Calls {
     pub(crate) fn loss(&mut self) {
         self.losses += 1;
         let rows = &mut self.rows;
-        self.lanes.retain(|_, lane| {
+        self.lanes.sweep(|lane| {
             // Without a depth, no event would end them.
             let cut = lane
                 .iter()
@@ -261,13 +247,12 @@ impl Calls {
             if let Some(cut) = cut {
                 abandon(rows, lane, cut);
             }
-            !lane.is_empty()
         });
     }
 
     /// Ends the calls of a thread whose ID was reused.
     pub(crate) fn reused(&mut self, tid: i32) {
-        if let Some(mut lane) = self.lanes.remove(&Lane::Thread(tid)) {
+        if let Some(mut lane) = self.lanes.remove(Lane::Thread(tid)) {
             abandon(&mut self.rows, &mut lane, 0);
         }
     }
@@ -275,41 +260,39 @@ impl Calls {
     /// Handles a thread switch: open calls without a thread on this CPU belong to the previous thread.
     fn switch(&mut self, cpu: u32, previous: i32, previous_comm: Option<TextId>, next: i32) {
         self.running.insert(cpu, next);
-        let Some(mut lane) = self.lanes.remove(&Lane::Cpu(cpu)) else {
+        let Some(mut lane) = self.lanes.remove(Lane::Cpu(cpu)) else {
             return;
         };
         for open in &lane {
             if let Some(row) = self.rows.get_mut(open.id) {
-                row.place.tid = Some(previous);
-                row.place.comm = previous_comm;
+                row.head = row.head.of(previous, previous_comm);
             }
         }
         if let Some(outermost) = lane.first() {
             let inside = self.rows.since(outermost.id);
-            for row in inside.filter(|row| row.place.tid.is_none() && row.place.cpu == Some(cpu)) {
-                row.place.tid = Some(previous);
-                row.place.comm = previous_comm;
+            for row in inside.filter(|row| row.head.tid().is_none() && row.head.cpu() == Some(cpu))
+            {
+                row.head = row.head.of(previous, previous_comm);
             }
         }
         let to = Lane::of(Some(previous), Some(cpu));
-        lane.extend(self.lanes.remove(&to).unwrap_or_default());
+        lane.extend(self.lanes.remove(to).unwrap_or_default());
         let excess = lane.len().saturating_sub(DEEPEST);
         self.given_up += excess as u64;
         for outermost in lane.drain(..excess) {
             self.rows.close(outermost.id);
         }
-        self.lanes.insert(to, lane);
+        *self.lanes.of(to) = lane;
     }
 
     /// The lane of a place; the number of lanes is bounded.
-    fn lane(&mut self, place: &Place) -> Lane {
-        let lane = Lane::of(place.tid, place.cpu);
-        if self.lanes.len() >= LANES && !self.lanes.contains_key(&lane) {
+    fn lane(&mut self, head: &Head) -> Lane {
+        let lane = Lane::of(head.tid(), head.cpu());
+        if self.lanes.len() >= LANES && !self.lanes.contains(lane) {
             let (rows, given_up) = (&mut self.rows, &mut self.given_up);
-            self.lanes.retain(|_, opens| {
+            self.lanes.sweep(|opens| {
                 *given_up += opens.len() as u64;
                 abandon(rows, opens, 0);
-                false
             });
         }
         lane
@@ -317,9 +300,9 @@ impl Calls {
 
     /// Handles a function entry.
     fn enter(&mut self, entry: Entry) {
-        let lane = self.lane(&entry.place);
+        let lane = self.lane(&entry.head);
         let losses = self.losses;
-        let opens = self.lanes.entry(lane).or_default();
+        let opens = self.lanes.of(lane);
         end_before(&mut self.rows, opens, &entry);
         let is_as_below = is_reported_twice(opens, &entry, losses);
         // The report by name has more information, if its exit is recorded.
@@ -348,7 +331,7 @@ impl Calls {
         let open = Open {
             id: CallId::default(),
             function: entry.function,
-            time: entry.place.time,
+            time: entry.head.time(),
             depth: entry.depth,
             pair: entry.pair,
             event: entry.event,
@@ -372,9 +355,9 @@ impl Calls {
 
     /// Handles a function exit. Returns the event type of the entry.
     fn leave(&mut self, mut exit: Exit) -> Option<u32> {
-        let lane = self.lane(&exit.place);
+        let lane = self.lane(&exit.head);
         let losses = self.losses;
-        let opens = self.lanes.entry(lane).or_default();
+        let opens = self.lanes.of(lane);
         let place = place_of(opens, &exit);
         let found = place.and_then(|place| opens.get(place).copied());
         let proven = found.filter(|open| open.losses == losses || is_proven(open, &exit));
@@ -416,7 +399,7 @@ impl Calls {
             return Some(open.event);
         }
         self.rows.fetch(open.id, std::mem::take(&mut exit.fetched));
-        let measured = match (open.time, exit.place.time) {
+        let measured = match (open.time, exit.head.time()) {
             (Some(start), Some(end)) => end.checked_sub(start).filter(|&duration| duration >= 0),
             _ => None,
         };
@@ -447,13 +430,13 @@ impl Calls {
 
     /// Handles a complete call, in the order of entries.
     fn call(&mut self, entry: Entry, exit: Exit, may_nest: bool) {
-        let lane = self.lane(&entry.place);
+        let lane = self.lane(&entry.head);
         let losses = self.losses;
-        let opens = self.lanes.entry(lane).or_default();
+        let opens = self.lanes.of(lane);
         end_before(&mut self.rows, opens, &entry);
         let has_duration = exit.duration.is_some();
         let parent = around(opens, losses);
-        let (function, time, depth) = (entry.function, entry.place.time, entry.depth);
+        let (function, time, depth) = (entry.function, entry.head.time(), entry.depth);
         let mut row = Pending::of(entry, parent.map(|parent| parent.id), calls_in(opens));
         row.caller = row.caller.or(parent.and_then(|parent| parent.function));
         row.duration = exit.duration;
@@ -490,8 +473,8 @@ impl Calls {
 
     /// Handles a call reported at its end, after the calls inside it, which named it by its entry.
     fn paired(&mut self, entry: Entry, exit: Exit, parent_entry: Option<i64>, inside: i64) {
-        let lane = self.lane(&entry.place);
-        let time = entry.place.time;
+        let lane = self.lane(&entry.head);
+        let time = entry.head.time();
         let expected = time.and_then(|time| self.expected.remove(&(lane, time)));
         if self.expected.len() >= EXPECTED {
             for (_, awaited) in self.expected.drain() {
@@ -556,17 +539,20 @@ impl Calls {
     ) -> Result<(), Error> {
         let too_much = self.is_too_much();
         if all || too_much {
-            for (_, mut opens) in self.lanes.drain() {
-                if too_much {
-                    self.given_up += opens.len() as u64;
-                }
-                abandon(&mut self.rows, &mut opens, 0);
-            }
+            let (rows, given_up) = (&mut self.rows, &mut self.given_up);
+            self.lanes.sweep(|opens| {
+                *given_up += if too_much { opens.len() as u64 } else { 0 };
+                abandon(rows, opens, 0);
+            });
         }
-        self.rows
-            .write(&self.texts, threads, output, selected, all || too_much)?;
+        let names = CallNames {
+            comms: threads.comms().clone(),
+            functions: self.texts.names().clone(),
+            contexts: self.contexts.clone(),
+        };
+        self.rows.write(&names, output, selected, all || too_much)?;
         if too_much {
-            self.texts = Texts::default();
+            self.texts = SharedTexts::default();
             self.numbered.clear();
             self.generation += 1;
         }
@@ -637,7 +623,7 @@ fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &Entry) {
         abandon(rows, opens, place);
     }
     // Close complete calls that have ended, but not a recorded caller that is just ending (times have microseconds).
-    let Some(time) = entry.place.time else {
+    let Some(time) = entry.head.time() else {
         return;
     };
     let is_caller = |open: &Open| open.function.is_some() && open.function == entry.caller;
@@ -681,7 +667,7 @@ fn place_of(opens: &[Open], exit: &Exit) -> Option<usize> {
 
 /// Whether a leave proves by its duration that it belongs to a call.
 fn is_proven(open: &Open, exit: &Exit) -> bool {
-    match (open.time, exit.place.time, exit.duration) {
+    match (open.time, exit.head.time(), exit.duration) {
         (Some(start), Some(end), Some(duration)) => {
             let proven_start = end.saturating_sub(duration);
             start.abs_diff(proven_start) <= SLACK_NS.unsigned_abs()

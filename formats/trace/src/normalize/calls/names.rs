@@ -7,7 +7,7 @@ use perfquet_events::Error;
 use perfquet_events::event::{Function, Space};
 
 use super::super::names::InputSymbols;
-use super::super::texts::{TextId, Texts};
+use super::super::texts::{SharedTexts, TextId};
 use crate::symbols::{self, KernelFacts, Options, Origin, Request, Symbolizer};
 
 /// Maximum number of addresses remembered.
@@ -36,7 +36,7 @@ impl Names {
     pub(super) fn of(
         &mut self,
         function: Function<'_>,
-        texts: &mut Texts,
+        texts: &mut SharedTexts,
         input_symbols: &InputSymbols,
         kernel: &KernelFacts,
         options: &Options,

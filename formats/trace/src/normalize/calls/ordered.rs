@@ -9,8 +9,7 @@
 use perfquet_events::Error;
 
 use super::super::output::Output;
-use super::super::texts::{TextId, Texts};
-use super::super::threads::Threads;
+use super::batch::{CallNames, FinishedCalls};
 use super::pending::{CallId, Pending};
 use crate::store::TableId;
 use crate::tables;
@@ -29,6 +28,8 @@ pub(super) struct OrderedRows {
     table: Option<TableId>,
     /// Time of the last row in order; NULL comes first.
     last: Option<i64>,
+    /// Rows in order that are not with the writer yet.
+    finished: FinishedCalls,
     /// Rows that belong before those already written.
     late: Vec<(CallId, Pending)>,
     /// Size of the arguments in `late`.
@@ -40,21 +41,16 @@ pub(super) struct OrderedRows {
 
 impl OrderedRows {
     /// Writes a row, at once or later.
+    #[inline]
     pub(super) fn write(
         &mut self,
-        id: CallId,
-        row: Pending,
-        texts: &Texts,
-        threads: &Threads,
+        (id, row): (CallId, Pending),
+        names: &CallNames,
         output: &mut Output,
     ) -> Result<(), Error> {
-        if row.place.time < self.last {
-            self.late_bytes += row.fetched_bytes();
-            self.late.push((id, row));
-            if self.late.len() >= LATE || self.late_bytes >= LATE_BYTES {
-                self.write_late(texts, threads, output)?;
-            }
-            return Ok(());
+        let time = row.head.time();
+        if time < self.last {
+            return self.write_later((id, row), names, output);
         }
         let table = match self.table {
             Some(table) => table,
@@ -63,77 +59,57 @@ impl OrderedRows {
             None => output.fixed.calls,
         };
         self.table = Some(table);
-        self.last = row.place.time;
-        push(table, id, &row, texts, threads, output)
+        self.last = time;
+        output.counts.calls += 1;
+        self.finished
+            .push((id, row), names, (&mut output.writer, table))
     }
 
-    /// Writes the rows that wait, into a part of their own.
-    pub(super) fn write_late(
+    #[cold]
+    fn write_later(
         &mut self,
-        texts: &Texts,
-        threads: &Threads,
+        (id, row): (CallId, Pending),
+        names: &CallNames,
         output: &mut Output,
     ) -> Result<(), Error> {
+        self.late_bytes += row.fetched_bytes();
+        self.late.push((id, row));
+        match self.late.len() >= LATE || self.late_bytes >= LATE_BYTES {
+            true => self.write_late(names, output),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes all rows that wait.
+    pub(super) fn finish(&mut self, names: &CallNames, output: &mut Output) -> Result<(), Error> {
+        if let Some(table) = self.table {
+            self.finished
+                .hand_over(names, (&mut output.writer, table))?;
+        }
+        self.write_late(names, output)
+    }
+
+    /// Writes the rows that came late, into a part of their own.
+    fn write_late(&mut self, names: &CallNames, output: &mut Output) -> Result<(), Error> {
         self.late_bytes = 0;
         let mut late = std::mem::take(&mut self.late);
         if late.is_empty() {
             return Ok(());
         }
-        late.sort_unstable_by_key(|(id, row)| (row.place.time, *id));
+        late.sort_unstable_by_key(|(id, row)| (row.head.time(), *id));
         let table = match self.last_part {
             Some(last) if self.parts >= PARTS => last,
             _ => output.writer.add_form(tables::calls::schema())?,
         };
         self.parts += 1;
         self.last_part = Some(table);
-        for (id, row) in late {
-            push(table, id, &row, texts, threads, output)?;
+        output.counts.calls += late.len() as u64;
+        let mut finished = FinishedCalls::default();
+        for row in late {
+            finished.push(row, names, (&mut output.writer, table))?;
         }
-        Ok(())
+        finished.hand_over(names, (&mut output.writer, table))
     }
-}
-
-fn push(
-    table: TableId,
-    id: CallId,
-    row: &Pending,
-    texts: &Texts,
-    threads: &Threads,
-    output: &mut Output,
-) -> Result<(), Error> {
-    let text = |id: TextId| texts.get(id);
-    let fetched = row.fetched.iter().map(|arg| &arg[..]);
-    let args: Vec<&[u8]> = row.args.iter().copied().map(text).chain(fetched).collect();
-    let self_time = match (row.duration, row.in_others) {
-        // Times of text formats are rounded: the calls inside may add up to more.
-        (Some(duration), Some(inside)) => Some(duration.saturating_sub(inside).max(0)),
-        _ => None,
-    };
-    output.counts.calls += 1;
-    tables::calls::Row {
-        time: row.place.time,
-        cpu: row.place.cpu.and_then(|cpu| cpu.try_into().ok()),
-        pid: row.place.pid,
-        tid: row.place.tid,
-        comm: row.place.comm.map(|comm| threads.comm_bytes(comm)),
-        kernel_stack: row.place.kernel_stack.map(|stack| stack as i32),
-        user_stack: row.place.user_stack.map(|stack| stack as i32),
-        duration: row.duration,
-        self_time,
-        function: row.function.map(text),
-        module: row.module.map(text).filter(|module| !module.is_empty()),
-        caller: row.caller.map(text),
-        depth: Some(i32::try_from(row.depth).unwrap_or(i32::MAX)),
-        call_id: id.0,
-        parent_id: row.parent_id.map(|id| id.0),
-        retval: row.retval,
-        args: (!args.is_empty()).then_some(&args),
-        context: row.context.map(|context| context.as_str().as_bytes()),
-        entry_seen: row.entry_seen,
-        exit_seen: row.exit_seen,
-    }
-    .push(output.writer.rows(table));
-    output.writer.end_row(table)
 }
 
 #[cfg(test)]

@@ -51,6 +51,8 @@ pub(crate) struct Role {
     pub(super) hits: u32,
     /// The fixed name as a string ID, with the generation of the strings.
     pub(super) interned: Option<(u32, TextId)>,
+    /// The names of small numbers, likewise.
+    pub(super) numbers: Vec<Option<(u32, TextId)>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,6 +219,17 @@ impl Role {
             is_proven: false,
             hits: 0,
             interned: None,
+            numbers: Vec::new(),
+        }
+    }
+
+    /// Remembers the name of a number.
+    pub(super) fn set_number(&mut self, number: usize, name: (u32, TextId)) {
+        if number >= self.numbers.len() {
+            self.numbers.resize(number + 1, None);
+        }
+        if let Some(place) = self.numbers.get_mut(number) {
+            *place = Some(name);
         }
     }
 }

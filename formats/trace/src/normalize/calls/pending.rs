@@ -2,7 +2,7 @@
 
 use perfquet_events::event::Context;
 
-use super::super::stacks::StackId;
+use super::super::heads::Head;
 use super::super::texts::TextId;
 use super::pairs::DECLARED;
 use super::{Entry, Exit};
@@ -11,32 +11,33 @@ use super::{Entry, Exit};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct CallId(pub(super) i64);
 
-/// Thread, CPU and time, with their IDs resolved.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Place {
-    pub(super) time: Option<i64>,
-    pub(super) cpu: Option<u32>,
-    pub(super) pid: Option<i32>,
-    pub(super) tid: Option<i32>,
-    /// Among the thread names.
-    pub(super) comm: Option<TextId>,
-    pub(super) kernel_stack: Option<StackId>,
-    pub(super) user_stack: Option<StackId>,
+/// What few calls have.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Extra {
+    pub(super) args: Box<[TextId]>,
+    /// Arguments recorded by probes: rarely repeated, so not interned.
+    pub(super) fetched: Vec<Box<[u8]>>,
+}
+
+impl Extra {
+    /// `None` if there are no arguments.
+    pub(super) fn of(args: Box<[TextId]>, fetched: Vec<Box<[u8]>>) -> Option<Box<Extra>> {
+        let is_empty = args.is_empty() && fetched.is_empty();
+        (!is_empty).then(|| Box::new(Extra { args, fetched }))
+    }
 }
 
 /// A waiting row.
 #[derive(Debug, Clone)]
 pub(super) struct Pending {
-    pub(super) place: Place,
+    pub(super) head: Head,
     pub(super) function: Option<TextId>,
     pub(super) module: Option<TextId>,
     pub(super) caller: Option<TextId>,
     pub(super) depth: u32,
     pub(super) parent_id: Option<CallId>,
     pub(super) context: Option<Context>,
-    pub(super) args: Box<[TextId]>,
-    /// Arguments recorded by probes: rarely repeated, so not interned.
-    pub(super) fetched: Vec<Box<[u8]>>,
+    pub(super) extra: Option<Box<Extra>>,
     pub(super) duration: Option<i64>,
     /// Time in nested calls; `None` if one of them has an unknown duration.
     pub(super) in_others: Option<i64>,
@@ -53,13 +54,14 @@ pub(super) struct Pending {
 
 impl Pending {
     pub(super) fn fetched_bytes(&self) -> usize {
-        bytes_of(&self.fetched)
+        let extra = self.extra.as_ref();
+        extra.map_or(0, |extra| bytes_of(&extra.fetched))
     }
 
     /// A call that begins inside this many open calls.
     pub(super) fn of(entry: Entry, parent_id: Option<CallId>, around: usize) -> Pending {
         Pending {
-            place: entry.place,
+            head: entry.head,
             function: entry.function,
             module: entry.module,
             caller: entry.caller,
@@ -67,8 +69,7 @@ impl Pending {
             parent_id,
             context: entry.context,
             is_wanted: entry.pair.is_some_and(|pair| pair.class == DECLARED),
-            args: entry.args,
-            fetched: entry.fetched,
+            extra: entry.extra,
             duration: None,
             in_others: Some(0),
             retval: None,
@@ -81,15 +82,13 @@ impl Pending {
 
     /// A call whose entry was not recorded.
     pub(super) fn without_entry(exit: Exit, parent_id: Option<CallId>, around: usize) -> Pending {
-        let mut place = exit.place;
-        if let (Some(time), Some(duration)) = (place.time, exit.duration) {
-            place.time = Some(time.saturating_sub(duration));
-        }
-        // The stacks, if any, are those at the exit.
-        place.kernel_stack = None;
-        place.user_stack = None;
+        let time = match (exit.head.time(), exit.duration) {
+            (Some(time), Some(duration)) => Some(time.saturating_sub(duration)),
+            (time, _) => time,
+        };
         Pending {
-            place,
+            // The stacks, if any, are those at the exit.
+            head: exit.head.at(time).on(None, None),
             function: exit.function,
             module: exit.module,
             caller: None,
@@ -97,8 +96,7 @@ impl Pending {
             parent_id,
             context: exit.context,
             is_wanted: exit.pair.is_some_and(|pair| pair.class == DECLARED),
-            args: Box::default(),
-            fetched: exit.fetched,
+            extra: Extra::of(Box::default(), exit.fetched),
             duration: exit.duration,
             in_others: None,
             retval: exit.retval,

@@ -7,14 +7,15 @@ use perfquet_events::Error;
 
 use super::super::output::Output;
 use super::super::selected::Selected;
-use super::super::texts::Texts;
-use super::super::threads::Threads;
+use super::batch::CallNames;
 use super::keep::Keep;
 use super::ordered::OrderedRows;
-use super::pending::{CallId, Pending, bytes_of};
+use super::pending::{CallId, Extra, Pending, bytes_of};
 
 /// Maximum number of rows that wait for an open one (about 25 MiB). Then the open row is set aside, and written late.
 const WAITING: usize = 1 << 17;
+/// Number of closed rows that are written together.
+const AT_ONCE: usize = 256;
 /// Maximum number of rows set aside; then the first is written without its end.
 const ASIDE: usize = 1 << 17;
 
@@ -41,6 +42,8 @@ pub(super) struct PendingRows {
     pub(super) given_up: u64,
     /// Size of the arguments recorded by probes, in all waiting rows.
     fetched_bytes: usize,
+    /// Rows closed since the last were written.
+    closed: usize,
     pub(super) keep: Keep,
 }
 
@@ -55,6 +58,7 @@ impl PendingRows {
             ordered: OrderedRows::default(),
             given_up: 0,
             fetched_bytes: 0,
+            closed: 0,
             keep: Keep::default(),
         }
     }
@@ -94,9 +98,13 @@ impl PendingRows {
 
     /// Adds arguments recorded at a call's end.
     pub(super) fn fetch(&mut self, id: CallId, mut more: Vec<Box<[u8]>>) {
+        if more.is_empty() {
+            return;
+        }
         let bytes = bytes_of(&more);
         if let Some(row) = self.get_mut(id) {
-            row.fetched.append(&mut more);
+            let extra = row.extra.get_or_insert_with(Box::<Extra>::default);
+            extra.fetched.append(&mut more);
             self.fetched_bytes += bytes;
         }
     }
@@ -131,6 +139,7 @@ impl PendingRows {
         if id.0 >= self.first {
             if let Some(row) = self.get_mut(id) {
                 row.is_closed = true;
+                self.closed += 1;
             }
         } else if let Some(row) = self.aside.remove(&id) {
             self.late.push((id, row));
@@ -176,30 +185,30 @@ impl PendingRows {
         None
     }
 
-    /// Whether any row can be written.
+    /// Whether rows are to be written: some hundreds of them, or one where a limit counts them.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
-        let first = self.waiting.front();
+        let is_worth_it = self.closed >= AT_ONCE || self.closed > 0 && self.keep.is_limited();
         !self.late.is_empty()
             || self.waiting.len() >= WAITING
-            || first.is_some_and(|row| row.is_closed)
+            || is_worth_it && self.waiting.front().is_some_and(|row| row.is_closed)
     }
 
     /// Writes the rows that have ended, up to the first that has not; all rows with `all`.
     pub(super) fn write(
         &mut self,
-        texts: &Texts,
-        threads: &Threads,
+        names: &CallNames,
         output: &mut Output,
         selected: &mut Selected,
         all: bool,
     ) -> Result<(), Error> {
+        self.closed = 0;
         let mut written_bytes = 0;
         let mut ordered = std::mem::take(&mut self.ordered);
         let mut push = |keep: &mut Keep, selected: &mut Selected, id, row: Pending, next| {
             written_bytes += row.fetched_bytes();
             match is_row(keep, selected, &row) {
-                true => ordered.write(id, row, texts, threads, output),
+                true => ordered.write((id, row), names, output),
                 false => {
                     keep.went(id, row.parent_id, next);
                     Ok(())
@@ -245,7 +254,7 @@ impl PendingRows {
             }
         }
         if all {
-            ordered.write_late(texts, threads, output)?;
+            ordered.finish(names, output)?;
         }
         self.ordered = ordered;
         self.fetched_bytes -= written_bytes;
@@ -293,7 +302,7 @@ mod tests {
         let of_one = rows.fetched_bytes;
         assert!(of_one > 0);
         let entry = Entry {
-            fetched: fetched(),
+            extra: Extra::of(Box::default(), fetched()),
             ..Entry::default()
         };
         rows.replace(id, Pending::of(entry.clone(), None, 0));

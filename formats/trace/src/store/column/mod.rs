@@ -138,13 +138,16 @@ impl Rows {
                     column.reuse(values);
                 }
             }
-            None if rows >= MANY => {
-                self.columns
-                    .iter_mut()
-                    .for_each(|column| column.reserve(rows));
-            }
+            None if rows >= MANY => self.reserve(rows),
             None => {}
         }
+    }
+
+    /// Makes room for so many more rows.
+    pub(super) fn reserve(&mut self, rows: usize) {
+        self.columns
+            .iter_mut()
+            .for_each(|column| column.reserve(rows));
     }
 
     /// Memory that the table retains after its rows were taken: the distinct strings.
@@ -469,19 +472,26 @@ impl Column {
         self.presence.reuse(spare.presence);
     }
 
-    /// Makes room for values: growing would copy them.
+    /// Makes room for the values of so many rows: growing would copy them.
     fn reserve(&mut self, rows: usize) {
         match &mut self.values {
             Buffer::Narrow(values) | Buffer::Text(values, _) => values.reserve(rows),
             Buffer::Wide(values) => values.reserve(rows),
             Buffer::Float(values) => values.reserve(rows),
-            Buffer::WideList(lengths, _) | Buffer::TextList(lengths, _, _) => lengths.reserve(rows),
+            Buffer::WideList(lengths, items) => {
+                let mean = items.len() / lengths.len().max(1);
+                lengths.reserve(rows);
+                items.reserve((mean * rows).min(ITEMS_MAX));
+            }
+            Buffer::TextList(lengths, _, _) => lengths.reserve(rows),
         }
     }
 }
 
 /// Rows of a table that is worth keeping its memory.
 pub(super) const MANY: usize = 1 << 15;
+/// Most items of lists for which room is made before they come.
+const ITEMS_MAX: usize = 1 << 20;
 
 fn replace_if_empty<T>(own: &mut Vec<T>, mut spare: Vec<T>) {
     if own.is_empty() {

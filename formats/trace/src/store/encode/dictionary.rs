@@ -55,26 +55,27 @@ impl Integers {
         near: &mut Vec<u32>,
         keys: &mut Vec<u32>,
     ) -> bool {
+        let count = values.len();
         keys.clear();
-        keys.reserve(values.len());
-        if span < MAX_SPAN && span / 4 <= values.len() as u64 {
+        keys.resize(count, ABSENT);
+        if span < MAX_SPAN && span / 4 <= count as u64 {
             near.clear();
             near.resize(span as usize + 1, ABSENT);
-            for value in values {
+            for (key, value) in keys.iter_mut().zip(values) {
                 let Some(place) = near.get_mut(value.wrapping_sub(low) as usize) else {
                     return false;
                 };
                 if *place == ABSENT {
                     *place = self.key_of(value);
                 }
-                keys.push(*place);
+                *key = *place;
             }
         } else {
-            for value in values {
-                if self.values.len() > MAX_ENTRIES {
+            for (key, value) in keys.iter_mut().zip(values) {
+                *key = self.key_of(value);
+                if *key as usize > MAX_ENTRIES {
                     return false;
                 }
-                keys.push(self.key_of(value));
             }
         }
         self.values.len() <= MAX_ENTRIES
@@ -82,23 +83,43 @@ impl Integers {
 
     #[inline]
     fn key_of(&mut self, value: u64) -> u32 {
+        let mask = self.slots.len().wrapping_sub(1);
+        let mut at = self.start_of(value);
+        while let Some(&key) = self.slots.get(at & mask)
+            && key != ABSENT
+        {
+            if self.values.get(key as usize) == Some(&value) {
+                return key;
+            }
+            at += 1;
+        }
+        self.add(value)
+    }
+
+    /// The slot at which the search for a value begins.
+    #[inline]
+    fn start_of(&self, value: u64) -> usize {
+        (value.wrapping_mul(self.multiplier) >> (self.shift & 63)) as usize
+    }
+
+    /// Adds a value that is new.
+    fn add(&mut self, value: u64) -> u32 {
         if self.values.len() * 2 >= self.slots.len() {
             self.grow();
         }
-        let mask = self.slots.len() - 1;
-        let mut at = (value.wrapping_mul(self.multiplier) >> self.shift) as usize;
-        loop {
-            let Some(slot) = self.slots.get_mut(at & mask) else {
-                return 0;
-            };
+        let key = self.values.len() as u32;
+        self.values.push(value);
+        self.place(key, value);
+        key
+    }
+
+    fn place(&mut self, key: u32, value: u64) {
+        let mask = self.slots.len().wrapping_sub(1);
+        let mut at = self.start_of(value);
+        while let Some(slot) = self.slots.get_mut(at & mask) {
             if *slot == ABSENT {
-                let key = self.values.len() as u32;
                 *slot = key;
-                self.values.push(value);
-                return key;
-            }
-            if self.values.get(*slot as usize) == Some(&value) {
-                return *slot;
+                break;
             }
             at += 1;
         }
@@ -110,14 +131,9 @@ impl Integers {
         self.shift = 64 - size.trailing_zeros();
         self.slots.clear();
         self.slots.resize(size, ABSENT);
-        for (key, value) in self.values.iter().enumerate() {
-            let mut at = (value.wrapping_mul(self.multiplier) >> self.shift) as usize;
-            while let Some(slot) = self.slots.get_mut(at & (size - 1)) {
-                if *slot == ABSENT {
-                    *slot = key as u32;
-                    break;
-                }
-                at += 1;
+        for key in 0..self.values.len() {
+            if let Some(&value) = self.values.get(key) {
+                self.place(key as u32, value);
             }
         }
     }
@@ -158,17 +174,18 @@ impl Texts {
         used: &mut Vec<u32>,
     ) -> bool {
         keys.clear();
+        keys.resize(numbers.len(), ABSENT);
         used.clear();
         self.page += 1;
         if self.keys.len() < texts.len() {
             self.keys.resize(texts.len(), ABSENT);
         }
-        for &number in numbers {
+        for (place, &number) in keys.iter_mut().zip(numbers) {
             let mut key = self.keys.get(number as usize).copied().unwrap_or(ABSENT);
             if key == ABSENT {
                 key = self.key_of(texts.get(number));
-                if let Some(place) = self.keys.get_mut(number as usize) {
-                    *place = key;
+                if let Some(known) = self.keys.get_mut(number as usize) {
+                    *known = key;
                 }
             }
             if let Some(page) = self.pages.get_mut(key as usize)
@@ -177,7 +194,7 @@ impl Texts {
                 *page = self.page;
                 used.push(key);
             }
-            keys.push(key);
+            *place = key;
         }
         self.entries.len() <= MAX_ENTRIES && self.entries.bytes() <= MAX_BYTES
     }

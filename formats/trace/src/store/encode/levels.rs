@@ -30,6 +30,9 @@ pub(super) fn encode_lists(
     output: &mut Vec<u8>,
 ) -> usize {
     let empty = u32::from(nullable);
+    if let Some(length) = length_of_all(presence, lengths) {
+        return encode_equal_lists(lengths.len(), length, empty, output);
+    }
     let (mut definition, mut repetition) = (Vec::new(), Vec::new());
     let mut lengths = lengths.iter();
     for row in 0..presence.rows() {
@@ -50,6 +53,39 @@ pub(super) fn encode_lists(
     let width = if nullable { 2 } else { 1 };
     with_length(output, |output| hybrid::encode(&definition, width, output));
     definition.len()
+}
+
+/// The length of the lists if no row is NULL and all have the same, which is short. Longer ones have runs.
+fn length_of_all(presence: &Presence, lengths: &[u32]) -> Option<u32> {
+    let &length = lengths.first()?;
+    let is_equal = presence.nulls() == 0 && lengths.iter().all(|&other| other == length);
+    (is_equal && (1..=8).contains(&length)).then_some(length)
+}
+
+/// Appends the levels of so many lists of one length: array fields of kernel events.
+fn encode_equal_lists(count: usize, length: u32, empty: u32, output: &mut Vec<u8>) -> usize {
+    let items = count * length as usize;
+    with_length(output, |output| match length {
+        1 => hybrid::encode_run(0, items, 1, output),
+        _ => {
+            // A bit is 0 where a list begins.
+            let mut words = vec![u64::MAX; items.div_ceil(64)];
+            for item in (0..items).step_by(length as usize) {
+                if let Some(word) = words.get_mut(item / 64) {
+                    *word &= !(1 << (item % 64));
+                }
+            }
+            if let (Some(last), bits @ 1..) = (words.last_mut(), items % 64) {
+                *last &= (1 << bits) - 1;
+            }
+            hybrid::encode_bits(&words, items, output);
+        }
+    });
+    let width = empty + 1;
+    with_length(output, |output| {
+        hybrid::encode_run(empty + 1, items, width, output)
+    });
+    items
 }
 
 fn with_length(output: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
