@@ -1,7 +1,7 @@
 /* Aggregations of hits: of probes, tracepoints, counters and clocks. */
 #include "aggregate.h"
 
-/* Probes of our own: the context is the registers. No record of the hit itself. */
+/* The recorder's own probes, whose context is the registers. 0: do not record the hit itself. */
 SEC("kprobe")
 int aggregate_probe(void *ctx)
 {
@@ -10,7 +10,7 @@ int aggregate_probe(void *ctx)
 	return 0;
 }
 
-/* Tracepoints: it is the record. They are everybody's: 0 would keep the hit from all who record it elsewhere. */
+/* Tracepoints, whose context is the record. All users share them: 0 would hide the hit from every other perf session. */
 SEC("tracepoint")
 int aggregate_tracepoint(void *ctx)
 {
@@ -19,7 +19,7 @@ int aggregate_tracepoint(void *ctx)
 	return 1;
 }
 
-/* Counters and clocks, opened for us alone. */
+/* The recorder's own counters and clocks. */
 SEC("perf_event")
 int aggregate_sample(void *ctx)
 {

@@ -1,7 +1,7 @@
-/* Aggregations of calls: their durations, and what they had at their entries and returns. */
+/* Aggregations of calls: durations, and values at entries and returns. */
 #include "aggregate.h"
 
-/* Saved at the entries of calls. */
+/* Values to save at entries. */
 const volatile struct saved call_saved = {};
 
 SEC("kprobe")

@@ -1,6 +1,6 @@
 /*
- * Aggregations of latencies: from an event to another one with the same key, as sched_wakeup[pid] to
- * sched_switch[next_pid]. The first start counts until the end.
+ * Aggregations of latencies: the time from an event to another one with the same key, as from sched_wakeup[pid] to
+ * sched_switch[next_pid]. Of several START events before an END, the first counts.
  */
 #include "aggregate.h"
 
@@ -16,7 +16,7 @@ struct latency_start {
 
 /* layout: LatencySettings */
 struct latency_settings {
-	u32 is_by_thread; /* the first part of the key is a thread, and says whether it is wanted */
+	u32 is_by_thread; /* the first part of the key is a TID, which decides whether the hit is wanted */
 	u32 unused;
 	struct fetch end_key[MOST_LATENCY_KEYS];
 	struct latency_start starts[MOST_STARTS];
@@ -35,7 +35,7 @@ struct started {
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_HASH);
-	NUMBER(max_entries, 1); /* the loader makes it larger where latencies are measured */
+	NUMBER(max_entries, 1); /* the loader enlarges it if latencies are measured */
 	TYPE(key, struct latency_key);
 	TYPE(value, struct started);
 } starts SEC(".maps");

@@ -1,13 +1,13 @@
 /*
- * Aggregations as in DTrace: values of hits, and durations of calls and between events, are aggregated here, and only
- * aggregates leave the kernel.
+ * Aggregations as in DTrace. Values of hits, durations of calls, and times between events are aggregated in the kernel;
+ * user space reads only the result.
  *
- *   quantize(bytes) by comm                   key: [bar, comm]       cell: how many
- *   avg(size), max(size) by kstack            key: [no bar, stack]   cell: how many, their sum, the largest
+ *   quantize(bytes) by comm                   key: [bar, comm]       cell: count
+ *   avg(size), max(size) by kstack            key: [no bar, stack]   cell: count, sum, maximum
  *   avg(duration), quantize(duration) by cpu  both
  *
- * A cell is kept for each key and CPU, and changed by atomic instructions, since a program on a user probe can be
- * preempted by itself. Which actions, which keys, which values: constants, set when the object is loaded.
+ * There is one cell per key and CPU. It is updated atomically even so, since a program on a user probe can be preempted by
+ * another instance of itself on the same CPU. Actions, keys and values are constants, set when the object is loaded.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 #include "stacks.h"
 
 #define MOST_KEYS 6
-/* Words of a key: the bar with the interval in its upper half, and the parts after it. Long texts have 16. */
+/* Words of a key: the bar, with the interval in the upper half, then the parts. A long string takes 16. */
 #define NARROW_WORDS 8
 #define WIDE_WORDS 40
 
@@ -46,24 +46,24 @@
 
 /* layout: Value */
 #define VALUE_FETCHED 0
-#define VALUE_SAVED 1 /* at the beginning, in `place` */
+#define VALUE_SAVED 1 /* at the entry, in word `place` */
 #define VALUE_DURATION 2
-#define VALUE_SELF 3 /* without the time in other calls */
-#define VALUE_RUNQUEUE 4 /* tasks that wait for this CPU */
+#define VALUE_SELF 3 /* without the time in nested calls */
+#define VALUE_RUNQUEUE 4 /* number of tasks waiting for this CPU */
 
 /* layout: KeyPart */
 struct key_part {
 	u32 part;
-	u32 word; /* where in the key */
-	u32 place; /* of a saved one */
-	u32 words; /* of a text */
+	u32 word; /* offset in the key */
+	u32 place; /* word of a saved value */
+	u32 words; /* length of a string */
 	struct fetch fetch;
 };
 
 /* layout: AggSettings */
 struct agg_settings {
 	u32 actions; /* bits */
-	u32 self_actions; /* of the time without that in other calls, beside the duration; no distribution */
+	u32 self_actions; /* bits, of the self time in addition to the duration; no distributions */
 	u32 is_wide;
 	u32 unused;
 	u32 value_kind;
@@ -75,7 +75,7 @@ struct agg_settings {
 	struct key_part keys[MOST_KEYS];
 };
 
-/* In place of a bar: the cells of all actions but distributions. */
+/* Used instead of a bar number by the cells of all actions except distributions. */
 #define NO_BAR 0x80000000U
 #define NO_BAR_OF_SELF 0x80000001U
 #define HAS(actions, action) ((actions) >> (action) & 1)
@@ -115,7 +115,7 @@ struct {
 	TYPE(value, struct cell);
 } wide_cells SEC(".maps");
 
-/* Where wide keys are put together. Programs on user probes can be preempted by each other: several rooms. */
+/* Buffers for wide keys. Programs on user probes can preempt each other on a CPU, so each CPU has several. */
 #define KEY_ROOMS 4
 
 struct key_room {
@@ -130,7 +130,7 @@ struct {
 	TYPE(value, struct key_room);
 } key_rooms SEC(".maps");
 
-/* Zeroes. */
+/* A cell of zeros, inserted for a new key. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	NUMBER(max_entries, 1);
@@ -138,7 +138,7 @@ struct {
 	TYPE(value, struct cell);
 } empty_cell SEC(".maps");
 
-/* llquantize: where the bars of positive values begin. */
+/* llquantize: lower edges of the bars of positive values. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	NUMBER(max_entries, 1);
@@ -146,7 +146,7 @@ struct {
 	TYPE(value, u64);
 } edges SEC(".maps");
 
-/* floor(log2(value)) of what is not 0. */
+/* floor(log2(value)) for value != 0; BPF has no instruction for it. */
 static ALWAYS_INLINE u32 power_of(u64 value)
 {
 	u32 power = 0;
@@ -173,9 +173,9 @@ static ALWAYS_INLINE u32 power_of(u64 value)
 	return power + (value >> 1);
 }
 
-/* Bars are numbered as perfquet-query numbers them: they grow with the values. */
+/* Bar numbers are those of perfquet-query: they grow with the values. */
 
-/* 0: 0; 1 + k: [2^k, 2^(k+1)); negative ones mirror them. */
+/* Bar 0: the value 0; 1 + k: [2^k, 2^(k+1)); negative values mirror these. */
 static ALWAYS_INLINE s64 power_bar(s64 value)
 {
 	if (value == 0)
@@ -186,7 +186,7 @@ static ALWAYS_INLINE s64 power_bar(s64 value)
 	return value < 0 ? -bar : bar;
 }
 
-/* 0: below low; then the steps; the last: what is above. */
+/* Bar 0: values below low; then one bar per step; the last bar: values above. */
 static ALWAYS_INLINE s64 linear_bar(s64 value)
 {
 	u64 step = agg_settings.step;
@@ -196,7 +196,7 @@ static ALWAYS_INLINE s64 linear_bar(s64 value)
 	return (bar < agg_settings.levels ? bar : agg_settings.levels) + 1;
 }
 
-/* How many edges are not above the value; negative ones mirror them. */
+/* Number of edges at or below the value; negative values mirror these. */
 static ALWAYS_INLINE s64 edge_bar(s64 value)
 {
 	u64 size = value < 0 ? -(u64)value : (u64)value;
@@ -204,7 +204,7 @@ static ALWAYS_INLINE s64 edge_bar(s64 value)
 	struct control *now = bpf_map_lookup_elem(&control, &place);
 	if (!now)
 		return 0;
-	/* 0, but the verifier must not know: it would follow each of the 2^16 ways on its own. */
+	/* Always 0, but unknown to the verifier: with a constant it would explore all 2^16 paths of the search. */
 	u32 count = now->unused;
 	for (u32 step = 1 << 15; step; step /= 2) {
 		place = count + step - 1;
@@ -217,7 +217,7 @@ static ALWAYS_INLINE s64 edge_bar(s64 value)
 
 static ALWAYS_INLINE void keep_largest(u64 *place, u64 value)
 {
-	/* Only a program that interrupted us on this CPU can come between; eight times do not happen. */
+	/* The cell belongs to this CPU, so only an interrupting program can change it in between; not eight times. */
 	for (u32 turn = 0; turn < 8; turn++) {
 		u64 old = *(volatile u64 *)place;
 		if (value <= old || __sync_val_compare_and_swap(place, old, value) == old)
@@ -322,7 +322,7 @@ static ALWAYS_INLINE void add_cell(void *cells, void *key, u32 actions, s64 valu
 		lose(LOST_NO_ROOM);
 }
 
-/* Puts the parts of a key together. */
+/* Assembles the parts of a key; returns false if one cannot be read. */
 static ALWAYS_INLINE bool add_parts(void *ctx, struct measured *measured, u64 *words, u32 room)
 {
 #pragma unroll
@@ -337,14 +337,14 @@ static ALWAYS_INLINE bool add_parts(void *ctx, struct measured *measured, u64 *w
 	return true;
 }
 
-/* What is added under a key. */
+/* The values that a hit adds to the cell of its key. */
 struct addend {
 	s64 bar;
 	s64 value;
 	s64 self;
 };
 
-/* Keys of two sizes: a key is hashed and compared whole at every hit. */
+/* Two key sizes, because the map hashes and compares the whole key at every hit. */
 #define ADD_TO_CELLS(cells, key, addend) \
 	do { \
 		u64 interval = (u64)current_interval() << 32; \
@@ -369,7 +369,7 @@ static ALWAYS_INLINE void add_narrow(void *ctx, struct measured *measured, struc
 		ADD_TO_CELLS(narrow_cells, &key, addend);
 }
 
-/* Wide keys have no room on the stack. */
+/* Wide keys do not fit on the BPF stack of 512 bytes. */
 static ALWAYS_INLINE void add_wide(void *ctx, struct measured *measured, struct addend *addend)
 {
 	for (u32 place = 0; place < KEY_ROOMS; place++) {
@@ -390,7 +390,7 @@ static ALWAYS_INLINE void add_wide(void *ctx, struct measured *measured, struct 
 	lose(LOST_BUSY);
 }
 
-/* Tasks that wait for the CPU on which we are, the running one not counted. */
+/* Number of tasks waiting for the current CPU, without the running one. */
 static ALWAYS_INLINE u64 runqueue(void)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
@@ -404,7 +404,7 @@ static ALWAYS_INLINE u64 runqueue(void)
 	return running ? running - 1 : 0;
 }
 
-/* A hit, or an end with what was measured. */
+/* Aggregates a hit, or the end of a call or latency with its measured values. */
 static ALWAYS_INLINE void aggregate(void *ctx, struct measured *measured)
 {
 	if (!is_chosen(ctx, &predicate, measured))

@@ -1,6 +1,6 @@
 /*
- * Calls of functions, paired here: only those that last as long as was asked for leave the kernel, each as a record with
- * what its entry had. The programs return 0: the probes themselves record nothing.
+ * Pairs entries and returns of functions. Only calls within the requested range of durations become records, with the
+ * values of their entries. The programs return 0, so the probes themselves record nothing.
  */
 #include "open_calls.h"
 
@@ -24,7 +24,7 @@ struct call_record {
 	u32 unused;
 	u32 function;
 	u32 depth;
-	u32 parent; /* its function */
+	u32 parent; /* function of the caller */
 	u32 has_parent;
 	u64 entry;
 	u64 exit;

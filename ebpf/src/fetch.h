@@ -1,8 +1,8 @@
 /*
- * Values at a probe: what a register, memory, or a field of a tracepoint's record holds.
+ * Values at a probe: of a register, of memory, or of a field in a tracepoint's record.
  *
- * What to fetch is said by constants (struct fetch, layout: Fetch), so that the kernel keeps of the code below only
- * the few instructions that this probe needs.
+ * struct fetch (layout: Fetch) describes the value in constants, so that the kernel's verifier removes all code below
+ * except the few instructions that this probe needs.
  */
 #pragma once
 
@@ -29,13 +29,13 @@ struct fetch {
 	u32 base;
 	u32 place;
 	u64 constant;
-	u32 steps; /* memory accesses: to the base add the offset, and read there */
+	u32 steps; /* memory accesses: add the offset to the base and read there */
 	u32 size; /* bytes of the value: 1, 2, 4, 8 */
 	u32 is_signed;
-	u32 shift; /* a field of bits: how far it is from the low end */
-	u32 bits; /* and how wide; 0: the whole value */
-	u32 is_text; /* the last step leads to a text that ends with NUL; for fields: it is the text, or tells where it is */
-	u32 is_located; /* a field that holds place and length of its text (__data_loc: 1, __rel_loc: 2) */
+	u32 shift; /* bit field: distance from the least significant bit */
+	u32 bits; /* bit field: width; 0: the whole value */
+	u32 is_text; /* the last step reads a string that ends with NUL; a field contains the string or its location */
+	u32 is_located; /* the field contains offset and length of its string (__data_loc: 1, __rel_loc: 2) */
 	u32 unused;
 	struct step path[MOST_STEPS];
 };
@@ -54,7 +54,7 @@ struct fetch {
 	TEN(one, hundreds##4) TEN(one, hundreds##5) TEN(one, hundreds##6) TEN(one, hundreds##7) TEN(one, hundreds##8) \
 	TEN(one, hundreds##9)
 
-/* Four bytes of a tracepoint's record, by their place in words. The first two words hold a pointer of the kernel's. */
+/* Four bytes of a tracepoint's record, by word number. The first two words are a kernel pointer, which programs cannot read. */
 static __attribute__((noinline)) u64 field_word(void *ctx, u32 place)
 {
 	u64 value = 0;
@@ -67,7 +67,7 @@ static __attribute__((noinline)) u64 field_word(void *ctx, u32 place)
 	return value;
 }
 
-/* One byte of it: the last field of a record may end within a word. */
+/* One byte of the record, for fields that are not aligned and for a last field that ends within a word. */
 static __attribute__((noinline)) u64 field_byte(void *ctx, u32 place)
 {
 	u64 value = 0;
@@ -94,7 +94,7 @@ static ALWAYS_INLINE u64 field_at(void *ctx, u32 place, u32 size)
 	return value;
 }
 
-/* The value, widened to 64 bits as its type says. Not true: memory could not be read. */
+/* Fetches a value, sign- or zero-extended to 64 bits. Returns false if memory could not be read. */
 static __attribute__((noinline)) bool fetch_number(void *ctx, const volatile struct fetch *fetch, u64 *result)
 {
 	u64 value = fetch->constant;
@@ -135,13 +135,13 @@ static __attribute__((noinline)) bool fetch_number(void *ctx, const volatile str
 	return true;
 }
 
-/* A text of at most `room` bytes, its end included, into `to`, which is zeroes before. */
+/* Fetches a string of at most `room` bytes, including the NUL, into `to`, which must be zeroed. */
 static ALWAYS_INLINE bool fetch_text(void *ctx, const volatile struct fetch *fetch, char *to, u32 room)
 {
 	u64 value = fetch->constant;
 	if (fetch->base == BASE_FIELD) {
 		if (!fetch->is_located) {
-			/* Of a fixed size: it may fill it without an end. */
+			/* A field of fixed size may be full, without a NUL. */
 			u32 most = fetch->size + 1;
 			if (most > room)
 				most = room;

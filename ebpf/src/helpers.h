@@ -1,6 +1,6 @@
 /*
- * The kernel's helpers that our programs call, by their numbers (include/uapi/linux/bpf.h, __BPF_FUNC_MAPPER), and
- * how maps and sections are declared. Nothing beside clang is needed to compile a program.
+ * The kernel helpers that the programs call, by number (include/uapi/linux/bpf.h, __BPF_FUNC_MAPPER), and macros for maps
+ * and sections. They replace libbpf's headers, so that only clang is needed to compile a program.
  */
 #pragma once
 
@@ -49,5 +49,5 @@ static u64 (*const bpf_get_attach_cookie)(void *ctx) = (void *)174;
 static long (*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 static long (*const bpf_loop)(u32 count, void *each, void *ctx, u64 flags) = (void *)181;
 
-/* Whether the running kernel's type has the member. */
+/* Whether the type has this member in the running kernel. */
 #define HAS_MEMBER(member) __builtin_preserve_field_info(member, 2)

@@ -1,5 +1,5 @@
 /*
- * What lies between a beginning and an end: its duration, and values that the beginning had.
+ * The time from an entry (or START) to its return (or END): the duration, and values saved at the entry.
  *
  *   vfs_read(count=4096)  ──►  returns 17            saved: 4096; duration; the return value is fetched at the end
  *   sched_wakeup(pid=7)   ──►  sched_switch(next_pid=7)
@@ -11,14 +11,14 @@
 
 #define MOST_TEXTS 2
 #define TEXT_BYTES 128
-/* Words of a short text: a thread name, a field of at most 16 bytes. */
+/* Words of a short string: a thread name, a field of at most 16 bytes. */
 #define SHORT_WORDS 2
 
 /* layout: Saving */
 #define SAVE_NOTHING 0
 #define SAVE_NUMBER 1
-#define SAVE_SHORT_TEXT 2 /* in two places */
-#define SAVE_COMM 3 /* likewise */
+#define SAVE_SHORT_TEXT 2 /* takes two words */
+#define SAVE_COMM 3 /* takes two words */
 
 /* layout: SavedValue */
 struct saved_value {
@@ -30,22 +30,22 @@ struct saved_value {
 /* layout: Saved */
 struct saved {
 	struct saved_value values[MOST_SAVED];
-	struct fetch texts[MOST_TEXTS]; /* long ones; of calls only */
+	struct fetch texts[MOST_TEXTS]; /* long strings; for calls only */
 };
 
 struct texts {
 	u64 words[MOST_TEXTS][TEXT_BYTES / 8];
 };
 
-/* Long texts of open calls, beside them. */
+/* Long strings of open calls, with the same keys. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_HASH);
-	NUMBER(max_entries, 1); /* the loader makes it larger where there are any */
+	NUMBER(max_entries, 1); /* the loader enlarges it if there are any */
 	TYPE(key, struct lane_key);
 	TYPE(value, struct texts);
 } open_texts SEC(".maps");
 
-/* Nothing but zeroes. */
+/* All zeros. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	NUMBER(max_entries, 1);
@@ -53,11 +53,11 @@ struct {
 	TYPE(value, struct texts);
 } empty_texts SEC(".maps");
 
-/* At an end. */
+/* The values at a return (or END). */
 struct measured {
 	u64 duration;
 	u64 self;
-	u64 *saved; /* MOST_SAVED */
+	u64 *saved; /* array of MOST_SAVED */
 	struct texts *texts;
 };
 
@@ -77,7 +77,7 @@ static __attribute__((noinline)) bool save_one(void *ctx, const volatile struct 
 	return true;
 }
 
-/* Saves what is asked for. Not true: something could not be read. */
+/* Saves the requested values. Returns false if one of them could not be read. */
 static ALWAYS_INLINE bool save(void *ctx, const volatile struct saved *saved, u64 *words)
 {
 	bool is_whole = true;
@@ -94,7 +94,7 @@ static ALWAYS_INLINE bool save(void *ctx, const volatile struct saved *saved, u6
 	return is_whole;
 }
 
-/* Saves long texts of a call. */
+/* Saves the long strings of a call. */
 static ALWAYS_INLINE bool save_texts(void *ctx, const volatile struct saved *saved, struct lane_key *key)
 {
 	u32 first = 0;
@@ -119,7 +119,7 @@ static ALWAYS_INLINE u64 saved_number(struct measured *measured, u32 place)
 	return place < MOST_SAVED ? measured->saved[place] : 0;
 }
 
-/* A saved text of at most `bytes`: a short one at a place below MOST_SAVED, a long one at a place after those. */
+/* Returns a saved string of at most `bytes`: places below MOST_SAVED are short strings, later ones long strings. */
 static ALWAYS_INLINE bool saved_text(struct measured *measured, u32 place, u64 *words, u32 bytes)
 {
 	if (place < MOST_SAVED) {

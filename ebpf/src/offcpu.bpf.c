@@ -1,19 +1,19 @@
 /*
- * Time off the CPU: from the moment when a thread is switched out to the moment when it is switched in again, by its
- * stacks, by why it was switched out, and by who woke it.
+ * Time off the CPU, from when a thread is switched out until it is switched in again, by its stacks, the reason for the
+ * switch, and the name of the waking thread.
  *
  *   sched_switch, as prev     stacks and time into `starts`
- *   sched_waking              the name of who wakes it, beside them
+ *   sched_waking              the name of the waker into the same entry
  *   sched_switch, as next     the difference into `off_cells`
  */
-/* The kernel's call of the program, the program, stack_of(). */
+/* Frames to skip: the kernel's call of the program, the program, stack_of(). */
 #define FRAMES_OF_OUR_OWN 3
 #include "stacks.h"
 
 #define TASK_INTERRUPTIBLE 1
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_DEAD 0x80
-#define TASK_NOLOAD 0x400 /* with uninterruptible: a thread of the kernel that has nothing to do */
+#define TASK_NOLOAD 0x400 /* with TASK_UNINTERRUPTIBLE: an idle kernel thread, not one that waits for I/O */
 
 /* layout: OffState */
 #define OFF_PREEMPTED 0
@@ -24,7 +24,7 @@
 
 /* layout: OffSettings */
 struct off_settings {
-	u64 least; /* shorter ones are left out, nanoseconds */
+	u64 least; /* minimum duration in nanoseconds; shorter periods are ignored */
 };
 
 const volatile struct off_settings off_settings = {};
@@ -37,7 +37,7 @@ struct off_key {
 	char waker[16];
 	u32 process;
 	u32 state;
-	u32 interval; /* in which it came back */
+	u32 interval; /* the interval in which the thread was switched in */
 	u32 unused;
 };
 
@@ -53,7 +53,7 @@ struct off_cell {
 	u64 total;
 };
 
-/* By thread: those that are off the CPU. */
+/* Threads that are off the CPU, by TID. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_HASH);
 	NUMBER(max_entries, 65536);
@@ -98,7 +98,7 @@ static ALWAYS_INLINE void leave(void *ctx, bool is_preempted, struct task_struct
 	if (state == TASK_DEAD)
 		return;
 	struct off_start start = {};
-	/* It is still the current one. */
+	/* prev is still the current task. */
 	bpf_get_current_comm(start.key.comm, sizeof(start.key.comm));
 	start.key.process = process;
 	start.key.state = state;
@@ -147,7 +147,7 @@ int off_cpu_switch(u64 *ctx)
 	return 0;
 }
 
-/* In the context of who wakes; in an interrupt that is whoever it interrupted. */
+/* Runs in the context of the waker; in an interrupt, that is the interrupted thread. */
 SEC("tp_btf/sched_waking")
 int off_cpu_waking(u64 *ctx)
 {

@@ -1,12 +1,12 @@
 /*
- * Calls that are open, by thread: an entry adds one, its return removes it and knows how long it took.
+ * Open calls, by thread: an entry adds a call, its return removes it and computes the duration.
  *
  *   entry      time and values onto the lane's stack of open calls
- *   return     the duration; to the call around it, the time
+ *   return     the duration, which is added to the nested time of the calling function
  *
- * A thread and the interrupts on top of it nest in each other, so they share one lane; the idle tasks share a thread
- * number, so they have one for each CPU. A lane stays until its thread ends, with room for the outermost call: most
- * calls take one look into the map at either end.
+ * Calls of a thread and of the interrupts that hit it are nested, so they share one lane. All idle tasks have TID 0, so they
+ * have a lane per CPU. A lane exists until its thread exits and contains the outermost call itself: most calls then cost
+ * a single map lookup at entry and at return.
  */
 #pragma once
 
@@ -14,12 +14,12 @@
 
 #define MOST_DEPTH 64
 #define MOST_SAVED 6
-/* Open calls that one return may end: whoever jumps out of functions, and returns that the kernel missed. */
+/* Maximum number of open calls that one return closes: functions left by longjmp, or whose return the kernel missed. */
 #define MOST_MISSED 8
 /* Lanes of idle tasks. */
 #define IDLE (1ULL << 32)
 
-/* Reasons of our own. */
+/* Additional reasons for losses. */
 #define LOST_SHORT (LOST_OWN + 0) /* filtered */
 #define LOST_LONG (LOST_OWN + 1) /* filtered */
 #define LOST_DEEP (LOST_OWN + 2)
@@ -35,9 +35,9 @@ struct lane_key {
 /* layout: OpenCall */
 struct open_call {
 	u64 time;
-	u64 inside; /* nanoseconds in calls inside of it */
+	u64 inside; /* nanoseconds in nested calls */
 	u32 function;
-	u32 is_unreadable; /* a value that was to be saved */
+	u32 is_unreadable; /* a requested value could not be read */
 	u64 saved[MOST_SAVED];
 };
 
@@ -49,12 +49,12 @@ struct lane {
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_HASH);
-	NUMBER(max_entries, 1); /* the loader makes it larger where calls are paired */
+	NUMBER(max_entries, 1); /* the loader enlarges it if calls are paired */
 	TYPE(key, u64);
 	TYPE(value, struct lane);
 } lanes SEC(".maps");
 
-/* Those that are not the outermost. */
+/* Open calls except the outermost of each lane. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_HASH);
 	NUMBER(max_entries, 1); /* as above */
@@ -76,7 +76,7 @@ static ALWAYS_INLINE u64 own_lane(void)
 	return thread ? thread : IDLE + bpf_get_smp_processor_id();
 }
 
-/* A call begins: its place, whose time is to be set last. NULL: there was no room. */
+/* Opens a call. The caller sets its time last, so that saving values does not count. Returns NULL without room. */
 static ALWAYS_INLINE struct open_call *begin_call(struct lane_key *key, u32 function)
 {
 	key->lane = own_lane();
@@ -118,8 +118,8 @@ static ALWAYS_INLINE struct open_call *call_at(struct lane *lane, struct lane_ke
 }
 
 /*
- * Finds the call that a function's return ends: until it is closed, calls of interrupts are inside of it. Not true: none
- * that began since we did, or a value of it could not be read.
+ * Finds the call that the return of `function` ends; calls of interrupts are nested in it until close_call(). Returns false
+ * if its entry was before the recording, or was lost.
  */
 static ALWAYS_INLINE bool find_ending(u32 function, u64 now, struct ending *ending)
 {
@@ -127,7 +127,7 @@ static ALWAYS_INLINE bool find_ending(u32 function, u64 now, struct ending *endi
 	key->lane = own_lane();
 	struct lane *lane = bpf_map_lookup_elem(&lanes, &key->lane);
 	if (!lane || !lane->depth)
-		return false; /* entered before we began */
+		return false; /* entered before the recording */
 	u64 level = lane->depth, deepest = level;
 	if (level > MOST_DEPTH) {
 		lane->depth = level - 1;
@@ -141,7 +141,7 @@ static ALWAYS_INLINE bool find_ending(u32 function, u64 now, struct ending *endi
 		key->depth = level;
 		struct open_call *here = call_at(lane, key);
 		if (!here) {
-			/* Its entry found no room; an outer call of the same function is another one. */
+			/* Its entry was lost for lack of room; an outer call of the same function must not be closed instead. */
 			lane->depth = level;
 			lose(LOST_RETURN);
 			return false;
@@ -171,7 +171,7 @@ static ALWAYS_INLINE bool find_ending(u32 function, u64 now, struct ending *endi
 	return true;
 }
 
-/* Removes a call that was found, and gives the one around it. */
+/* Removes the call and returns the enclosing one. */
 static ALWAYS_INLINE struct open_call *close_call(struct ending *ending)
 {
 	struct lane_key *key = &ending->key;
@@ -186,7 +186,7 @@ static ALWAYS_INLINE struct open_call *close_call(struct ending *ending)
 	return around;
 }
 
-/* Calls that a thread never leaves. Its number may be another thread's next. */
+/* Discards the open calls of an exited thread, since its TID may be reused. */
 static ALWAYS_INLINE void end_lane(u32 thread)
 {
 	struct lane_key key = {};

@@ -1,10 +1,10 @@
 /*
- * Which hits count: `--filter` for what is aggregated, since a program at a probe runs before the kernel's own filter.
+ * `--filter` for aggregations. The kernel runs a BPF program at a probe before its own filter, so the program must filter.
  *
  *   count > 4096 && (comm == "dd" || comm == "cp")
  *   0: count > 4096    1: comm = "dd"    2: comm = "cp"    truth: bits 3, 5 and 7, counted from 0
  *
- * Each condition that holds gives a bit of a number, and the bit of that number in `truth` says whether the hit counts.
+ * Each true condition sets a bit of an index into the truth table `truth`: no branches for and, or and brackets.
  */
 #pragma once
 
@@ -28,7 +28,7 @@
 #define SUBJECT_CPU 2
 #define SUBJECT_THREAD 3
 #define SUBJECT_DURATION 4
-#define SUBJECT_SAVED 5 /* at the beginning, in `place` */
+#define SUBJECT_SAVED 5 /* saved at the entry, in word `place` */
 
 /* layout: Condition */
 struct condition {
@@ -38,7 +38,7 @@ struct condition {
 	u32 unused;
 	u64 constant;
 	u64 text[CONDITION_WORDS];
-	u64 mask[CONDITION_WORDS]; /* which of its bytes count */
+	u64 mask[CONDITION_WORDS]; /* which of its bytes to compare */
 	struct fetch fetch;
 };
 
@@ -102,7 +102,7 @@ static __attribute__((noinline)) bool has_number(void *ctx, const volatile struc
 	return true;
 }
 
-/* Whether this hit counts. One that cannot be read is lost. */
+/* Whether the hit matches the filter. Counts a loss if a value cannot be read. */
 static ALWAYS_INLINE bool is_chosen(void *ctx, const volatile struct predicate *predicate, struct measured *measured)
 {
 	u64 holding = 0;

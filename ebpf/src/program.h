@@ -1,9 +1,9 @@
 /*
- * What every program of ours shares: whom to record, whether now, where records go, what was lost.
+ * Shared by all programs: the target, the on/off switch, the output of records, the counts of losses.
  *
- * A program sees every hit on the machine, so it asks is_wanted() first. Whom that lets through is said by
- * `frame_settings` (constants: the kernel removes the branches not taken) and, where it is not everything, by the map
- * `whom`, which the three programs at the end keep: what a wanted process or thread starts is wanted too.
+ * A program sees every hit on the system, so it calls is_wanted() first. `frame_settings` has the target (constants: the
+ * kernel removes branches not taken). For targets other than the whole system, the map `whom` has the tasks; the three
+ * programs at the end of this file add the children of recorded tasks to it.
  * The Rust side of each struct is in layout/
  */
 #pragma once
@@ -27,8 +27,8 @@ char frame_license[] SEC("license") = "Dual MIT/GPL";
 /* layout: FrameSettings */
 struct frame_settings {
 	u32 whom;
-	u32 own_process; /* left out */
-	u32 has_cpus; /* only those in `cpus` */
+	u32 own_process; /* the recorder, excluded */
+	u32 has_cpus; /* record only on `cpus` */
 	u32 unused;
 	u64 cpus[MOST_CPUS / 64];
 };
@@ -39,7 +39,7 @@ const volatile struct frame_settings frame_settings = {};
 struct control {
 	u32 is_on;
 	u32 unused;
-	u32 interval; /* of the aggregates that are read at intervals */
+	u32 interval; /* current interval, with --every */
 	u32 unused_too;
 };
 
@@ -50,15 +50,15 @@ struct {
 	TYPE(value, struct control);
 } control SEC(".maps");
 
-/* By process or thread, as frame_settings.whom says. */
+/* Keys are processes or threads, depending on frame_settings.whom. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_HASH);
-	NUMBER(max_entries, 1); /* the loader makes it larger where it is needed */
+	NUMBER(max_entries, 1); /* the loader enlarges it if it is used */
 	TYPE(key, u32);
 	TYPE(value, u32);
 } whom SEC(".maps");
 
-/* How many were lost, by reason (layout: Reason), for rows of `losses`. */
+/* Number of lost hits by reason (layout: Reason), for rows of `losses`. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	NUMBER(max_entries, MOST_REASONS);
@@ -68,25 +68,25 @@ struct {
 
 /* layout: Reason */
 #define LOST_NO_ROOM 0 /* a map is full */
-#define LOST_BUSY 1 /* too many at the same time on one CPU */
+#define LOST_BUSY 1 /* too many nested programs on one CPU */
 #define LOST_UNREADABLE 2 /* memory that could not be read */
-#define LOST_FOLLOWING 3 /* a process that was to be followed found no room in `whom` */
-#define LOST_NO_STACK 4 /* a stack that could not be told */
-#define LOST_OWN 8 /* from here on: a program's own reasons */
+#define LOST_FOLLOWING 3 /* `whom` had no room for a child of a recorded process */
+#define LOST_NO_STACK 4 /* a stack that could not be recorded */
+#define LOST_OWN 8 /* first of the reasons that each program defines */
 
-/* Kinds of records, the first 32 bits of each (formats/events/src/wire/mod.rs); 32 bits of zeroes follow. */
+/* Kinds of records, the first 32 bits of each (formats/events/src/wire/mod.rs); 32 zero bits follow. */
 #define RECORD_STACK 1
 
 /*
- * Where records go: events of the recorder's, one per CPU, that write into its rings. One such map for each kind of
- * record; what the kernel could not write there it counts itself, as for any event.
+ * Output of records: perf events of the recorder, one per CPU, that write into its rings; one map per kind of record.
+ * The kernel counts records that do not fit into a ring, as for any event.
  */
 #define RECORDS(name) \
 	struct { \
 		NUMBER(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY); \
 		NUMBER(key_size, 4); \
 		NUMBER(value_size, 4); \
-		NUMBER(max_entries, 0); /* the loader: one per CPU */ \
+		NUMBER(max_entries, 0); /* the loader sets the number of CPUs */ \
 	} name SEC(".maps")
 
 /* Counts a loss. */
@@ -121,7 +121,7 @@ static ALWAYS_INLINE bool is_wanted_cpu(void)
 	return frame_settings.cpus[cpu / 64] >> (cpu % 64) & 1;
 }
 
-/* Whether a thread of a process is one of those to be recorded. */
+/* Whether a thread belongs to the target. */
 static ALWAYS_INLINE bool is_wanted_thread(u32 process, u32 thread)
 {
 	if (process == frame_settings.own_process)
@@ -133,7 +133,7 @@ static ALWAYS_INLINE bool is_wanted_thread(u32 process, u32 thread)
 	return state && *state == WHOM_RUNNING;
 }
 
-/* Whether what runs here and now is to be recorded. */
+/* Whether to record the current task on the current CPU. */
 static ALWAYS_INLINE bool is_wanted(void)
 {
 	if (!is_on() || !is_wanted_cpu())
@@ -143,10 +143,10 @@ static ALWAYS_INLINE bool is_wanted(void)
 }
 
 /*
- * A register at a probe, by its place in struct pt_regs in words of 8 bytes. The place must be a constant to the
- * verifier (a member of the settings is one), since a program may look at its context at fixed places only. So the
- * architecture is known to the recorder alone, and one object serves all. The compiler would fold the loads into one
- * with a computed place, hence the assembly.
+ * A register at a probe, by its word in struct pt_regs. The recorder chooses the word, so one object serves every
+ * architecture. The verifier accepts only constant offsets into the context, hence the switch: `place` comes from constant
+ * settings, so a single case remains. The assembly stops the compiler from merging the cases into one load at a computed
+ * offset, which the verifier would reject.
  */
 #define REGISTER_CASE(place) \
 	case place: \
@@ -167,8 +167,8 @@ static __attribute__((noinline)) u64 register_at(void *ctx, u32 place)
 }
 
 /*
- * Programs at tracepoints of tasks, in two forms: `_raw` needs no BTF to be attached, whose parsing takes longer than all
- * else; the other is for kernels that are locked down, where programs may look at memory only by its type.
+ * Programs at tracepoints of tasks, in two forms. `_raw` attaches without the kernel's BTF, whose parsing takes longer than
+ * everything else. The other form is for lockdown, which forbids bpf_probe_read_kernel() but not typed access.
  */
 #define READ_PROBED(pointer, member) \
 	({ \
@@ -189,12 +189,12 @@ static __attribute__((noinline)) u64 register_at(void *ctx, u32 place)
 		return 0; \
 	}
 
-/* Those below are loaded only where something is followed. */
+/* The programs below are loaded only for targets whose children are followed. */
 
 static ALWAYS_INLINE void start_to_follow(u32 from, u32 to)
 {
 	if (from == to)
-		return; /* a thread of a process that is there already */
+		return; /* a new thread of a known process */
 	u32 *state = bpf_map_lookup_elem(&whom, &from);
 	if (!state)
 		return;
@@ -212,7 +212,7 @@ static ALWAYS_INLINE void start_to_follow(u32 from, u32 to)
 		start_to_follow(READ(parent, tgid), READ(child, tgid))
 AT_TRACEPOINT(follow_fork, "sched_process_fork", FOLLOW_FORK)
 
-/* The thread that execs gets the process's number, whichever it had. */
+/* A thread that calls exec gets the TID of its process's main thread. */
 static ALWAYS_INLINE void follow_on(u32 from, u32 to)
 {
 	u32 running = WHOM_RUNNING;

@@ -1,23 +1,23 @@
 /*
- * Stacks as numbers.
+ * Stack IDs.
  *
- * A stack is told once, as a record in the rings at the moment when it is first seen: then its addresses can be
- * resolved, since the mappings of its process are in the journal at their times, even if the process is gone before
- * the recording ends. From then on its number stands for it. (The kernel's own map of stacks drops a stack whose hash
- * falls on that of another, and holds addresses only.)
+ * A stack is recorded once, in the rings, when it is first seen. Its process is alive then and its mappings are in the
+ * journal, so its addresses can be resolved even if the process exits before the recording ends. Later hits have only the
+ * ID. (BPF_MAP_TYPE_STACK_TRACE does not suit: it drops a stack whose hash collides with another, and it has addresses
+ * only, without the process and the time that are needed to resolve them.)
  */
 #pragma once
 
 #include "program.h"
 
 #define MOST_FRAMES 127
-/* Programs at tracepoints' functions are called, not interrupted: the innermost frames are theirs. */
+/* A program at a tracepoint is called, so the innermost frames of the stack are its own: skip them. */
 #ifndef FRAMES_OF_OUR_OWN
 #define FRAMES_OF_OUR_OWN 0
 #endif
 #define STACK_ROOMS 4
 
-/* formats/events/src/wire/stack.rs; the addresses from the leaf on. */
+/* formats/events/src/wire/stack.rs; addresses leaf first. */
 struct stack_record {
 	u32 kind;
 	u32 unused;
@@ -31,15 +31,15 @@ struct stack_record {
 
 RECORDS(stack_records);
 
-/* Numbers of the stacks that were told. */
+/* IDs of the recorded stacks. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_HASH);
-	NUMBER(max_entries, 1); /* the loader makes it larger where stacks are asked for */
+	NUMBER(max_entries, 1); /* the loader enlarges it if stacks are requested */
 	TYPE(key, u64);
 	TYPE(value, u32);
 } told_stacks SEC(".maps");
 
-/* Where a stack is fetched to. Programs on user probes can be preempted by each other: several rooms. */
+/* Buffers for one stack. Programs on user probes can preempt each other on a CPU, so each CPU has several. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	NUMBER(max_entries, STACK_ROOMS);
@@ -47,7 +47,7 @@ struct {
 	TYPE(value, struct stack_record);
 } stack_rooms SEC(".maps");
 
-/* Not 0: taken. */
+/* Not 0: the buffer is in use. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	NUMBER(max_entries, STACK_ROOMS);
@@ -55,7 +55,7 @@ struct {
 	TYPE(value, u64);
 } stack_rooms_taken SEC(".maps");
 
-/* 64 bits of the addresses: with a million stacks, two share a number once in 37 million recordings. */
+/* A 64-bit hash of the addresses: with a million stacks, two share an ID in one of 37 million recordings. */
 static ALWAYS_INLINE u64 number_of_stack(struct stack_record *room, u32 frames, u64 seed)
 {
 	u64 hash = seed ^ 0x9e3779b97f4a7c15ULL;
@@ -75,7 +75,7 @@ static ALWAYS_INLINE u64 tell_stack(void *ctx, struct stack_record *room, u32 pr
 {
 	long bytes = bpf_get_stack(ctx, room->addresses, sizeof(room->addresses), is_user ? BPF_F_USER_STACK : FRAMES_OF_OUR_OWN);
 	if (bytes <= 0)
-		return 0; /* a thread of the kernel has no user stack */
+		return 0; /* a kernel thread has no user stack */
 	u32 frames = ((u32)bytes / 8) & 127;
 	u64 id = number_of_stack(room, frames, is_user ? process : 0);
 	if (bpf_map_lookup_elem(&told_stacks, &id))
@@ -98,7 +98,7 @@ static ALWAYS_INLINE u64 tell_stack(void *ctx, struct stack_record *room, u32 pr
 	return id;
 }
 
-/* The number of the stack that ctx is on; 0: none, or it was lost. A call, so that it is checked and compiled once. */
+/* Returns the ID of the stack at ctx; 0: none, or lost. Not inlined, so that the verifier checks it once. */
 static __attribute__((noinline)) u64 stack_of(void *ctx, u32 process, bool is_user)
 {
 	for (u32 place = 0; place < STACK_ROOMS; place++) {

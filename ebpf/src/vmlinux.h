@@ -1,6 +1,6 @@
 /*
- * The few of the kernel's own types that our programs look into. Members keep no fixed place: the loader asks the
- * running kernel's BTF where each is (CO-RE), so only their names and types matter here, not what lies between them.
+ * The kernel types that our programs read. The loader takes the offset of each member from the running kernel's BTF
+ * (CO-RE), so only names and types of members matter here, not their order or completeness.
  */
 #pragma once
 

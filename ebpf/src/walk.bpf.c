@@ -1,7 +1,7 @@
 /*
- * A user stack with each sample of a clock or counter. It goes into the ring directly before the sample itself, and the
- * recorder joins the two. Where a table or a list is not there yet, a copy of the stack goes instead, which the recorder
- * unwinds: no sample is worse for it.
+ * Records the user stack of each sample of a clock or counter, directly before the sample in the same ring; the recorder
+ * joins the two. While a table or list is missing, a copy of the stack is recorded instead, which the recorder unwinds. So
+ * no sample has a shorter stack because the tables came late.
  */
 #include "walk.h"
 
@@ -32,15 +32,15 @@ struct copy_record {
 
 RECORDS(walk_records);
 
-/* By CPU: too large for a map of each CPU's own values. */
+/* Indexed by CPU: values of a per-CPU map are limited to 32 KiB. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	NUMBER(max_entries, 1); /* the loader: one per CPU */
+	NUMBER(max_entries, 1); /* the loader sets the number of CPUs */
 	TYPE(key, u32);
 	TYPE(value, struct copy_record);
 } copies SEC(".maps");
 
-/* The stack's memory from rsp on, page by page until one is not there. */
+/* Copies the stack from rsp, page by page: a read across an unmapped page would fail as a whole. */
 static ALWAYS_INLINE void tell_copy(void *ctx, struct walk *walk)
 {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -68,7 +68,7 @@ static ALWAYS_INLINE void tell_copy(void *ctx, struct walk *walk)
 			bytes += PAGE_BYTES;
 		}
 	}
-	/* As one number of 64 bits, whose bound Linux 6.1 keeps to the call. */
+	/* A single 64-bit number keeps its bound until the call in Linux 6.1; a 32-bit one loses it. */
 	u64 size = bytes;
 	asm volatile("" : "+r"(size));
 	if (size > sizeof(copy->memory))
@@ -88,7 +88,7 @@ static ALWAYS_INLINE void tell_walk(void *ctx, struct walk *walk)
 
 #define USER_CODE_64 0x33
 
-/* Those that a thread entered the kernel with; a call, so that the compiler does not make one of two kinds of loads. */
+/* Not inlined: the compiler would merge loads from context and task, which the verifier treats differently. */
 static __attribute__((noinline)) u32 take_registers_of(struct walk *walk, struct task_struct *task)
 {
 	struct pt_regs *user = (void *)bpf_task_pt_regs(task);
@@ -96,7 +96,7 @@ static __attribute__((noinline)) u32 take_registers_of(struct walk *walk, struct
 	return user->cs;
 }
 
-/* 1: the sample is kept. */
+/* Returns 1 to keep the sample, 0 to drop it. */
 SEC("perf_event")
 int walk_sample(struct pt_regs *ctx)
 {
@@ -110,7 +110,7 @@ int walk_sample(struct pt_regs *ctx)
 	struct walk *walk = bpf_map_lookup_elem(&walks, &first);
 	if (!walk)
 		return 1;
-	/* A context gives whole words only. */
+	/* The verifier allows only loads of whole words from the context. */
 	u64 segment;
 	asm volatile("%0 = *(u64 *)(%1 + 136)" : "=r"(segment) : "r"(ctx));
 	segment &= 0xffff;
@@ -133,7 +133,7 @@ int walk_sample(struct pt_regs *ctx)
 	return 1;
 }
 
-/* A child has its parent's mappings, until it maps others. */
+/* A child starts with the mappings of its parent. */
 SEC("tp_btf/sched_process_fork")
 int walk_fork(u64 *ctx)
 {

@@ -1,19 +1,19 @@
 /*
- * User stacks by tables of unwind rules: code without frame pointers, which is most of a distribution, says in .eh_frame
- * where each frame's caller is. The recorder puts these rules into the kernel as tables of 8 bytes a row, and the mappings
- * of each process as lists; here a thread's stack is walked at the moment of a sample.
+ * Walks user stacks with tables of unwind rules. Most code of a distribution has no frame pointers; its .eh_frame describes
+ * where the caller of each frame is. The recorder loads these rules into the kernel as tables of 8 bytes per row, and the
+ * mappings of each process as lists; the programs walk the stack when a sample is taken.
  *
  *   ip → mapping of the process (list) → file, address in the file → rule (table) → the caller's ip, rsp, rbp → …
  *
- * The steps are those of formats/trace/src/symbols/unwind/walk.rs, which walks copies of stacks in the same way; rows are
- * encoded by rule.rs beside it. Lists and tables are search trees of blocks of 4 KiB, all from one pool that grows while the
- * recording runs.
+ * formats/trace/src/symbols/unwind/walk.rs walks copied stacks by the same steps; rule.rs next to it encodes the rows.
+ * Lists and tables are search trees of 4 KiB blocks, from one pool that grows while recording: the recorder cannot know in
+ * advance which programs will run.
  */
 #pragma once
 
 #include "program.h"
 
-#define MOST_WALKED 511 /* frames; deeper recursion is cut, and told */
+#define MOST_WALKED 511 /* maximum number of frames; deeper stacks are cut and marked as such */
 #define ADDRESS_BITS 47
 
 #define CHUNK_BLOCKS 256
@@ -21,7 +21,7 @@
 #define MOST_FILES 8192
 #define MOST_LOST_COPIED 16
 
-/* What a word of a block is for (layout.rs: Pair, MappingRow). */
+/* The rows of a block (layout.rs: Pair, MappingRow). */
 struct pair {
 	u32 key;
 	u32 value;
@@ -30,16 +30,16 @@ struct pair {
 struct mapping_row {
 	u64 start;
 	u64 end;
-	u32 file; /* in a list of lists: the block */
+	u32 file; /* in an inner node: the block */
 	u32 file_start;
-	u64 generation; /* of the first row of a block */
+	u64 generation; /* in the first row of a block */
 };
 
 struct block {
 	struct pair pairs[512];
 };
 
-/* The first row has no addresses, but the block's generation, which changes when it gets another list. */
+/* The first row has no addresses but the block's generation, which changes when the block is reused for another list. */
 struct list_block {
 	struct mapping_row rows[128];
 };
@@ -47,15 +47,15 @@ struct list_block {
 /* layout.rs: FileEntry */
 struct file_entry {
 	u32 state;
-	u32 levels; /* of its tree */
+	u32 levels; /* height of the tree */
 	u32 root;
 	u32 chains_hold;
-	u32 wide[4]; /* blocks of rules that do not fit into rows */
+	u32 wide[4]; /* blocks with rules that do not fit into a row */
 };
 
-#define FILE_UNKNOWN 0 /* the table is not there yet */
+#define FILE_UNKNOWN 0 /* no table yet */
 #define FILE_TABLE 1
-#define FILE_WITHOUT 2 /* no table: frame pointers, if chains hold */
+#define FILE_WITHOUT 2 /* code without a table: frame pointers, if `chains_hold` */
 
 /* layout.rs: WideRule */
 struct wide_rule {
@@ -69,15 +69,15 @@ struct wide_rule {
 
 /* layout.rs: ProcessEntry */
 struct process_entry {
-	u64 as_of; /* what happened before is in the list */
+	u64 as_of; /* the list has all mappings made before this time */
 	u64 generation;
 	u32 root;
 	u32 levels;
-	u32 lost; /* walks that left all code, since the list was made */
+	u32 lost; /* walks since then that ended outside all known code */
 	u32 unused;
 };
 
-/* Chunks of blocks; further ones are added when they are needed. */
+/* Chunks of blocks, added on demand. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	NUMBER(max_entries, MOST_CHUNKS);
@@ -104,7 +104,7 @@ struct {
 	TYPE(value, struct process_entry);
 } processes SEC(".maps");
 
-/* When a process got its address space, by fork or exec: older lists are of another one. */
+/* Time at which a process got its address space, by fork or exec. Lists from before describe another address space. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_LRU_HASH);
 	NUMBER(max_entries, 65536);
@@ -114,26 +114,26 @@ struct {
 
 /* How a walk ended (layout.rs: WalkEnd). */
 #define WALK_ROOT 0
-#define WALK_LOST 1 /* the next address is outside of all code */
+#define WALK_LOST 1 /* the next address is outside all code */
 #define WALK_MEMORY 2 /* a word of the stack could not be read */
 #define WALK_NO_RULE 3 /* code without unwind information and frame pointers */
 #define WALK_DEEP 4
-#define WALK_NO_TABLE 5 /* the file's table is not there yet */
-#define WALK_NO_LIST 6 /* the process's mappings are not there yet */
+#define WALK_NO_TABLE 5 /* the file has no table yet */
+#define WALK_NO_LIST 6 /* the process has no list of mappings yet */
 #define WALK_UNSUPPORTED 7 /* a 32-bit process */
 
-/* Registers of DWARF numbers 0 to 15: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15. */
+/* Registers by DWARF number, 0 to 15: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15. */
 #define REGISTERS 16
 #define RBP 6
 #define RSP 7
 
-/* layout.rs: WalkRecord; what the recorder gets. */
+/* layout.rs: WalkRecord; read by the recorder. */
 struct walk_record {
 	u32 kind; /* RECORD_WALK or RECORD_COPY */
 	u32 end;
-	u32 frames; /* of a copy: its bytes */
-	u32 file; /* where it ended for want of a table */
-	u64 at; /* the address that was not followed */
+	u32 frames; /* in a copy: number of bytes */
+	u32 file; /* the file without a table that ended the walk */
+	u64 at; /* the first address that was not followed */
 	u64 addresses[MOST_WALKED + 1];
 };
 
@@ -151,7 +151,7 @@ struct walk {
 	u32 root;
 	u32 levels;
 	u32 has_bp;
-	u32 is_interrupted; /* not left by a call: the address is its own */
+	u32 is_interrupted; /* ip is the next instruction, not a return address after a call */
 	/* The mapping of the last frame. */
 	struct mapping_row mapping;
 };
@@ -174,8 +174,8 @@ static ALWAYS_INLINE void *block_at(u32 number)
 }
 
 /*
- * The last of 512 sorted keys that is not above this one, without branches: each would double the states that the kernel
- * looks at. Unused keys are the largest number. A minus sign fills the word with ones.
+ * Finds the last of 512 sorted keys that is <= `wanted`, without branches, since each branch doubles the number of states
+ * that the verifier explores. Unused keys are the maximum. The shift copies the sign into all bits, for a mask.
  */
 #define NOT_ABOVE(key, wanted) ({ \
 	s64 difference_ = (s64)((u64)(key) - (u64)(wanted) - 1); \
@@ -183,7 +183,7 @@ static ALWAYS_INLINE void *block_at(u32 number)
 	(u64)(difference_ >> 63); \
 })
 
-/* Linux 6.1 forgets the bounds of what is put together of bits; the compiler would drop a mask that it finds needless. */
+/* Linux 6.1 loses the bounds of a number computed by masks; the assembly keeps the compiler from dropping this one. */
 #define WITHIN(number, most) ({ \
 	u64 number_ = (number); \
 	asm volatile("" : "+r"(number_)); \
@@ -208,7 +208,7 @@ static ALWAYS_INLINE struct mapping_row *search_rows(struct list_block *block, u
 	return &block->rows[WITHIN(place, 127)];
 }
 
-/* The mapping at an address into walk->mapping; not true outside of all code. */
+/* Finds the mapping of an address, in walk->mapping. Returns false outside all code. */
 static __attribute__((noinline)) bool find_mapping(struct walk *walk, u64 address)
 {
 	if (address >= walk->mapping.start && address < walk->mapping.end)
@@ -231,7 +231,7 @@ static __attribute__((noinline)) bool find_mapping(struct walk *walk, u64 addres
 	return true;
 }
 
-/* Kinds of rows, in their lower three bits (rule.rs). */
+/* Kind of a row, its lower three bits (rule.rs). */
 #define RULE_GAP 0
 #define RULE_RSP 1
 #define RULE_RBP 2
@@ -245,7 +245,7 @@ static __attribute__((noinline)) bool find_mapping(struct walk *walk, u64 addres
 #define WIDE_INDIRECT 1
 #define WIDE_AT_RBP 2
 
-/* The row for an address of a file: kind and words below, rbp above. */
+/* Finds the row for an address of a file: kind and CFA offset in the lower half, place of rbp in the upper half. */
 static __attribute__((noinline)) u32 find_row(struct file_entry *file, u32 address)
 {
 	struct block *block = block_at(file->root);
@@ -265,7 +265,7 @@ static __attribute__((noinline)) u32 find_row(struct file_entry *file, u32 addre
 	return found->key <= address ? found->value : RULE_GAP;
 }
 
-/* Goes to the caller, whose rsp is the CFA. Not 0: how the walk ends. */
+/* Moves on to the caller, whose rsp is the CFA. Returns 1 and sets `end` if the walk ends. */
 static ALWAYS_INLINE int leave(struct walk *walk, u64 cfa, s64 return_address, u32 *end)
 {
 	u64 ip = 0;
@@ -358,7 +358,7 @@ static __attribute__((noinline)) int leave_by_wide_rule(struct walk *walk, struc
 	return 0;
 }
 
-/* `mov eax, 15; syscall`: how handlers of musl and Go return from signals. */
+/* `mov eax, 15; syscall`: the call of rt_sigreturn() to which signal handlers of musl and Go return. */
 static ALWAYS_INLINE bool is_signal_return(const u8 *code)
 {
 	if (code[0] == 0x48 && code[1] == 0xc7 && code[2] == 0xc0 && code[3] == 15 && !code[4] && !code[5] && !code[6] &&
@@ -367,7 +367,7 @@ static ALWAYS_INLINE bool is_signal_return(const u8 *code)
 	return code[0] == 0xb8 && code[1] == 15 && !code[2] && !code[3] && !code[4] && code[5] == 0x0f && code[6] == 5;
 }
 
-/* A rule for code that no table covers, from the instructions where the thread is. */
+/* Derives a rule for code that no table covers from the instructions at ip. */
 static __attribute__((noinline)) u32 rule_of_gap(struct walk *walk)
 {
 	u8 code[16] = {};
@@ -377,12 +377,12 @@ static __attribute__((noinline)) u32 rule_of_gap(struct walk *walk)
 		return RULE_SIGNAL;
 	if (!walk->is_interrupted)
 		return RULE_GAP;
-	/* endbr64, or push rbp before mov: at the entry; ret: at the end. */
+	/* endbr64, or push rbp before mov: the entry. ret: the end. In both places the return address is at rsp. */
 	if ((code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) ||
 	    (code[0] == 0x55 && code[1] == 0x48 && (code[2] == 0x89 || code[2] == 0x8b)) || code[0] == 0xc3 || code[0] == 0xc2 ||
 	    (code[0] == 0xf3 && code[1] == 0xc3))
 		return RULE_RSP | 1 << 3 | (u32)RBP_SAME << 16;
-	/* mov rbp, rsp */
+	/* mov rbp, rsp: rbp is pushed already. */
 	if (code[0] == 0x48 && ((code[1] == 0x89 && code[2] == 0xe5) || (code[1] == 0x8b && code[2] == 0xec)))
 		return RULE_RSP | 2 << 3 | (u32)0xfffe << 16;
 	return RULE_GAP;
@@ -393,7 +393,7 @@ static __attribute__((noinline)) u32 rule_of_gap(struct walk *walk)
 #define CONTEXT_RSP 15
 #define CONTEXT_RIP 16
 
-/* From a frame to its caller. Not 0: 1 + how the walk ends. */
+/* Moves from a frame to its caller. Returns 0, or 1 + WALK_… if the walk ends. */
 static __attribute__((noinline)) int take_step(struct walk *walk, struct file_entry *file, u32 row)
 {
 	u32 end = WALK_LOST;
@@ -413,7 +413,7 @@ static __attribute__((noinline)) int take_step(struct walk *walk, struct file_en
 		return leave(walk, cfa, -8, &end) ? 1 + end : 0;
 	case RULE_SIGNAL: {
 		if (number) {
-			/* The caller is on another stack. */
+			/* The caller is on another stack; only rbp leads there. */
 			if (walk->has_bp)
 				walk->sp = walk->bp;
 			return leave_by_frame_pointer(walk, &end) ? 1 + end : 0;
@@ -448,7 +448,7 @@ static __attribute__((noinline)) int take_step(struct walk *walk, struct file_en
 		has_bp = 0;
 	} else if (words != RBP_SAME) {
 		u64 place = cfa + words * 8;
-		/* Popped again: tables keep the place to save space. */
+		/* Below rsp: rbp has been popped. Tables leave its place in these rows, to save rows. */
 		if (place >= walk->sp) {
 			if (bpf_probe_read_user(&bp, 8, (void *)place))
 				return 1 + WALK_MEMORY;
@@ -462,7 +462,7 @@ static __attribute__((noinline)) int take_step(struct walk *walk, struct file_en
 	return 0;
 }
 
-/* One frame: its address into the record, and on to its caller. */
+/* Records the address of a frame and moves on to its caller. */
 static long walk_frame(u32 index __attribute__((unused)), void *ctx __attribute__((unused)))
 {
 	u32 first = 0;
@@ -473,7 +473,7 @@ static long walk_frame(u32 index __attribute__((unused)), void *ctx __attribute_
 	if (!find_mapping(walk, walk->ip - !walk->is_interrupted)) {
 		walk->record.at = walk->ip;
 		walk->record.end = WALK_LOST;
-		/* A mapping that is not in the list yet; or a wild pointer was called. */
+		/* The mapping is newer than the list, or the program called a wild pointer. */
 		if (!frames) {
 			walk->record.addresses[0] = walk->ip;
 			walk->record.frames = 1;
@@ -485,7 +485,7 @@ static long walk_frame(u32 index __attribute__((unused)), void *ctx __attribute_
 		walk->record.end = WALK_DEEP;
 		return 1;
 	}
-	/* Everybody takes one off the address of a caller. */
+	/* Consumers subtract 1 from the addresses of callers, so add 1 to that of an interrupted frame, which is exact. */
 	walk->record.addresses[WITHIN(frames, MOST_WALKED)] = walk->ip + (frames && walk->is_interrupted);
 	walk->record.frames = frames + 1;
 	u32 number = walk->mapping.file;
@@ -514,7 +514,7 @@ static long walk_frame(u32 index __attribute__((unused)), void *ctx __attribute_
 	return stopped ? 1 : 0;
 }
 
-/* Registers of user space: of the context at the hit of a clock or counter, or those that a thread entered the kernel with. */
+/* User registers: those of the context if the sample hit user code, otherwise those saved at the entry into the kernel. */
 #define TAKE_REGISTERS(walk, from) do { \
 	(walk)->ip = (from)->ip; \
 	(walk)->sp = (from)->sp; \
@@ -537,7 +537,7 @@ static long walk_frame(u32 index __attribute__((unused)), void *ctx __attribute_
 	(walk)->registers[15] = (from)->r15; \
 } while (0)
 
-/* Walks from walk->ip on; the registers are there. */
+/* Walks the stack from walk->ip, with the registers in `walk`. */
 static ALWAYS_INLINE void walk_stack(struct walk *walk, u32 process)
 {
 	u64 *birth = bpf_map_lookup_elem(&births, &process);
@@ -560,7 +560,7 @@ static ALWAYS_INLINE void walk_stack(struct walk *walk, u32 process)
 	walk->levels = entry->levels;
 	walk->generation = entry->generation;
 	bpf_loop(MOST_WALKED + 1, walk_frame, NULL, 0);
-	/* The first times, the list may lack the mapping: a copy is unwound by what is known later. */
+	/* At first the list may lack the mapping: the recorder unwinds a copy later, when it knows the mapping. */
 	if (walk->record.end == WALK_LOST && walk->record.at && entry->lost < MOST_LOST_COPIED) {
 		entry->lost++;
 		walk->record.end = WALK_NO_LIST;
