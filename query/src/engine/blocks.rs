@@ -323,7 +323,7 @@ pub(in crate::engine) fn needed(batch: &RecordBatch, columns: &[usize]) -> Vec<A
 }
 
 /// Memory of a column, as far as its own: views share their texts with other batches of the file.
-fn bytes_of(array: &ArrayRef) -> usize {
+pub(in crate::engine) fn bytes_of(array: &ArrayRef) -> usize {
     fn of_views<T: ByteViewType>(array: &ArrayRef) -> usize {
         let views = array.as_byte_view::<T>();
         let texts: usize = views.data_buffers().iter().map(|buffer| buffer.len()).sum();

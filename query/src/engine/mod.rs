@@ -4,6 +4,7 @@
 //! Merge        inputs in the order of time, instead of SortPreservingMergeExec
 //! AsOfJoin     ASOF JOIN, which DataFusion does not have
 //! RangeJoin    conditions on ranges of time, instead of HashJoinExec and NestedLoopJoinExec
+//! TimeWindow   lead, lag and the like by keys, instead of SortExec and BoundedWindowAggExec
 //! ```
 
 mod asof_join;
@@ -17,6 +18,7 @@ mod span_join;
 mod syntax;
 #[cfg(test)]
 mod test_tables;
+mod time_window;
 
 pub(crate) use syntax::statement;
 
@@ -74,6 +76,7 @@ fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         .position(|rule| rule.name() == "EnsureRequirements");
     let ensure = ensure.expect("DataFusion has a rule that adds sorts");
     rules.insert(ensure, Arc::new(range_join::RangeJoins));
+    rules.insert(ensure, Arc::new(time_window::TimeWindows));
     rules.push(Arc::new(merge::MergeByOneNumber));
     rules.extend(last);
     rules

@@ -100,11 +100,19 @@ pub(super) fn batches(shape: Shape, random: &mut Random) -> Vec<RecordBatch> {
 }
 
 pub(super) fn add(context: &SessionContext, name: &str, shape: Shape, batches: &[RecordBatch]) {
+    add_sorted(context, name, shape.is_sorted.then_some("s"), batches);
+}
+
+/// Adds a table in the order of a column.
+pub(super) fn add_sorted(
+    context: &SessionContext,
+    name: &str,
+    column: Option<&str>,
+    batches: &[RecordBatch],
+) {
     let table = MemTable::try_new(batches[0].schema(), vec![batches.to_vec()]).unwrap();
-    let table = match shape.is_sorted {
-        true => table.with_sort_order(vec![vec![col("s").sort(true, true)]]),
-        false => table,
-    };
+    let order = column.map(|column| vec![col(column).sort(true, true)]);
+    let table = table.with_sort_order(order.into_iter().collect());
     context.register_table(name, Arc::new(table)).unwrap();
 }
 
