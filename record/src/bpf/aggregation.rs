@@ -1,9 +1,9 @@
-//! One aggregation: its programs, and what they have aggregated.
+//! One aggregation: its programs and its results.
 //!
 //! ```text
 //! of_hits, of_calls, of_latency ─► connect (rings, probes) ─► set_on … ─► tell
 //! ```
-//! Sources at which the same is fetched share an object: its programs and its maps.
+//! Sources with equal fetches share an object: its programs and its maps.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
@@ -32,18 +32,18 @@ use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::Event;
 use crate::sys::privileges;
 
-/// Keys of one aggregation, the bars of distributions counted one by one.
+/// Maximum number of keys of one aggregation; each bar of a distribution counts.
 const MOST_CELLS: u32 = 16_384;
-/// Different stacks in the keys of one aggregation.
+/// Maximum number of distinct stacks in the keys of one aggregation.
 const MOST_STACKS: u32 = 65_536;
-/// Latencies that have begun, and long strings of open calls.
+/// Maximum number of open latencies, and of open calls with long strings.
 const MOST_BEGUN: u32 = 65_536;
 const MOST_TEXTS: u32 = 16_384;
 
 /// Rings, maps, the journal.
 const OTHER_FILES: u64 = 100;
 
-/// Programs that begin a latency, one for each of its starts.
+/// Names of the programs for the starts of a latency.
 const STARTS: [&str; 4] = [
     "latency_start_0",
     "latency_start_1",
@@ -51,7 +51,7 @@ const STARTS: [&str; 4] = [
     "latency_start_3",
 ];
 
-/// One that is loaded.
+/// A loaded aggregation.
 pub(crate) struct Aggregation {
     plan: Plan,
     groups: Vec<Group>,
@@ -62,16 +62,16 @@ pub(crate) struct Aggregation {
     settings: Settings,
 }
 
-/// The programs for sources at which the same is fetched.
+/// The programs for sources with equal fetches.
 struct Group {
     object: Object,
-    /// Names of the sources, by the numbers that programs have for them.
+    /// Names of the sources, indexed by their numbers in the programs.
     names: Vec<String>,
     attachments: Vec<Attachment>,
     /// Functions to pair.
     functions: Vec<Functions>,
     pairing: Option<Pairing>,
-    /// What the programs are attached to.
+    /// Attachments of the programs.
     events: Vec<Event>,
 }
 
@@ -89,7 +89,7 @@ impl Aggregation {
         whom: &Whom<'_>,
         settings: &Settings,
     ) -> Result<Aggregation> {
-        // An event and a link for each, beside those that are there.
+        // Descriptors: an event and a link for each probe, besides those in use.
         let count = requested.sources.len();
         let needed = 2 * count as u64 + OTHER_FILES;
         let limit = limits::raise_by(Resource::OpenFiles, 2 * count as u64);
@@ -203,7 +203,7 @@ impl Aggregation {
                 cookie: 0,
             };
             let starts = latency.starts.into_iter().map(|start| start.probe);
-            // The end first: what began would wait for it in vain.
+            // The end first: a latency that started before it is attached would never end.
             let all =
                 std::iter::once(("latency_end", latency.end)).chain(STARTS.into_iter().zip(starts));
             aggregation.groups.push(Group {
@@ -229,7 +229,7 @@ impl Aggregation {
         }
     }
 
-    /// Loads an object with the constants of an aggregation; `configure` sets its own.
+    /// Loads an object with the constants of an aggregation; `configure` sets those of its kind.
     fn load<'a>(
         &self,
         bytes: &'static [u8],
@@ -305,7 +305,7 @@ impl Aggregation {
         rejected.report(name, taken, NOT_RECORDED)
     }
 
-    /// What holds the tracepoints, and the recorder's own probes only `with_own`.
+    /// Returns the descriptors of tracepoints and, if `with_own`, of the recorder's probes.
     pub(crate) fn slow_to_close(&self, with_own: bool) -> impl Iterator<Item = RawFd> {
         let is_slow = move |attachment: &Attachment| match &attachment.probe.kind {
             Kind::Tracepoint(tracepoint) => with_own || !tracepoint.is_own,
@@ -323,7 +323,7 @@ impl Aggregation {
         })
     }
 
-    /// Lets them record, or stops them.
+    /// Enables or disables recording.
     pub(crate) fn set_on(&mut self, is_on: bool) -> Result<()> {
         for group in &mut self.groups {
             if let Some(pairing) = group.pairing.as_mut().filter(|_| is_on) {
@@ -349,7 +349,7 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Lets the programs begin the next interval.
+    /// Switches the programs to the next interval.
     pub(crate) fn begin_interval(&mut self) -> Result<(), Failure> {
         let next = self.intervals.next();
         for group in &mut self.groups {
@@ -359,7 +359,7 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Ends an interval, which the programs have left, and adds what it had.
+    /// Ends an interval that the programs have left, and adds its aggregates.
     pub(crate) fn end_interval(
         &mut self,
         told: &mut Told,
@@ -390,7 +390,7 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Adds what was lost, and says how many.
+    /// Adds the losses, and returns their number.
     pub(crate) fn tell_losses(&mut self, told: &mut Told) -> Result<u64> {
         let name = self.plan.name();
         let mut lost = 0;
@@ -410,7 +410,7 @@ impl Aggregation {
     }
 }
 
-/// Attaches a program to its probe, wherever that is hit; gives what it is attached to.
+/// Attaches a program to every location of its probe; returns the attachments.
 fn attach(
     object: &mut Object,
     attachment: &Attachment,
@@ -434,7 +434,7 @@ fn attach(
     Ok(events)
 }
 
-/// Sources at which the same is fetched.
+/// Groups sources by equal fetches.
 fn together<P>(plan: &Plan, sources: Vec<(P, Reads)>) -> Vec<(Reads, Vec<P>)> {
     let is_alone = plan.keys.contains(&Key::Probe) && !are_numbers_told();
     let mut groups: Vec<(Reads, Vec<P>)> = Vec::new();
@@ -450,12 +450,12 @@ fn together<P>(plan: &Plan, sources: Vec<(P, Reads)>) -> Vec<(Reads, Vec<P>)> {
     groups
 }
 
-/// The bar and the parts.
+/// Returns the number of words of a key: the bar and the parts.
 fn words_of(keys: &[Key]) -> usize {
     1 + keys.iter().map(|key| key.words()).sum::<usize>()
 }
 
-/// The constants of an object.
+/// Returns the constants of an object.
 fn constants(plan: &Plan, reads: &Reads) -> Result<AggSettings, Failure> {
     let words = words_of(&plan.keys);
     if plan.keys.len() > MOST_KEYS || words > WIDE_WORDS {

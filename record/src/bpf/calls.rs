@@ -1,11 +1,11 @@
-//! `--call` with `--min-duration` or `--max-duration`: entry and return are paired in the kernel, and what is not in range
-//! never leaves it.
+//! `--call` with `--min-duration` or `--max-duration`: entries and returns are paired in the kernel, and calls out of range
+//! never leave it.
 //!
 //! ```text
 //! Plan::of (functions) ─► load: programs at them ─► connect (rings) ─► perfquet:calls
 //! ```
-//! Where that cannot be (no permission, no BTF, arguments that are not plain registers), the probes themselves are recorded
-//! and paired when they are encoded, which gives the same rows.
+//! Without permission or BTF, or with arguments that are not plain registers, entries and returns are recorded instead and
+//! paired by the encoder, with the same rows.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, RawFd};
@@ -27,16 +27,16 @@ use crate::probe::{Kind, Probe, Usage};
 use crate::recording::{Reach, Recording};
 
 const OPTION: &str = "--call";
-/// The event that carries them.
+/// The event whose samples are calls.
 const NAME: &str = "calls";
 
-/// Functions whose calls are wanted.
+/// The requested functions.
 pub(crate) struct Plan {
     functions: Vec<Functions>,
     selection: Selection,
 }
 
-/// Their programs.
+/// The loaded programs.
 pub(crate) struct Calls {
     object: Object,
     pairing: Pairing,
@@ -45,9 +45,9 @@ pub(crate) struct Calls {
 }
 
 impl Plan {
-    /// Nothing is defined and loaded yet.
+    /// Plans the programs, without defining or loading anything.
     pub(crate) fn of(mut functions: Vec<Functions>, selection: &Selection) -> Plan {
-        // Each once, as the last option asks for it: 'vfs_*', and vfs_read with its arguments.
+        // Each function once, by its last option: 'vfs_*' and then 'vfs_read count' adds an argument to one of them.
         let mut seen = BTreeSet::new();
         for functions in functions.iter_mut().rev() {
             let is_new = |both: &Both| seen.insert((both.module.clone(), both.function.clone()));
@@ -60,7 +60,7 @@ impl Plan {
         }
     }
 
-    /// Entries and returns, to be recorded themselves.
+    /// Returns the probes of entries and returns, to be recorded as events.
     pub(crate) fn define(
         &self,
         definitions: &mut Option<Definitions>,
@@ -73,7 +73,7 @@ impl Plan {
         Ok(probes)
     }
 
-    /// Loads the programs and attaches them. They are off.
+    /// Loads and attaches the programs, switched off.
     pub(crate) fn load(
         &self,
         whom: &Whom<'_>,
@@ -124,7 +124,7 @@ impl Plan {
 }
 
 impl Calls {
-    /// The event that carries them.
+    /// Returns the event whose samples are calls.
     pub(crate) fn output(&self) -> Probe {
         let mut probe = Probe::output(NAME, false);
         if let Kind::Output { functions, .. } = &mut probe.kind {
@@ -133,18 +133,18 @@ impl Calls {
         probe
     }
 
-    /// Leads what they write into the rings.
+    /// Connects the programs' output to the rings.
     pub(crate) fn connect(&mut self, recording: &Recording) -> Result<(), Failure> {
         send(&mut self.object, "call_records", recording, NAME)
     }
 
-    /// What holds the probes.
+    /// Returns the descriptors of the probes.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let links = self.object.links().map(|link| link.as_raw_fd());
         links.chain(self.pairing.descriptors())
     }
 
-    /// Lets them record, or stops them.
+    /// Enables or disables recording.
     pub(crate) fn set_on(&mut self, is_on: bool) -> Result<()> {
         if is_on {
             self.pairing.begin(&self.object);
@@ -153,7 +153,7 @@ impl Calls {
         Ok(result.map_err(|error| refused(OPTION, &error))?)
     }
 
-    /// Adds what they left out and lost, and says how many were lost.
+    /// Adds the numbers of filtered and lost calls; returns the number of lost ones.
     pub(crate) fn tell(&self, told: &mut Told) -> Result<u64, Failure> {
         let shown = |limit: Option<i64>| span(limit.unwrap_or_default());
         let limits = &self.selection;
@@ -163,10 +163,10 @@ impl Calls {
     }
 }
 
-/// The values recorded with the calls of a function; `None`: more than programs fetch.
+/// Returns the values to record with the calls of a function; `None` if programs cannot fetch them.
 fn function(number: u32, both: &Both) -> Option<CallFunction> {
     let words = |definition: &Definition| {
-        // All forms fetch the same.
+        // All forms of a probe have the same arguments.
         let form = definition.forms.last()?;
         let words = form.body.split_whitespace().skip(1);
         words.map(argument).collect::<Option<Vec<_>>>()

@@ -3,12 +3,12 @@
 //! ```text
 //! Plans::read ─► outputs ─► load (whom) ─► connect (rings, probes) ─► start … stop ─► records
 //! ```
-//! What a program finds comes in one of two ways, both in the journal: record by record through the rings, as samples of
-//! an event `perfquet:NAME` ([`Probe::output`]), or summed up, read from its maps when it has stopped ([`aggregation`]).
+//! The results of a program reach the journal in one of two ways: as single records through the rings, which are samples
+//! of an event `perfquet:NAME` ([`Probe::output`]), or as aggregates, read from the program's maps ([`aggregation`]).
 //!
-//! A new program: `ebpf/src/NAME.bpf.c` (with program.h), `cargo xtask bpf`, a line in `ebpf/src/compiled.rs`, its structs in
-//! layout/; a file here with its options, and a field in [`Options`], [`Plans`] and [`Programs`]; for its own records a
-//! kind in `formats/events/src/wire/mod.rs`.
+//! To add a program: `ebpf/src/NAME.bpf.c` (with program.h), `cargo xtask bpf`, a line in `ebpf/src/compiled.rs`, its
+//! structs in layout/; a file here with its options, and a field in [`Options`], [`Plans`] and [`Programs`]; for records of
+//! a new kind, an entry in `formats/events/src/wire/mod.rs`.
 
 mod agg;
 mod aggregate_rows;
@@ -70,7 +70,7 @@ pub(crate) struct Options {
     live: bool,
 }
 
-/// A time between two readings.
+/// Parses the value of `--every`.
 fn interval(text: &str) -> Result<Duration, String> {
     const LEAST: Duration = Duration::from_millis(10);
     match duration(text)? {
@@ -92,31 +92,31 @@ pub(crate) struct Plans {
 
 /// The tasks that programs record.
 pub(crate) struct Whom<'a> {
-    /// As the command line says.
+    /// The target given on the command line.
     pub(crate) target: &'a Target,
-    /// The command, waiting to start.
+    /// PID of the command, which waits to start.
     pub(crate) command: Option<i32>,
-    /// Where it is recorded.
+    /// The recorded CPUs.
     pub(crate) cpus: &'a [u32],
-    /// The user chose these CPUs.
+    /// Whether the user selected these CPUs.
     pub(crate) are_cpus_chosen: bool,
 }
 
-/// Programs that are loaded.
+/// The loaded programs.
 #[derive(Default)]
 pub(crate) struct Programs {
-    /// Calls by their length.
+    /// Calls filtered by duration.
     pub(crate) calls: Option<calls::Calls>,
     aggregations: Vec<Aggregation>,
     off_cpu: Option<off_cpu::OffCpu>,
-    /// How often aggregates were read.
+    /// Number of times that aggregates were read.
     printouts: u32,
-    /// They are read at intervals.
+    /// Whether aggregates are read at intervals.
     has_intervals: bool,
 }
 
 impl Options {
-    /// The report that shows the aggregates, if any are requested.
+    /// Returns the command that shows the aggregates, if any are requested.
     pub(crate) fn report(&self) -> Option<&'static str> {
         if self.off_cpu.is_requested() || self.profile.is_requested() {
             return Some("perfquet-query flamegraph -o FILE.svg");
@@ -133,24 +133,24 @@ impl Options {
         }
     }
 
-    /// The time between two readings of the aggregates.
+    /// Returns the interval at which aggregates are read, if any.
     pub(crate) fn every(&self) -> Option<Duration> {
         self.every.or(self.live.then_some(Duration::from_secs(1)))
     }
 
-    /// Whether to print what was read.
+    /// Whether to print each interval.
     pub(crate) fn is_live(&self) -> bool {
         self.live
     }
 
-    /// The texts of `--agg`, in their order.
+    /// Returns the values of `--agg`, in order.
     pub(crate) fn aggregations(&self) -> &[String] {
         self.agg.texts()
     }
 }
 
 impl Plans {
-    /// What the command line asks for, the aggregations of probes aside.
+    /// Plans the programs that belong to no event or probe: profile and off-CPU time.
     pub(crate) fn read(options: &Options) -> Result<Plans, Failure> {
         let mut plans = Plans {
             off_cpu: off_cpu::plan(&options.off_cpu),
@@ -205,7 +205,7 @@ impl Plans {
         Ok(())
     }
 
-    /// Gives names that are taken what they are of.
+    /// Prefixes names that another aggregation has with the probe or function.
     fn name(&self, argument: &str, plan: &mut Plan) {
         let plans = self.of_hits.iter().map(|requested| &requested.plan);
         let plans = plans.chain(self.of_calls.iter().map(|(requested, _)| &requested.plan));
@@ -239,7 +239,7 @@ impl Plans {
         self.off_cpu.is_some() || keys.any(|key| key.is_stack())
     }
 
-    /// The events that programs write to.
+    /// Returns the events to which programs write.
     pub(crate) fn outputs(&self) -> Vec<Probe> {
         match self.is_empty() {
             true => Vec::new(),
@@ -247,13 +247,13 @@ impl Plans {
         }
     }
 
-    /// What is to be paired in the kernel.
+    /// Takes the functions whose calls are paired in the kernel.
     pub(crate) fn take_calls(&mut self, selection: &Selection) -> Option<calls::Plan> {
         let functions = std::mem::take(&mut self.calls);
         (!functions.is_empty()).then(|| calls::Plan::of(functions, selection))
     }
 
-    /// Loads the programs. Nothing runs yet.
+    /// Loads the programs, without attaching them.
     pub(crate) fn load(
         self,
         whom: &Whom<'_>,
@@ -285,8 +285,8 @@ impl Programs {
         self.off_cpu.is_some() || self.aggregations.iter().any(Aggregation::has_stacks)
     }
 
-    /// Loads what pairs calls. Gives what is to be recorded: the event that carries them, or entries and returns
-    /// themselves where that cannot be.
+    /// Loads the programs that pair calls. Returns the events to record: the programs' output or, if they cannot be loaded,
+    /// the entries and returns themselves.
     pub(crate) fn pair(
         &mut self,
         plan: Option<calls::Plan>,
@@ -310,7 +310,7 @@ impl Programs {
         }
     }
 
-    /// Leads what they write into the rings, and attaches them. Nothing is recorded yet.
+    /// Connects the programs' output to the rings and attaches them, switched off.
     pub(crate) fn connect(
         &mut self,
         recording: &Recording,
@@ -328,22 +328,22 @@ impl Programs {
         Ok(())
     }
 
-    /// From now on they record.
+    /// Starts recording.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.set_on(true).into_iter().collect()
     }
 
-    /// From now on they do not.
+    /// Stops recording.
     pub(crate) fn stop(&mut self) {
         for result in self.set_on(false) {
-            // Nothing to do about it: they end with us.
+            // A program that cannot be switched off is removed with the recorder's descriptors.
             if let Err(error) = result {
                 log::debug!("{error:#}");
             }
         }
     }
 
-    /// How it went with each.
+    /// Starts or stops every program; one result per program.
     fn set_on(&mut self, is_on: bool) -> Vec<Result<()>> {
         let mut results = Vec::new();
         results.extend(self.calls.as_mut().map(|calls| calls.set_on(is_on)));
@@ -353,7 +353,8 @@ impl Programs {
         results
     }
 
-    /// What holds the tracepoints that they are at, whose closing waits for the kernel; the recorder's own probes only `with_own`.
+    /// Returns the descriptors of tracepoints and, if `with_own`, of the recorder's probes. Closing one waits for an RCU
+    /// grace period of the kernel, so the caller closes many in the background.
     pub(crate) fn slow_to_close(&self, with_own: bool) -> Vec<RawFd> {
         let calls = self.calls.iter().filter(|_| with_own);
         let aggregations = self.aggregations.iter();
@@ -363,7 +364,7 @@ impl Programs {
             .collect()
     }
 
-    /// What they aggregated since the last time, for the journal.
+    /// Returns the aggregates of the interval that ends, as records for the journal.
     pub(crate) fn interval(
         &mut self,
         recording: &Recording,
@@ -380,7 +381,8 @@ impl Programs {
         Ok(told.map(Told::into_bytes).unwrap_or_default())
     }
 
-    /// What they aggregated and lost, for the journal; the rings are drained. Says how many were lost.
+    /// Returns the last aggregates and the losses, as records for the journal, and the number of losses. The rings must
+    /// be drained.
     pub(crate) fn records(&mut self, recording: &Recording) -> Result<(Vec<u8>, u64)> {
         let Some(mut told) = self.end_interval(recording, true, None)? else {
             return Ok((Vec::new(), 0));
@@ -398,7 +400,7 @@ impl Programs {
         Ok((told.into_bytes(), lost))
     }
 
-    /// Reads what an interval had. `None`: no event carries it.
+    /// Reads the aggregates of an interval. Returns `None` if no program is loaded.
     fn end_interval(
         &mut self,
         recording: &Recording,
@@ -433,19 +435,19 @@ impl Programs {
 /// An interval that ends.
 struct Printing<'a> {
     now: u64,
-    /// Intervals are printed, not just the totals.
+    /// Whether intervals are recorded, not just totals.
     has_intervals: bool,
     is_last: bool,
-    /// Shows it on the terminal.
+    /// The output of `--live`.
     live: Option<&'a mut Live>,
 }
 
-/// The event that carries what was summed up and lost.
+/// Returns the event whose samples are stacks, aggregates and losses.
 pub(crate) fn told() -> Probe {
     Probe::output(TOLD, false)
 }
 
-/// Lets what programs write to the map `map` go into the rings, as samples of `perfquet:NAME`.
+/// Connects the output map `map` of the programs to the rings, as samples of `perfquet:NAME`.
 fn send(object: &mut Object, map: &str, recording: &Recording, name: &str) -> Result<(), Failure> {
     let Some(track) = recording.output(name) else {
         return Err(failed(format!("no event carries the records of {map}")));
@@ -458,16 +460,16 @@ fn send(object: &mut Object, map: &str, recording: &Recording, name: &str) -> Re
     Ok(())
 }
 
-/// A reason that a program numbers itself.
+/// A reason that only one kind of program uses.
 enum Reason {
-    /// It was not wanted: these words, and no loss.
+    /// Filtered, with this reason; not a loss.
     Filtered(String),
-    /// It was lost.
+    /// Lost, for this reason.
     Lost(&'static str),
 }
 
-/// Adds what the programs of an object left out and lost, and says how many were lost. `own` are the reasons from
-/// [`layout::OWN_REASONS`] on.
+/// Adds the numbers of filtered and lost hits of an object's programs; returns the number of lost ones. `own` has the
+/// reasons from [`layout::OWN_REASONS`] on.
 fn tell_losses(
     object: &Object,
     what: &str,
@@ -495,7 +497,7 @@ fn tell_losses(
     Ok(total)
 }
 
-/// In a sentence, with the next step.
+/// Converts an error of the loader to a message, with its hint.
 pub(crate) fn refused(what: &str, error: &Error) -> Failure {
     if let Error::Refused { log, .. } = error {
         log::debug!("{log}");

@@ -1,7 +1,7 @@
-//! Programs at the entries and returns of functions, which pair them.
+//! Programs that pair entries and returns of functions.
 //!
-//! To many functions of the kernel they are attached by one link, to all others by events of their own. They are off
-//! until their object is switched on.
+//! Many kernel functions share one link; all other functions get two events each. The programs are switched off until their
+//! object is enabled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -22,25 +22,25 @@ use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::Event;
 
 const OPTION: &str = "--call";
-/// Threads with open calls, and calls in others.
+/// Maximum number of threads with open calls, and of nested open calls.
 const MOST_OPEN: u32 = 65_536;
-/// Those that are still open at the end, or that a thread never leaves.
+/// Reason for calls that are open at the end, or that their thread never leaves.
 const OPEN: &str = "filtered: calls of unknown duration";
-/// Of functions that are hooked together.
-const MISSED: &str = "returns let pass by the kernel, of any process: no room to wait for one more, or inside of a program";
+/// Reason for returns of functions that share a link.
+const MISSED: &str = "returns missed by the kernel, in any process: too many open calls of a function, or inside a BPF program";
 
-/// What the programs are attached to.
+/// The attachments of the programs.
 #[derive(Default)]
 pub(super) struct Pairing {
-    /// By the numbers that the programs have for them.
+    /// Indexed by the numbers of functions in the programs.
     pub(super) functions: Vec<Both>,
-    /// Of the functions that have their own.
+    /// Events of the functions that do not share a link.
     events: Vec<Event>,
-    /// What hooks let pass before the start.
+    /// Hits that the kernel had missed before the start.
     missed_before: u64,
 }
 
-/// Makes room for open calls.
+/// Sets the size of the maps of open calls.
 pub(super) fn size(loader: &mut EbpfLoader<'_>) {
     loader.map_max_entries("lanes", MOST_OPEN);
     loader.map_max_entries("open_calls", MOST_OPEN);
@@ -76,7 +76,7 @@ impl Pairing {
             .attach_tracepoint("call_thread_exit", "sched_process_exit")
             .map_err(|error| refused(OPTION, &error))?;
         let left = all().count() - pairing.functions.len();
-        // An event and a link at either end.
+        // Descriptors: an event and a link at each end.
         limits::raise_by(Resource::OpenFiles, 4 * left as u64);
         for functions in wanted {
             let functions = functions.without(&hooks);
@@ -85,7 +85,7 @@ impl Pairing {
         Ok(pairing)
     }
 
-    /// By one link for all of them.
+    /// Attaches the programs to all functions by one link.
     fn hook<'a>(
         &mut self,
         object: &mut Object,
@@ -103,7 +103,7 @@ impl Pairing {
             })
         };
         let hooks: Vec<Hook> = (0..).zip(&functions).filter_map(hook).collect();
-        // The return first: an entry that nobody ends would stay open.
+        // The return first: a call entered before it is attached would stay open.
         let hooked = object.hook("call_leave", End::Return, &hooks);
         let hooked = hooked.and_then(|()| object.hook("call_enter", End::Entry, &hooks));
         if let Err(error) = hooked {
@@ -114,7 +114,7 @@ impl Pairing {
         Ok(())
     }
 
-    /// By an event at the entry and one at the return of each.
+    /// Attaches the programs by two events per function, at its entry and return.
     fn attach_each(
         &mut self,
         object: &mut Object,
@@ -146,17 +146,17 @@ impl Pairing {
         Ok(())
     }
 
-    /// What holds the probes.
+    /// Returns the descriptors of the probes.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.events.iter().map(|event| event.as_raw_fd())
     }
 
-    /// From now on returns that the kernel misses count.
+    /// Starts counting returns that the kernel misses.
     pub(super) fn begin(&mut self, object: &Object) {
         self.missed_before = object.missed();
     }
 
-    /// Adds the calls that are still open, and the returns that were missed; says how many those are.
+    /// Adds the numbers of calls that are still open and of missed returns; returns the latter.
     pub(super) fn tell(&self, object: &Object, told: &mut Told) -> Result<u64, Failure> {
         let lanes = object.entries::<u64, Lane>("lanes");
         let lanes = lanes.map_err(|error| refused(OPTION, &error))?;
@@ -172,12 +172,13 @@ impl Pairing {
     }
 }
 
-/// What the programs leave out and lose, by the numbers in open_calls.h; `least` and `most` are limits in words.
+/// Returns the reasons for filtered and lost calls, by their numbers in open_calls.h; `least` and `most` describe the
+/// limits.
 pub(super) fn reasons(least: &str, most: &str) -> [Reason; 6] {
     [
         Reason::Filtered(format!("filtered: calls shorter than {least}")),
         Reason::Filtered(format!("filtered: calls longer than {most}")),
-        Reason::Lost("deeper than 64 calls in each other"),
+        Reason::Lost("nested deeper than 64 calls"),
         Reason::Lost("a return without its entry"),
         Reason::Lost("ring full"),
         Reason::Filtered(OPEN.to_owned()),

@@ -20,7 +20,7 @@ pub(super) fn tids(whom: &Whom<'_>) -> Option<Vec<i32>> {
     }
 }
 
-/// The same by thread, for programs that find a thread in a record.
+/// Returns the target by thread, for programs that find a TID in a record.
 pub(super) fn filter_by_thread(whom: &Whom<'_>) -> Result<Filter, Failure> {
     let mut filter = filter(whom)?;
     if filter.whom == Kind::Processes {
@@ -34,9 +34,9 @@ pub(super) fn filter_by_thread(whom: &Whom<'_>) -> Result<Filter, Failure> {
     Ok(filter)
 }
 
-/// The same in the programs' terms.
+/// Returns the target in the programs' terms.
 pub(super) fn filter(whom: &Whom<'_>) -> Result<Filter, Failure> {
-    // Programs see the machine's numbers of processes.
+    // Programs see PIDs of the initial namespace.
     if !procfs::has_the_machines_numbers() && *whom.target != Target::System {
         return Err(failed(
             "PIDs in this container differ from those BPF programs see",
@@ -50,7 +50,7 @@ pub(super) fn filter(whom: &Whom<'_>) -> Result<Filter, Failure> {
     };
     let (kind, ids) = match whom.target {
         Target::System => (Kind::Everything, Vec::new()),
-        // It is let through from its exec on.
+        // The command is recorded from its exec on.
         Target::Command => {
             let command = whom.command.iter().filter_map(number);
             let waiting = command.map(|pid| (pid, WhomState::Waiting)).collect();

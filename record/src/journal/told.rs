@@ -1,7 +1,7 @@
-//! What programs in the kernel summed up, as records: samples of a `perfquet:…` event, as if a program had written them.
+//! Writes aggregates and losses as records: samples of a `perfquet:…` event, like those that BPF programs write.
 //!
-//! So the journal holds all of a recording, in the order of its time, and one reader reads it
-//! (formats/events/src/wire/ has the layout).
+//! So the journal contains the whole recording, in order of time, and needs one reader. formats/events/src/wire/ has the
+//! layout.
 
 use perfquet_events::event::{Action, Bucket};
 use perfquet_events::wire::{AggregateRecord, LossRecord};
@@ -13,20 +13,20 @@ use super::record::{Records, kind};
 pub(crate) struct Row {
     /// The key, part by part, without stacks.
     pub(crate) keys: Vec<Vec<u8>>,
-    /// Number of the kernel's stack; 0: none.
+    /// ID of the kernel stack; 0: none.
     pub(crate) kernel_stack: u64,
-    /// Number of the user's stack; 0: none.
+    /// ID of the user stack; 0: none.
     pub(crate) user_stack: u64,
     /// `None` for distributions.
     pub(crate) value: Option<f64>,
-    /// Of a distribution, in order.
+    /// Bars of a distribution, in order.
     pub(crate) bars: Vec<Bucket>,
 }
 
-/// Builds such records.
+/// Builder of the records.
 pub(crate) struct Told {
     records: Records,
-    /// Of the event that they are samples of.
+    /// ID of the event.
     id: u64,
     time: u64,
     /// Number of the printout.
@@ -34,7 +34,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Samples of the event with this id, at this time; the aggregates are the printout of this number.
+    /// Creates a builder for samples of the event `id` at `time`; `printing` numbers the printout of aggregates.
     pub(crate) fn new(id: u64, time: u64, printing: u32) -> Told {
         Told {
             records: Records::new(),
@@ -67,19 +67,19 @@ impl Told {
         self.sample(LossRecord { count, reason }.encode());
     }
 
-    /// The records.
+    /// Returns the records.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.records.into_bytes()
     }
 
     fn sample(&mut self, payload: Vec<u8>) {
         let mut raw = payload;
-        // As the kernel pads it: with the number of its bytes in front it ends at a multiple of 8.
+        // Padded like the kernel does: the u32 size and the payload together end at a multiple of 8.
         raw.resize((raw.len() + 4).next_multiple_of(8) - 4, 0);
         let (id, time) = (self.id, self.time);
         self.records.add(kind::SAMPLE, 0, |body| {
             body.u64(id);
-            // Reported by the recorder, for no thread and no CPU.
+            // No thread, no CPU: the record is the recorder's.
             body.i32(-1);
             body.i32(-1);
             body.u64(time);

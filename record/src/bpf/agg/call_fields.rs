@@ -151,7 +151,7 @@ mod tests {
         let returned = Found::fetched(Fetched::Number(fetch::returned("s32").unwrap()));
         assert_eq!(find("ret"), Ok(returned));
         assert_eq!(find("retval"), Ok(returned));
-        assert!(find("list").unwrap_err().contains("cannot be read"));
+        assert!(find("list").unwrap_err().contains("cannot read list"));
         assert_eq!(find("pos"), Err("--agg: vfs_read has no pos".to_owned()));
     }
 }
