@@ -1,10 +1,10 @@
 //! The scripts of pictures and of the report page: they are TypeScript, and their bundles are committed, so that building
-//! perfquet needs no npm.
+//! perfquet needs no npm. Pages are opened in headless Chromium.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use perfquet_tests::{needs, root, skip};
+use perfquet_tests::{bin, needs, root, skip};
 
 const PAGE: &str = "query/page";
 
@@ -96,4 +96,191 @@ fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
         .collect();
     files.sort();
     files
+}
+
+/// The sums of a page are those of `top`, for several selections, and its search finds the share that `top` prints.
+#[test]
+fn pages_show_the_sums_of_top() {
+    if !needs::met(&["chromium"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let trace = converted(directory.path(), "stacks.txt", &stacks());
+    let page = report(directory.path(), &[&trace]);
+    for (fragment, options) in [
+        ("", &[][..]),
+        ("t=0s..4ms", &["--time", "0s..4ms"]),
+        ("t=2ms..6.4ms", &["--time", "2ms..6.4ms"]),
+        ("tid=220", &["--tid", "220"]),
+        ("t=0s..8ms&tid=221", &["--time", "0s..8ms", "--tid", "221"]),
+    ] {
+        let shown = opened(&page, fragment);
+        let mut found = rows_of_functions(&shown);
+        let mut expected = top(&trace, options);
+        // Incomplete stacks have no frames of which nothing is known.
+        for rows in [&mut found, &mut expected] {
+            rows.retain(|(name, _, _)| name != "[unknown]");
+            rows.sort();
+        }
+        assert!(!expected.is_empty(), "{options:?}");
+        assert_eq!(found, expected, "{fragment}");
+    }
+    let shown = opened(&page, "q=^work_inner$");
+    let weight = between(&shown, "id=\"matched\" data-value=\"", "\"").unwrap();
+    let of_top = top(&trace, &[]);
+    let line = of_top.iter().find(|(name, _, _)| name == "work_inner");
+    assert_eq!(weight, line.unwrap().2);
+}
+
+/// Names with markup, of 4,000 letters, from right to left; traces without samples; two traces.
+#[test]
+fn pages_of_hostile_and_of_empty_traces_open() {
+    if !needs::met(&["chromium"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let markup = "</script><script>alert(1)</script><img/src=x>";
+    let long = "f".repeat(4000);
+    let hostile =
+        format!("main;{markup};{long};\u{202e}gnimusnoc 3\nmain;{markup} 2\n\u{5e9}\u{5dc};b 1\n");
+    let trace = converted(directory.path(), "hostile.folded", hostile.as_bytes());
+    let shown = opened(&report(directory.path(), &[&trace]), "");
+    assert!(
+        shown.contains("&lt;/script&gt;&lt;script&gt;alert(1)"),
+        "{shown}"
+    );
+    assert!(!shown.contains("<img"), "{shown}");
+    let one = converted(directory.path(), "one.folded", b"a;b 1\n");
+    assert!(opened(&report(directory.path(), &[&one]), "").contains("id=\"functions\""));
+    let shown = opened(&report(directory.path(), &[&one, &trace]), "");
+    assert!(shown.contains("percentage points"), "{shown}");
+    let calls = root().join("formats/readers/src/kfi/golden");
+    let calls = files(&calls)
+        .into_iter()
+        .find(|(name, _)| name.ends_with(".txt") || name.ends_with(".kfi"));
+    if let Some((name, content)) = calls {
+        let trace = converted(directory.path(), &name, &content);
+        let shown = opened(&report(directory.path(), &[&trace]), "");
+        assert!(shown.contains("id=\"durations\""), "{shown}");
+    }
+}
+
+/// Samples of two threads.
+fn stacks() -> Vec<u8> {
+    let golden = root().join("formats/readers/src/perf_script/golden/stacks.txt");
+    let text = std::fs::read_to_string(golden).unwrap();
+    let mut samples: Vec<String> = text.split("\n\n").map(str::to_owned).collect();
+    for sample in samples.iter_mut().step_by(3) {
+        *sample = sample.replacen("workload   220 ", "workload   221 ", 1);
+    }
+    samples.join("\n\n").into_bytes()
+}
+
+fn converted(directory: &Path, name: &str, content: &[u8]) -> PathBuf {
+    let input = directory.join(name);
+    std::fs::write(&input, content).unwrap();
+    let trace = input.with_extension("pqt");
+    let mut convert = Command::new(bin("perfquet-convert"));
+    convert.arg(&input).arg("-o").arg(&trace);
+    output(convert.args(["--no-symbols", "--force"]));
+    trace
+}
+
+fn report(directory: &Path, traces: &[&Path]) -> PathBuf {
+    let page = directory.join("page.html");
+    let mut query = Command::new(bin("perfquet-query"));
+    output(
+        query
+            .arg("report")
+            .args(traces)
+            .arg("--force")
+            .arg("-o")
+            .arg(&page),
+    );
+    page
+}
+
+/// Name, self and total of every function.
+fn top(trace: &Path, options: &[&str]) -> Vec<(String, String, String)> {
+    let mut query = Command::new(bin("perfquet-query"));
+    query
+        .arg("top")
+        .arg(trace)
+        .args(["-n", "0", "--format", "csv"])
+        .args(options);
+    let text = output(&mut query);
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        (
+            cells[4].to_owned(),
+            cells[2].to_owned(),
+            cells[3].to_owned(),
+        )
+    };
+    text.lines().skip(1).map(row).collect()
+}
+
+/// The same, of the table in a page.
+fn rows_of_functions(page: &str) -> Vec<(String, String, String)> {
+    let table = between(page, "<section id=\"functions\"", "</table>").unwrap();
+    let body = table.split_once("<tbody>").unwrap().1;
+    let row = |row: &str| {
+        let values: Vec<&str> = row
+            .split("data-value=\"")
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap_or_default())
+            .collect();
+        (
+            values[4].to_owned(),
+            values[0].to_owned(),
+            values[2].to_owned(),
+        )
+    };
+    body.split("<tr").skip(1).map(row).collect()
+}
+
+/// Opens a page from disk and returns its document. Anything written to the console is a failure: a request would be
+/// refused there.
+fn opened(page: &Path, fragment: &str) -> String {
+    let profile = tempfile::tempdir().unwrap();
+    let mut chromium = Command::new("chromium");
+    chromium
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-extensions",
+        ])
+        .args([
+            "--enable-logging=stderr",
+            "--v=0",
+            "--virtual-time-budget=3000",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("file://{}#{fragment}", page.display()));
+    let output = chromium.stdin(Stdio::null()).output().unwrap();
+    let console: Vec<String> = String::from_utf8_lossy(&output.stderr)
+        .lines()
+        .filter(|line| line.contains("CONSOLE"))
+        .map(str::to_owned)
+        .collect();
+    assert!(console.is_empty(), "{console:?}");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("<footer"), "{shown}");
+    shown
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn between<'t>(text: &'t str, begin: &str, end: &str) -> Option<&'t str> {
+    text.split_once(begin)?
+        .1
+        .split_once(end)
+        .map(|(part, _)| part)
 }

@@ -121,6 +121,24 @@ impl Filters {
         (!all.is_empty()).then(|| all.join(", "))
     }
 
+    /// Returns the filters as arguments of any report.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let mut add = |option: &str, values: Vec<String>| {
+            if !values.is_empty() {
+                arguments.push(format!("--{option}={}", values.join(",")));
+            }
+        };
+        let texts = |values: &[i32]| values.iter().map(ToString::to_string).collect();
+        add("where", self.condition.iter().cloned().collect());
+        add("time", self.time.iter().cloned().collect());
+        add("pid", texts(&self.pid));
+        add("tid", texts(&self.tid));
+        add("comm", self.comm.clone());
+        add("cpu", texts(&self.cpu));
+        arguments
+    }
+
     /// Returns the error for a name or ID that no row of `table` has, with the nearest existing ones; `None` if all exist.
     pub(crate) fn why_nothing_fits(
         &self,

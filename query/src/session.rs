@@ -76,6 +76,11 @@ impl Session {
         Ok(session)
     }
 
+    /// Opens one of the traces alone.
+    pub(crate) fn alone(&self, trace: &Trace) -> Result<Session> {
+        Session::open(std::slice::from_ref(&trace.path), &self.limits)
+    }
+
     /// Whether no trace is still being written.
     pub(crate) fn is_complete(&self) -> bool {
         self.traces.iter().all(Trace::is_complete)

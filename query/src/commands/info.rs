@@ -62,25 +62,15 @@ fn run(matches: &ArgMatches) -> Result<()> {
 }
 
 /// Returns the summary of one trace.
-fn about(session: &Session, trace: &Trace) -> Result<String> {
+pub(crate) fn about(session: &Session, trace: &Trace) -> Result<String> {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:<16}{}", harmless(value));
     };
     line("trace", &trace.path.display().to_string());
     line("state", &trace.state);
-    if let Some((start, end)) = trace.time_range() {
-        let length = in_fitting_unit(end.saturating_sub(start) as f64);
-        match trace.wall_offset {
-            Some(offset) => line(
-                "recorded",
-                &format!("{}, for {length}", wall_time(start.saturating_add(offset))),
-            ),
-            None => line(
-                "recorded",
-                &format!("for {length}; wall-clock time unknown"),
-            ),
-        }
+    if let Some(recorded) = recorded(trace) {
+        line("recorded", &recorded);
     }
     for (name, value) in &trace.facts {
         if name != "wall_offset" && !name.contains('.') {
@@ -118,6 +108,16 @@ fn about(session: &Session, trace: &Trace) -> Result<String> {
     text.push_str(&events(session)?);
     text.push_str(&losses_and_problems(session, trace)?);
     Ok(text)
+}
+
+/// Returns the begin and length of a trace: `2026-05-04T12:00:01 UTC, for 1.204 s`; `None` if it has no times.
+pub(crate) fn recorded(trace: &Trace) -> Option<String> {
+    let (start, end) = trace.time_range()?;
+    let length = in_fitting_unit(end.saturating_sub(start) as f64);
+    Some(match trace.wall_offset {
+        Some(offset) => format!("{}, for {length}", wall_time(start.saturating_add(offset))),
+        None => format!("for {length}; wall-clock time unknown"),
+    })
 }
 
 /// Formats nanoseconds since 1970 as a date in UTC.

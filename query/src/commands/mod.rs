@@ -1,6 +1,6 @@
 //! The subcommands other than reports, one file each.
 
-mod info;
+pub(crate) mod info;
 mod shell;
 mod sql;
 mod tables;

@@ -15,6 +15,7 @@ mod heat_colors;
 mod hexadecimal;
 mod json;
 mod output;
+pub(crate) mod page;
 mod parquet_file;
 mod people;
 mod records;

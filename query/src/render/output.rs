@@ -25,6 +25,8 @@ pub(crate) struct Form {
 pub(crate) enum Shape {
     Rows(Format),
     Svg,
+    /// A report page.
+    Html,
     /// Characters that draw the same, as wide as the terminal.
     Drawing,
     /// A drawing of characters on a terminal, an image elsewhere.
@@ -63,8 +65,16 @@ impl Output {
             Shape::Svg if terminal => bail!(Misuse(
                 "cannot write an image to a terminal\nhint: use -o PATH.svg".to_owned()
             )),
+            Shape::Html if terminal => bail!(Misuse(
+                "cannot write a page to a terminal\nhint: use -o PATH.html".to_owned()
+            )),
             Shape::Rows(format) if terminal => fail_on_terminal(format)?,
-            Shape::Svg | Shape::Drawing | Shape::SvgOrDrawing | Shape::Rows(_) | Shape::Folded => {}
+            Shape::Svg
+            | Shape::Html
+            | Shape::Drawing
+            | Shape::SvgOrDrawing
+            | Shape::Rows(_)
+            | Shape::Folded => {}
         }
         let destination = Destination::open(form.path.as_deref(), form.force)?;
         Ok(Output {
@@ -82,12 +92,16 @@ impl Output {
             section,
         } = answered;
         let omitted = omitted.map_or_else(String::new, |omitted| format!("; {omitted}"));
-        if self.form.shape == Shape::Svg {
+        if matches!(self.form.shape, Shape::Svg | Shape::Html) {
             self.draw(&section)?;
             self.destination.finish()?;
             let place = self.form.path.map(|path| format!(" to {}", path.display()));
             if let Some(summary) = summary {
-                say!("{summary} drawn{}{omitted}", place.unwrap_or_default());
+                let verb = match self.form.shape {
+                    Shape::Html => "written",
+                    _ => "drawn",
+                };
+                say!("{summary} {verb}{}{omitted}", place.unwrap_or_default());
             }
             print_notes(&section);
             return Ok(());
@@ -105,7 +119,7 @@ impl Output {
                 print_notes(&section);
                 self.characters(&section)?;
             }
-            Shape::Svg => {}
+            Shape::Svg | Shape::Html => {}
         }
         self.destination.finish()
     }
@@ -115,6 +129,7 @@ impl Output {
             Section::Flame(flame) => flame.draw(&mut self.destination),
             Section::Heat(heat) => heat.draw(&mut self.destination),
             Section::Grid(grid) => grid.draw(&mut self.destination),
+            Section::Page(page) => page.write(&mut self.destination),
             Section::Durations(durations) => durations.draw(&mut self.destination),
             Section::Stream(_)
             | Section::Table(_)
@@ -147,6 +162,7 @@ impl Output {
             Section::Calls(calls) => calls.write(&mut self.destination),
             Section::Distributions(distributions) => distributions.write(&mut self.destination),
             Section::Text(text) => Ok(self.destination.write_all(&text)?),
+            Section::Page(page) => page.write(&mut self.destination),
             Section::Stream(mut answer) => {
                 let out = &mut self.destination;
                 let count = stream(format, &mut answer, out, self.terminal)?;
@@ -173,6 +189,7 @@ impl Output {
             Section::Flame(flame) => return self.batch(format, &flame.rows()?),
             Section::Heat(heat) => return self.batch(format, &heat.rows()?),
             Section::Grid(grid) => return self.batch(format, &grid.rows()?),
+            Section::Page(page) => return page.write(&mut self.destination),
             // Another tool's layout is the same in every format.
             Section::Text(text) => return Ok(self.destination.write_all(&text)?),
         };

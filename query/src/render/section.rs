@@ -7,6 +7,7 @@ use super::distribution::Distributions;
 use super::flame::Flame;
 use super::grid::Grid;
 use super::heat::Heat;
+use super::page::Page;
 use super::violins::Durations;
 use crate::session::Answer;
 
@@ -54,6 +55,7 @@ pub(crate) enum Section<'s> {
     Flame(Flame),
     Heat(Heat),
     Grid(Grid),
+    Page(Page),
     /// Rows and a shape per function.
     Durations(Durations),
     /// Text in the layout of another tool, without rows.

@@ -54,7 +54,7 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Durations>();
   # Print the tables of kd
   perfquet-query durations boot.pqt --kd-compat -l -s l -n 15
   perfquet-query durations boot.pqt --kd-compat -c -l -i")]
-struct Durations {
+pub(super) struct Durations {
     #[command(flatten)]
     traces: Traces,
     /// Group by function and these keys; comma-separated

@@ -147,6 +147,11 @@ impl EventChoice {
     }
 }
 
+/// Returns the events with rows: sampled ones first, then by rows.
+pub(super) fn with_any_row(session: &Session) -> Result<Vec<WeightedEvent>> {
+    Ok(with_rows(every(session)?))
+}
+
 /// Returns all recorded events: sampled ones first, then by rows.
 fn every(session: &Session) -> Result<Vec<WeightedEvent>> {
     let mut subjects = Vec::new();

@@ -16,6 +16,7 @@ mod hist;
 mod kd;
 mod kd_log;
 mod kd_tree;
+mod page;
 mod paths;
 mod row_source;
 mod stored_aggregates;
@@ -33,4 +34,5 @@ pub(crate) const REPORTS: &[&Subcommand] = &[
     &hist::REPORT,
     &agg::REPORT,
     &heatmap::REPORT,
+    &page::REPORT,
 ];

@@ -1,4 +1,4 @@
-//! The results of the demo: the facts, the hottest functions, an SQL query, a flame graph.
+//! The results of the demo: the facts, the hottest functions, an SQL query, a flame graph, a report.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -65,6 +65,7 @@ fn hottest(folded: &str) -> Vec<String> {
 pub(super) fn show(trace: &Path, directory: &Path) -> Result<()> {
     let path = trace.display().to_string();
     let picture = directory.join("flamegraph.svg").display().to_string();
+    let report = directory.join("report.html").display().to_string();
 
     say::step("where the time went");
     query(&["top", &path, "-n", "15"], &path)?;
@@ -73,10 +74,17 @@ pub(super) fn show(trace: &Path, directory: &Path) -> Result<()> {
     query(&["sql", &path, &question(trace)], &path)?;
 
     say::step("as a flame graph");
-    query(&["flamegraph", &path, "-o", &picture], &path)?;
+    query(&["flamegraph", &path, "-o", &picture, "--force"], &path)?;
     say::note(&format!(
         "written to {} — open it in a browser",
         say::paint("1", &picture)
+    ));
+
+    say::step("as a report: time, threads, stacks and functions in one file");
+    query(&["report", &path, "-o", &report, "--force"], &path)?;
+    say::note(&format!(
+        "written to {} — open it in a browser, or send it",
+        say::paint("1", &report)
     ));
 
     say::step("what next");

@@ -15,11 +15,14 @@ use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use self::layout::Placed;
 use crate::totals;
 
+pub(crate) use self::palette::table as colors;
 pub(crate) use self::tree::{FlameTree, Kind, Label, Node};
 
 /// Stacks with weights, and the labels of their picture.
 pub(crate) struct Flame {
     pub(crate) title: String,
+    /// Name of the event, aggregation or table.
+    pub(crate) source: String,
     /// Event, number of samples, total with its unit.
     pub(crate) subtitle: String,
     /// What the reader should know, and do: one line each.
@@ -139,6 +142,7 @@ mod tests {
     fn flame(tree: FlameTree) -> Flame {
         Flame {
             title: "a\u{1}<b>".to_owned(),
+            source: "cpu-clock".to_owned(),
             subtitle: "12 samples".to_owned(),
             notes: Vec::new(),
             tree,

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde_json::{Value, json};
+
 use super::tree::Kind;
 
 /// Light and dark color of a class of boxes.
@@ -87,6 +89,23 @@ pub(super) fn module_class(place: usize) -> &'static str {
 
 pub(super) fn change_class(step: usize) -> &'static str {
     CHANGES[step.min(STEPS - 1)].class
+}
+
+/// All colors for a script, light and dark, kinds in the order of [`Kind::ALL`].
+pub(crate) fn table() -> Value {
+    let pairs = |colors: &[Color]| -> Vec<[&str; 2]> {
+        colors
+            .iter()
+            .map(|color| [color.light, color.dark])
+            .collect()
+    };
+    json!({
+        "kinds": pairs(&ON_CPU),
+        "off_cpu": pairs(&OFF_CPU),
+        "modules": pairs(&MODULES),
+        "changes": pairs(&CHANGES),
+        "names": Kind::ALL.map(Kind::name),
+    })
 }
 
 /// Number of shades of one color: boxes side by side are told apart by them.

@@ -163,6 +163,7 @@ mod tests {
     fn boxes_fit_their_columns() {
         let flame = Flame {
             title: String::new(),
+            source: String::new(),
             subtitle: String::new(),
             notes: Vec::new(),
             tree: tree(&[

@@ -96,12 +96,18 @@ impl Groups {
         match parts.as_slice() {
             [] => None,
             [part] => Some(format!("arrow_cast({part}, 'Utf8View')")),
-            parts => Some(format!(
-                "arrow_cast(concat_ws(chr({}), {}), 'Utf8View')",
-                PARTS as u32,
-                parts.join(", ")
-            )),
+            _ => Some(self.sql_with(&[])),
         }
+    }
+
+    /// The key with further parts at its end.
+    pub(in crate::reports) fn sql_with(&self, more: &[String]) -> String {
+        let parts: Vec<String> = self.keys.iter().map(|key| key.sql()).collect();
+        format!(
+            "arrow_cast(concat_ws(chr({}), {}), 'Utf8View')",
+            PARTS as u32,
+            [parts.as_slice(), more].concat().join(", ")
+        )
     }
 
     /// The boxes below the stacks of each row: names by the row's index. A single usual program has none.

@@ -3,13 +3,16 @@
 use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
+use perfquet_trace::count::grouped;
 
 use super::labels::{self, Naming};
 use super::roots;
 use crate::render::flame::{FlameTree, Kind, Label, Node};
 use crate::reports::diff::naming;
 use crate::reports::folding::{Folded, Weighted};
+use crate::session::Session;
 use crate::stacks::{Forest, Tree};
+use crate::trace::Trace;
 
 /// Name of the box that gathers incomplete stacks.
 const INCOMPLETE: &str = "[incomplete stacks]";
@@ -37,6 +40,60 @@ pub(in crate::reports) enum Incomplete {
     Gathered,
     /// They lie in a box; stacks were unwound, and those that were cut are marked.
     GatheredOfUnwound,
+}
+
+impl Incomplete {
+    /// Returns how to judge the stacks of a table.
+    pub(in crate::reports) fn of(session: &Session, table: &str) -> Incomplete {
+        match table == "samples" && session.traces.iter().all(is_unwound) {
+            true => Incomplete::GatheredOfUnwound,
+            false => Incomplete::Gathered,
+        }
+    }
+
+    /// How to record whole stacks in a table.
+    pub(in crate::reports) fn hint(self, table: &str) -> &'static str {
+        match (self, table) {
+            (Incomplete::GatheredOfUnwound, _) => {
+                "the code there has no unwind information, or the copy of the stack ends"
+            }
+            (_, "samples") => "for whole stacks, record with perfquet-record -g as root",
+            _ => "for whole stacks, record with perfquet-record --call-graph dwarf",
+        }
+    }
+}
+
+/// Whether the recorder unwound the samples of a trace: then it knows which stacks are cut.
+fn is_unwound(trace: &Trace) -> bool {
+    let command = trace.facts.iter().find(|(name, _)| name == "command_line");
+    let Some((_, command)) = command.filter(|(_, command)| command.contains("perfquet-record"))
+    else {
+        return false;
+    };
+    let words = || command.split_whitespace().take_while(|&word| word != "--");
+    match words()
+        .skip_while(|word| !word.starts_with("--call-graph"))
+        .last()
+    {
+        Some(_) => words().any(|word| word.contains("dwarf") || word.contains("auto")),
+        None => words().any(|word| word.starts_with("-g")),
+    }
+}
+
+/// Returns how many of `all` stacks lack their outer frames, and how to record whole ones.
+pub(in crate::reports) fn note_of_incomplete(
+    incomplete: u64,
+    all: u64,
+    hint: &str,
+) -> Option<String> {
+    let share = incomplete as f64 / all.max(1) as f64 * 100.0;
+    (incomplete > 0).then(|| {
+        format!(
+            "{} of {} stacks ({share:.0}%) lack their outer frames; {hint}",
+            grouped(incomplete),
+            grouped(all)
+        )
+    })
 }
 
 /// A tree of boxes while it grows.

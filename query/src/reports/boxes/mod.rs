@@ -7,4 +7,4 @@ mod roots;
 
 pub(super) use groups::{By, Groups, pid};
 pub(super) use labels::{Naming, clean};
-pub(super) use merge::{Incomplete, Merge, Shape};
+pub(super) use merge::{Incomplete, Merge, Shape, note_of_incomplete};

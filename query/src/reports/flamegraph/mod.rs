@@ -43,7 +43,7 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Flamegraph>();
   perfquet-query flamegraph before.pqt after.pqt --diff -o change.svg
   # Print folded stacks
   perfquet-query flamegraph a.pqt --folded | less")]
-struct Flamegraph {
+pub(super) struct Flamegraph {
     #[command(flatten)]
     traces: Traces,
     /// Group the stacks by these keys [default: process, if there are several programs]
@@ -157,6 +157,7 @@ impl Report for Flamegraph {
         });
         let flame = Flame {
             title: self.title(session, &boxes.name),
+            source: boxes.name.clone(),
             subtitle: match &compared {
                 Some(_) => format!(
                     "before: {}; after: {}; width: mean of both shares",

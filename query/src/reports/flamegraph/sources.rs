@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use perfquet_trace::count::{counted, grouped};
 
-use super::super::boxes::{self, By, Groups, Incomplete, Merge, Naming, Shape};
+use super::super::boxes::{self, By, Groups, Incomplete, Merge, Naming, Shape, note_of_incomplete};
 use super::super::folding::{Folded, Weighted};
 use super::super::paths::Paths;
 use super::super::row_source::has_rows;
@@ -133,11 +133,7 @@ fn from_events(graph: &Flamegraph, session: &Session, groups: &Groups) -> Result
     }
     fail_without_stacks(&folded, &event.name, "record with -g")?;
     let names = groups.names(session, &folded)?;
-    let unwound = event.table == "samples" && session.traces.iter().all(is_unwound);
-    let incomplete = match unwound {
-        true => Incomplete::GatheredOfUnwound,
-        false => Incomplete::Gathered,
-    };
+    let incomplete = Incomplete::of(session, &event.table);
     let merge = merged(
         graph,
         session,
@@ -146,12 +142,11 @@ fn from_events(graph: &Flamegraph, session: &Session, groups: &Groups) -> Result
         (Naming::Functions, incomplete),
     )?;
     let mut notes = Vec::new();
-    let hint = match (unwound, event.table.as_str()) {
-        (true, _) => "the code there has no unwind information, or the copy of the stack ends",
-        (false, "samples") => "for whole stacks, record with perfquet-record -g as root",
-        _ => "for whole stacks, record with perfquet-record --call-graph dwarf",
-    };
-    notes.extend(note_of_incomplete(&folded, &merge, hint));
+    notes.extend(note_of_incomplete(
+        merge.incomplete,
+        folded.samples,
+        incomplete.hint(&event.table),
+    ));
     notes.extend(note_of_idle(&folded, groups));
     let is_count = event.weight == "1" || folded.weight == u128::from(folded.samples);
     Ok(Boxes {
@@ -207,8 +202,8 @@ fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
         unit: summed.unit(),
         counted: Some("stack"),
         notes: note_of_incomplete(
-            folded,
-            &merge,
+            merge.incomplete,
+            folded.samples,
             "the kernel follows frame pointers: build programs with -fno-omit-frame-pointer",
         )
         .into_iter()
@@ -255,37 +250,6 @@ fn before(graph: &Flamegraph, folded: &Folded) -> Amount {
         true => Amount::of(folded, Some(0)),
         false => Amount::default(),
     }
-}
-
-/// Whether the recorder unwound the samples of a trace: then it knows which stacks are cut.
-fn is_unwound(trace: &Trace) -> bool {
-    let command = trace.facts.iter().find(|(name, _)| name == "command_line");
-    let Some((_, command)) = command.filter(|(_, command)| command.contains("perfquet-record"))
-    else {
-        return false;
-    };
-    let words = || command.split_whitespace().take_while(|&word| word != "--");
-    match words()
-        .skip_while(|word| !word.starts_with("--call-graph"))
-        .last()
-    {
-        Some(_) => words().any(|word| word.contains("dwarf") || word.contains("auto")),
-        None => words().any(|word| word.starts_with("-g")),
-    }
-}
-
-/// How many stacks lack their outer frames, and how to record whole ones.
-fn note_of_incomplete(folded: &Folded, merge: &Merge, hint: &str) -> Option<String> {
-    let samples = merge.incomplete;
-    if samples == 0 {
-        return None;
-    }
-    let share = samples as f64 / folded.samples.max(1) as f64 * 100.0;
-    Some(format!(
-        "{} of {} stacks ({share:.0}%) lack their outer frames; {hint}",
-        grouped(samples),
-        grouped(folded.samples)
-    ))
 }
 
 /// That most of the picture is idle.

@@ -1,0 +1,141 @@
+// What a page embeds (query/src/reports/page), decoded.
+
+/** Weights by slot of time, thread and node. */
+export interface Cells {
+  slot: Int32Array;
+  thread: Int32Array;
+  node: Int32Array;
+  bar: Int32Array;
+  weight: Float64Array;
+  count: Float64Array;
+}
+
+/** Name, index of the kind, index of the module, source lines. */
+export type Label = [string, number, number | null, string | null];
+
+export interface Profile {
+  kind: "event" | "calls" | "aggregates" | "difference";
+  name: string;
+  unit: string;
+  subtitle?: string;
+  is_count: boolean;
+  is_off_cpu: boolean;
+  notes: string[];
+  labels: Label[];
+  modules: string[];
+  /** Node 0 is the root; a parent precedes its children. */
+  parent: Int32Array;
+  label: Int32Array;
+  cells: Cells | null;
+  own: Float64Array | null;
+  before: Float64Array | null;
+  /** Samples after and before. */
+  samples: [number, number] | null;
+  flamegraph: string[];
+  top?: string[];
+  heatmap?: string[];
+}
+
+export interface DurationRow {
+  function: string;
+  count: number;
+  total: number | null;
+  self: number | null;
+  avg: number | null;
+  min: number | null;
+  p50: number | null;
+  p95: number | null;
+  p99: number | null;
+  max: number | null;
+}
+
+export interface SlowCall {
+  time: number | null;
+  duration: number;
+  tid: number | null;
+  comm: string | null;
+  function: string;
+  module: string | null;
+  caller: string | null;
+  args: unknown;
+  retval: unknown;
+}
+
+export interface Calls {
+  summary: string;
+  rows: DurationRow[];
+  /** Bars of a power of two. */
+  bars: number;
+  /** Slots of the page in a slot of the cells. */
+  steps: number;
+  cells: Cells;
+  slowest: SlowCall[];
+  durations: string[];
+  heatmap: string[];
+}
+
+export interface Trace {
+  name: string;
+  path: string;
+  facts: [string, string][];
+  length: string | null;
+  recorded: string | null;
+  losses: [string, number | null][];
+  problems: [string, number | null][];
+  incomplete: string | null;
+  info: string;
+}
+
+export interface Data {
+  title: string;
+  version: string;
+  traces: Trace[];
+  filters: string[];
+  condition: string | null;
+  omitted: string[];
+  /** Nanoseconds: of the trace, of a slot, of a column of the grid. */
+  length?: number;
+  slot?: number;
+  column?: number;
+  losses?: number[];
+  profiles: Profile[];
+  calls: Calls | null;
+  /** Thread ID, process ID, name. */
+  threads: [number, number | null, string | null][];
+  colors: Record<"kinds" | "off_cpu" | "modules" | "changes", [string, string][]> & { names: string[] };
+}
+
+function cells(raw: Record<string, number[]> | undefined): Cells | null {
+  if (raw === undefined) return null;
+  const slot = Int32Array.from(raw["slot"]!);
+  for (let index = 1; index < slot.length; index++) slot[index] = slot[index]! + slot[index - 1]!;
+  return {
+    slot,
+    thread: Int32Array.from(raw["thread"]!),
+    node: Int32Array.from(raw["node"]!),
+    bar: Int32Array.from(raw["bar"]!),
+    weight: Float64Array.from(raw["weight"]!),
+    count: Float64Array.from(raw["count"]!),
+  };
+}
+
+/** Unpacks the data of the page. */
+export async function read(base64: string): Promise<Data> {
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const data = JSON.parse(await new Response(stream).text());
+  for (const profile of data.profiles) {
+    const parent = [0], label = [-1];
+    profile.parent.forEach((distance: number, index: number) => parent.push(index + 1 - distance));
+    profile.label.forEach((index: number) => label.push(index));
+    profile.parent = Int32Array.from(parent);
+    profile.label = Int32Array.from(label);
+    profile.cells = cells(profile.cells);
+    profile.own = profile.own ? Float64Array.from(profile.own) : null;
+    profile.before = profile.before ? Float64Array.from(profile.before) : null;
+    profile.is_off_cpu ??= false;
+    profile.samples ??= null;
+  }
+  if (data.calls !== null) data.calls.cells = cells(data.calls.cells);
+  return data;
+}

@@ -1,0 +1,225 @@
+// Sums over the stacks of a profile.
+
+import type { Label, Profile } from "./data.ts";
+import type { State } from "./state.ts";
+
+/** Boxes to draw: node 0 is the root, parents precede their children. */
+export interface Boxes {
+  parent: Int32Array;
+  /** Index of the label; -1 for the root. */
+  label: Int32Array;
+  own: Float64Array;
+  total: Float64Array;
+  /** Totals of the trace before; null if nothing is compared. */
+  before: Float64Array | null;
+  /** Children of each node in the order in which they are drawn. */
+  children: (node: number) => Int32Array;
+}
+
+/** A function in all of its stacks. */
+export interface FunctionLine {
+  name: string;
+  module: string | null;
+  group: number;
+  own: number;
+  total: number;
+  ownBefore: number;
+  totalBefore: number;
+}
+
+const GROUP = 0;
+const INCOMPLETE = 1;
+const KERNEL = 2;
+
+/** The children of every node, by an order of siblings. */
+function childLists(parent: Int32Array, order: (a: number, b: number) => number): (node: number) => Int32Array {
+  const starts = new Int32Array(parent.length + 1);
+  for (let node = 1; node < parent.length; node++) starts[parent[node]! + 1]!++;
+  for (let node = 0; node < parent.length; node++) starts[node + 1]! += starts[node]!;
+  const next = starts.slice();
+  const all = new Int32Array(Math.max(0, parent.length - 1));
+  for (let node = 1; node < parent.length; node++) all[next[parent[node]!]!++] = node;
+  for (let node = 0; node < parent.length; node++) {
+    if (starts[node + 1]! - starts[node]! > 1) all.subarray(starts[node], starts[node + 1]).sort(order);
+  }
+  return (node) => all.subarray(starts[node], starts[node + 1]);
+}
+
+function sums(parent: Int32Array, own: Float64Array): Float64Array {
+  const total = own.slice();
+  for (let node = total.length - 1; node > 0; node--) total[parent[node]!]! += total[node]!;
+  return total;
+}
+
+export class Stacks {
+  /** Function of each label: an index of `names`. */
+  private readonly group: Int32Array;
+  private readonly names: { name: string; module: string | null }[] = [{ name: "[no stack]", module: null }];
+  private readonly children: (node: number) => Int32Array;
+  private last: { key: string; boxes: Boxes; samples: number } | null = null;
+
+  constructor(readonly profile: Profile) {
+    const known = new Map<string, number>();
+    const group = (name: string, module: string | null, isKernel: boolean) => {
+      const key = `${isKernel}\0${module}\0${name}`;
+      const index = known.get(key) ?? this.names.push({ name, module }) - 1;
+      known.set(key, index);
+      return index;
+    };
+    this.group = Int32Array.from(profile.labels, ([name, kind, module]) => {
+      if (kind === GROUP) return 0;
+      return kind === INCOMPLETE ? group("[unknown]", null, false)
+        : group(name, module === null ? null : profile.modules[module]!, kind === KERNEL);
+    });
+    const all = sums(profile.parent, this.ownWeights(() => true).own);
+    const kind = (node: number) => profile.labels[profile.label[node]!]![1];
+    this.children = childLists(profile.parent, (a, b) => {
+      const groups = Number(kind(b) === GROUP) - Number(kind(a) === GROUP);
+      if (groups !== 0) return groups;
+      if (kind(a) === GROUP) return all[b]! - all[a]!;
+      const [first, second] = [profile.labels[profile.label[a]!]![0], profile.labels[profile.label[b]!]![0]];
+      return first < second ? -1 : first > second ? 1 : a - b;
+    });
+  }
+
+  private ownWeights(has: (slot: number, thread: number) => boolean): { own: Float64Array; samples: number } {
+    const { cells, own } = this.profile;
+    if (cells === null) return { own: own!, samples: 0 };
+    const weights = new Float64Array(this.profile.parent.length);
+    let samples = 0;
+    for (let index = 0; index < cells.slot.length; index++) {
+      if (!has(cells.slot[index]!, cells.thread[index]!)) continue;
+      weights[cells.node[index]!]! += cells.weight[index]!;
+      samples += cells.count[index]!;
+    }
+    return { own: weights, samples };
+  }
+
+  /** The boxes of the selection, and the number of its samples. */
+  selected(state: State): { boxes: Boxes; samples: number } {
+    const { time, threads } = state.selection;
+    const key = JSON.stringify([time, [...threads]]);
+    if (this.last?.key === key) return this.last;
+    const { own, samples } = this.ownWeights((slot, thread) => state.has(slot, thread));
+    const { parent, label, before } = this.profile;
+    const boxes = {
+      parent, label, own, total: sums(parent, own), before: before === null ? null : sums(parent, before), children: this.children,
+    };
+    this.last = { key, boxes, samples };
+    return this.last;
+  }
+
+  labelOf(node: number): Label | null {
+    const label = this.profile.label[node]!;
+    return label < 0 ? null : this.profile.labels[label]!;
+  }
+
+  /** All functions with a weight. Recursion counts once. */
+  functions(boxes: Boxes): FunctionLine[] {
+    const lines: FunctionLine[] = this.names.map(({ name, module }, group) =>
+      ({ name, module, group, own: 0, total: 0, ownBefore: 0, totalBefore: 0 }));
+    const onPath = new Int32Array(lines.length);
+    const before = this.profile.before;
+    const groupOf = (node: number) => (node === 0 ? 0 : this.group[this.profile.label[node]!]!);
+    const kindOf = (node: number) => (node === 0 ? GROUP : this.profile.labels[this.profile.label[node]!]![1]);
+    const pending = [0];
+    while (pending.length > 0) {
+      const node = pending.pop()!;
+      if (node < 0) {
+        onPath[groupOf(~node)]!--;
+        continue;
+      }
+      const [total, then] = [boxes.total[node]!, boxes.before?.[node] ?? 0];
+      if (total === 0 && then === 0) continue;
+      const group = groupOf(node);
+      const line = lines[group]!;
+      line.own += boxes.own[node]!;
+      line.ownBefore += before?.[node] ?? 0;
+      if (kindOf(node) <= INCOMPLETE) {
+        line.total += boxes.own[node]!;
+        line.totalBefore += before?.[node] ?? 0;
+      } else {
+        if (onPath[group] === 0) {
+          line.total += total;
+          line.totalBefore += then;
+        }
+        onPath[group]!++;
+        pending.push(~node);
+      }
+      for (const child of this.children(node)) pending.push(child);
+    }
+    return lines.filter((line) => line.total > 0 || line.totalBefore > 0);
+  }
+
+  /** Share of the stacks with a function that matches. */
+  matched(boxes: Boxes, expression: RegExp): number {
+    const hits = this.profile.labels.map(([name, kind]) => kind > INCOMPLETE && expression.test(name));
+    let weight = 0;
+    const pending = [0];
+    while (pending.length > 0) {
+      const node = pending.pop()!;
+      if (node > 0 && hits[this.profile.label[node]!]) weight += boxes.total[node]!;
+      else if (boxes.total[node]! > 0) for (const child of this.children(node)) pending.push(child);
+    }
+    return weight;
+  }
+
+  /** A function with all it calls, or with all its callers above it. */
+  around(boxes: Boxes, name: string, callers: boolean): Boxes {
+    const parent = [0], label = [-1], own = [0], before = [0];
+    const known = new Map<number, number>();
+    const child = (of: number, index: number) => {
+      const key = of * this.profile.labels.length + index;
+      let node = known.get(key);
+      if (node === undefined) {
+        node = parent.push(of) - 1;
+        label.push(index);
+        own.push(0);
+        before.push(0);
+        known.set(key, node);
+      }
+      return node;
+    };
+    const isIt = (node: number) => node > 0 && this.labelOf(node)![0] === name && this.labelOf(node)![1] > INCOMPLETE;
+    const then = this.profile.before;
+    const visit = (node: number, place: number) => {
+      // Below an occurrence: everything, with recursion.
+      const pending: [number, number][] = [[node, place]];
+      while (pending.length > 0) {
+        const [from, to] = pending.pop()!;
+        own[to]! += boxes.own[from]!;
+        before[to]! += then?.[from] ?? 0;
+        for (const next of this.children(from)) {
+          if (boxes.total[next]! > 0 || (boxes.before?.[next] ?? 0) > 0) {
+            pending.push([next, child(to, this.profile.label[next]!)]);
+          }
+        }
+      }
+    };
+    const pending = [0];
+    while (pending.length > 0) {
+      const node = pending.pop()!;
+      if (!isIt(node)) {
+        if (boxes.total[node]! > 0 || (boxes.before?.[node] ?? 0) > 0) pending.push(...this.children(node));
+        continue;
+      }
+      const first = child(0, this.profile.label[node]!);
+      if (!callers) {
+        visit(node, first);
+        continue;
+      }
+      let place = first;
+      for (let up = boxes.parent[node]!; up > 0; up = boxes.parent[up]!) place = child(place, this.profile.label[up]!);
+      own[place]! += boxes.total[node]!;
+      before[place]! += boxes.before?.[node] ?? 0;
+    }
+    const parents = Int32Array.from(parent);
+    const weights = Float64Array.from(own);
+    const total = sums(parents, weights);
+    return {
+      parent: parents, label: Int32Array.from(label), own: weights, total,
+      before: then === null ? null : sums(parents, Float64Array.from(before)),
+      children: childLists(parents, (a, b) => total[b]! - total[a]! || a - b),
+    };
+  }
+}

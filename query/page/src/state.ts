@@ -1,0 +1,155 @@
+// The selection, which all panels share: time, threads, search; and what is shown. It is kept in the fragment of the URL.
+
+import type { Data } from "./data.ts";
+import { pattern } from "./format.ts";
+
+export type View = "flame" | "icicle" | "sandwich";
+
+export interface Selection {
+  /** Slots, the end excluded; null for all time. */
+  time: [number, number] | null;
+  /** Indexes of threads; none for all. */
+  threads: Set<number>;
+  query: string;
+  profile: number;
+  view: View;
+  /** Name of the function of the sandwich. */
+  focus: string | null;
+  /** Node that fills the width. */
+  zoom: number;
+}
+
+/** Nanoseconds as an option takes them, exactly: `1.25s`. */
+export function exactTime(ns: number): string {
+  for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["us", 1e3]] as const) {
+    if (ns === 0) return "0s";
+    if (ns >= size || ns % size === 0) {
+      const rest = (ns % size).toString().padStart(Math.log10(size), "0").replace(/0+$/, "");
+      return `${Math.floor(ns / size)}${rest === "" ? "" : `.${rest}`}${unit}`;
+    }
+  }
+  return `${ns}ns`;
+}
+
+/** Nanoseconds of a time as {@link exactTime} writes it. */
+export function parsedTime(text: string): number | null {
+  const found = /^(\d+)(?:\.(\d+))?(ns|us|ms|s)$/.exec(text);
+  if (found === null) return null;
+  const digits = { ns: 0, us: 3, ms: 6, s: 9 }[found[3] as "ns"];
+  const rest = (found[2] ?? "").padEnd(digits, "0").slice(0, digits);
+  return Number(found[1]) * 10 ** digits + Number(rest === "" ? 0 : rest);
+}
+
+export class State {
+  selection: Selection = {
+    time: null, threads: new Set(), query: "", profile: 0, view: "flame", focus: null, zoom: 0,
+  };
+  private readonly listeners: (() => void)[] = [];
+  private pending = false;
+
+  constructor(readonly data: Data) {
+    this.fromFragment();
+    window.addEventListener("hashchange", () => {
+      if (location.hash.slice(1) !== this.fragment()) {
+        this.fromFragment();
+        this.notify();
+      }
+    });
+  }
+
+  /** Calls `listener` after changes, at most once a frame. */
+  onChange(listener: () => void): void {
+    this.listeners.push(listener);
+  }
+
+  change(part: Partial<Selection>): void {
+    Object.assign(this.selection, part);
+    const fragment = this.fragment();
+    history.replaceState(null, "", fragment === "" ? location.pathname + location.search : `#${fragment}`);
+    this.notify();
+  }
+
+  private notify(): void {
+    if (this.pending) return;
+    this.pending = true;
+    requestAnimationFrame(() => {
+      this.pending = false;
+      for (const listener of this.listeners) listener();
+    });
+  }
+
+  /** The time as `--time` takes it. */
+  timeText(): string | null {
+    const { time } = this.selection;
+    const slot = this.data.slot ?? 0;
+    return time === null ? null : `${exactTime(time[0] * slot)}..${exactTime(time[1] * slot)}`;
+  }
+
+  tids(): number[] {
+    return [...this.selection.threads].map((index) => this.data.threads[index]![0]);
+  }
+
+  expression(): RegExp | null {
+    return pattern(this.selection.query);
+  }
+
+  /** Whether a cell is selected. */
+  has(slot: number, thread: number): boolean {
+    const { time, threads } = this.selection;
+    return (time === null || (slot >= time[0] && slot < time[1])) && (threads.size === 0 || threads.has(thread));
+  }
+
+  /** A command that shows the same on the terminal. */
+  command(words: string[], options: { time?: boolean; threads?: boolean; more?: string[] } = {}): string {
+    const time = options.time === false ? null : this.timeText();
+    const tids = options.threads === false ? [] : this.tids();
+    const given = this.data.filters.filter((word) => {
+      if (word.startsWith("--time=")) return this.selection.time === null || options.time === false;
+      return !word.startsWith("--tid=") || tids.length === 0;
+    });
+    const all = [
+      "perfquet-query", words[0] ?? "", ...this.data.traces.map((trace) => trace.path), ...words.slice(1), ...given,
+      ...(time === null ? [] : ["--time", time]), ...(tids.length === 0 ? [] : ["--tid", tids.join(",")]), ...(options.more ?? []),
+    ];
+    const plain = (word: string) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+    return all.map(plain).join(" ");
+  }
+
+  private fragment(): string {
+    const { query, profile, view, focus, zoom } = this.selection;
+    const parts: string[] = [];
+    const add = (name: string, value: string) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
+    const time = this.timeText();
+    if (time !== null) add("t", time);
+    if (this.selection.threads.size > 0) add("tid", this.tids().join(","));
+    if (query !== "") add("q", query);
+    if (profile > 0) add("event", this.data.profiles[profile]?.name ?? "");
+    if (view !== "flame") add("view", view);
+    if (focus !== null) add("function", focus);
+    if (zoom > 0) add("zoom", String(zoom));
+    return parts.join("&");
+  }
+
+  private fromFragment(): void {
+    const parts = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
+    const slot = this.data.slot ?? 0;
+    const ends = (parts.get("t") ?? "").split("..").map(parsedTime);
+    const [from, to] = [ends[0], ends[1]];
+    const wanted = new Set((parts.get("tid") ?? "").split(",").filter((text) => text !== "").map(Number));
+    const threads = new Set<number>();
+    this.data.threads.forEach((thread, index) => { if (wanted.has(thread[0])) threads.add(index); });
+    const profile = this.data.profiles.findIndex((one) => one.name === parts.get("event"));
+    const view = parts.get("view");
+    const zoom = Number(parts.get("zoom") ?? 0);
+    const nodes = this.data.profiles[Math.max(0, profile)]?.parent.length ?? 0;
+    this.selection = {
+      time: from != null && to != null && slot > 0 && to > from ? [Math.floor(from / slot), Math.ceil(to / slot)] : null,
+      threads,
+      query: parts.get("q") ?? "",
+      profile: Math.max(0, profile),
+      view: view === "icicle" || view === "sandwich" ? view : "flame",
+      focus: parts.get("function"),
+      zoom: Number.isInteger(zoom) && zoom > 0 && zoom < nodes ? zoom : 0,
+    };
+  }
+}

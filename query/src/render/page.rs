@@ -1,0 +1,80 @@
+//! The report page: one HTML file with its script, its style and its data. It opens from disk and makes no request.
+//!
+//! ```text
+//! <meta Content-Security-Policy: default-src 'none'; script-src 'sha256-…'; style-src 'sha256-…'>
+//! <style>dist/report.css</style>  <script id="data">base64(zlib(JSON))</script>  <script>dist/report.js</script>
+//! ```
+//! Names from a trace are only in the data, so no name can become markup; the script inserts them as text.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use serde_json::Value;
+
+use super::drawing::escaped;
+
+const SCRIPT: &str = include_str!("../../page/dist/report.js");
+const STYLE: &str = include_str!("../../page/dist/report.css");
+/// A line each: the name of a file, and the hash that allows it.
+const HASHES: &str = include_str!("../../page/dist/hashes.txt");
+
+/// A page and what it embeds.
+pub(crate) struct Page {
+    pub(crate) title: String,
+    pub(crate) data: Value,
+}
+
+impl Page {
+    /// Writes the file.
+    pub(super) fn write(&self, out: &mut dyn Write) -> Result<()> {
+        let mut packed = ZlibEncoder::new(Vec::new(), Compression::new(7));
+        serde_json::to_writer(&mut packed, &self.data)?;
+        let data = BASE64_STANDARD.encode(packed.finish()?);
+        let (script, style) = (hash("report.js")?, hash("report.css")?);
+        write!(
+            out,
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"generator\" content=\"perfquet-query {}\">\n\
+             <title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+             <noscript>This report needs JavaScript. It makes no request.</noscript>\n<main id=\"page\"></main>\n\
+             <script type=\"application/octet-stream\" id=\"data\">{data}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+            env!("CARGO_PKG_VERSION"),
+            escaped(&self.title),
+        )?;
+        Ok(())
+    }
+}
+
+fn hash(file: &str) -> Result<&'static str> {
+    HASHES
+        .lines()
+        .find_map(|line| line.strip_prefix(file)?.strip_prefix(' '))
+        .with_context(|| format!("query/page/dist/hashes.txt: no hash of {file}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_never_markup() {
+        let name = "</script><script>alert(1)</script>";
+        let page = Page {
+            title: name.to_owned(),
+            data: Value::String(name.to_owned()),
+        };
+        let mut file = Vec::new();
+        page.write(&mut file).unwrap();
+        let file = String::from_utf8(file).unwrap();
+        assert!(!file.contains("alert(1)</script>"));
+        assert!(file.contains("<title>&lt;/script&gt;"));
+        assert_eq!(file.matches("</script>").count(), 2);
+        assert!(file.contains("default-src 'none'; script-src 'sha256-"));
+    }
+}

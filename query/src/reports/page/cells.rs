@@ -1,0 +1,208 @@
+//! Weights by time, thread and stack: what a selection is summed from.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{DataType, Int32Type};
+use serde_json::{Value, json};
+
+use crate::session::Session;
+use crate::text::strings;
+
+/// More cells make a page too large to mail; then the slots of time are longer.
+const MOST: usize = 200_000;
+
+/// One cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cell {
+    /// From the start of the trace; -1 without a time.
+    pub(super) slot: i64,
+    /// Index in [`Threads`].
+    pub(super) thread: u32,
+    /// Node of a tree, or index of a function and its bar.
+    pub(super) node: u32,
+    pub(super) bar: u32,
+    pub(super) weight: u128,
+    pub(super) count: u64,
+}
+
+/// Cells in the order of time.
+#[derive(Debug, Default)]
+pub(super) struct Cells(pub(super) Vec<Cell>);
+
+impl Cells {
+    /// Joins `steps` slots to one.
+    pub(super) fn coarsen(&mut self, steps: i64) {
+        for cell in &mut self.0 {
+            cell.slot = cell.slot.div_euclid(steps).max(-1);
+        }
+        self.0.sort_unstable();
+        self.0.dedup_by(|next, kept| {
+            let key = |cell: &Cell| (cell.slot, cell.thread, cell.node, cell.bar);
+            let is_same = key(next) == key(kept);
+            if is_same {
+                kept.weight += next.weight;
+                kept.count += next.count;
+            }
+            is_same
+        });
+    }
+
+    /// Number of cells after [`Cells::coarsen`].
+    fn len_of(&self, steps: i64) -> usize {
+        let mut keys: Vec<(i64, u32, u32, u32)> = self
+            .0
+            .iter()
+            .map(|cell| {
+                (
+                    cell.slot.div_euclid(steps),
+                    cell.thread,
+                    cell.node,
+                    cell.bar,
+                )
+            })
+            .collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.len()
+    }
+
+    /// Column by column; slots as differences. Weights are divided by `scale`.
+    pub(super) fn json(&self, scale: u128) -> Value {
+        let mut last = 0;
+        let slots: Vec<i64> = self
+            .0
+            .iter()
+            .map(|cell| cell.slot - std::mem::replace(&mut last, cell.slot))
+            .collect();
+        let numbers = |of: fn(&Cell) -> u64| self.0.iter().map(of).collect::<Vec<u64>>();
+        let weights: Vec<u64> = self
+            .0
+            .iter()
+            .map(|cell| (cell.weight / scale) as u64)
+            .collect();
+        json!({
+            "slot": slots,
+            "thread": numbers(|cell| cell.thread.into()),
+            "node": numbers(|cell| cell.node.into()),
+            "bar": match self.0.iter().any(|cell| cell.bar > 0) {
+                true => numbers(|cell| cell.bar.into()),
+                false => Vec::new(),
+            },
+            "weight": weights,
+            "count": numbers(|cell| cell.count),
+        })
+    }
+}
+
+/// The smallest number of slots to join such that no cells are too many. Divides `rows`, then a multiple of it.
+pub(super) fn fitting_steps<'c>(all: impl Iterator<Item = &'c Cells>, rows: i64) -> i64 {
+    let divisors = (1..=rows).filter(move |steps| rows % steps == 0);
+    let steps: Vec<i64> = divisors
+        .chain([10, 100, 1000].map(|many| rows * many))
+        .collect();
+    let fits = |cells: &Cells, steps: i64| cells.0.len() <= MOST || cells.len_of(steps) <= MOST;
+    all.map(|cells| {
+        let fitting = steps.iter().find(|&&steps| fits(cells, steps));
+        fitting.or(steps.last()).copied().unwrap_or(1)
+    })
+    .max()
+    .unwrap_or(1)
+}
+
+/// Threads by their ID.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    all: Vec<(i32, Option<i32>, Option<String>)>,
+    indexes: HashMap<i32, u32>,
+    /// Process and last name of each thread in the trace.
+    known: HashMap<i32, (Option<i32>, Option<String>)>,
+}
+
+/// Thread ID of rows that have none.
+pub(super) const NO_THREAD: i32 = -1;
+
+impl Threads {
+    pub(super) fn read(session: &Session) -> Result<Threads> {
+        let mut threads = Threads::default();
+        let sql = "SELECT tid, pid, comm FROM threads WHERE tid IS NOT NULL ORDER BY start_time";
+        for batch in session.collect(sql)? {
+            let number =
+                |column: usize| arrow::compute::cast(batch.column(column), &DataType::Int32);
+            let (tids, pids) = (number(0)?, number(1)?);
+            let (tids, pids) = (
+                tids.as_primitive::<Int32Type>(),
+                pids.as_primitive::<Int32Type>(),
+            );
+            let comms = strings(batch.column(2))?;
+            for row in 0..batch.num_rows() {
+                let pid = pids.is_valid(row).then(|| pids.value(row));
+                let comm = comms.is_valid(row).then(|| comms.value(row).to_owned());
+                threads.known.insert(tids.value(row), (pid, comm));
+            }
+        }
+        Ok(threads)
+    }
+
+    /// The index of a thread.
+    pub(super) fn of(&mut self, tid: i32) -> u32 {
+        let next = self.all.len() as u32;
+        let index = *self.indexes.entry(tid).or_insert(next);
+        if index == next {
+            let (pid, comm) = self.known.get(&tid).cloned().unwrap_or_default();
+            self.all.push((tid, pid, comm));
+        }
+        index
+    }
+
+    /// Thread ID, process ID and name of each.
+    pub(super) fn json(&self) -> Value {
+        json!(self.all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(slot: i64, thread: u32) -> Cell {
+        Cell {
+            slot,
+            thread,
+            node: 1,
+            bar: 0,
+            weight: 10,
+            count: 1,
+        }
+    }
+
+    #[test]
+    fn joined_slots_lose_no_weight() {
+        let mut cells = Cells(vec![
+            cell(0, 0),
+            cell(4, 1),
+            cell(-1, 0),
+            cell(3, 1),
+            cell(5, 1),
+        ]);
+        assert_eq!(cells.len_of(5), 4);
+        cells.coarsen(5);
+        let found: Vec<_> = cells
+            .0
+            .iter()
+            .map(|c| (c.slot, c.thread, c.weight, c.count))
+            .collect();
+        assert_eq!(
+            found,
+            [(-1, 0, 10, 1), (0, 0, 10, 1), (0, 1, 20, 2), (1, 1, 10, 1)]
+        );
+    }
+
+    #[test]
+    fn slots_are_as_short_as_the_limit_allows() {
+        let many = Cells((0..2 * MOST as i64).map(|slot| cell(slot, 0)).collect());
+        assert_eq!(fitting_steps([&Cells::default(), &many].into_iter(), 50), 2);
+        assert_eq!(fitting_steps([&Cells::default()].into_iter(), 50), 1);
+    }
+}

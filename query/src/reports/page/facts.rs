@@ -1,0 +1,71 @@
+//! The head of a page: what was recorded, where and when, and what is missing.
+
+use anyhow::Result;
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::Int64Type;
+use serde_json::{Value, json};
+
+use crate::commands::info;
+use crate::functions::in_fitting_unit;
+use crate::session::Session;
+use crate::text::strings;
+
+/// The traces: names, facts, losses, and the text of `info`.
+pub(super) fn traces(session: &Session) -> Result<Value> {
+    let mut all = Vec::new();
+    for trace in session.traces.iter() {
+        // The counts of a session are those of all its traces.
+        let own = match session.traces.len() {
+            1 => None,
+            _ => Some(session.alone(trace)?),
+        };
+        let session = own.as_ref().unwrap_or(session);
+        let length = trace
+            .time_range()
+            .map(|(begin, end)| end.saturating_sub(begin));
+        all.push(json!({
+            "name": trace.name,
+            "path": trace.path.display().to_string(),
+            "facts": trace.facts,
+            "length": length.map(|length| in_fitting_unit(length as f64)),
+            "recorded": info::recorded(trace),
+            "losses": pairs(session, "SELECT reason, sum(count) FROM losses GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10")?,
+            "problems": pairs(session, "SELECT message, sum(count) FROM problems GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10")?,
+            "incomplete": trace.incompleteness(in_fitting_unit),
+            "info": info::about(session, trace)?,
+        }));
+    }
+    Ok(Value::Array(all))
+}
+
+/// A name and its count; null if the count is not known.
+fn pairs(session: &Session, sql: &str) -> Result<Value> {
+    let mut pairs = Vec::new();
+    for batch in session.collect(sql)? {
+        let names = strings(batch.column(0))?;
+        let counts = arrow::compute::cast(batch.column(1), &arrow::datatypes::DataType::Int64)?;
+        let counts = counts.as_primitive::<Int64Type>();
+        for row in 0..batch.num_rows() {
+            let count = counts.is_valid(row).then(|| counts.value(row));
+            let name = if names.is_valid(row) {
+                names.value(row)
+            } else {
+                "unknown"
+            };
+            pairs.push(json!([name, count]));
+        }
+    }
+    Ok(Value::Array(pairs))
+}
+
+/// Slots of time with losses.
+pub(super) fn loss_times(session: &Session, begin: i64, slot: i64) -> Result<Value> {
+    let sql = format!(
+        "SELECT DISTINCT (time - {begin}) / {slot} AS slot FROM losses WHERE time >= {begin} ORDER BY 1 LIMIT 10000"
+    );
+    let mut slots: Vec<i64> = Vec::new();
+    for batch in session.collect(&sql)? {
+        slots.extend(batch.column(0).as_primitive::<Int64Type>().values());
+    }
+    Ok(json!(slots))
+}

@@ -1,0 +1,189 @@
+//! `report`: one HTML file with pictures and tables of a trace, or of the difference between two.
+//!
+//! ```text
+//! trace ─► profiles (stacks by time and thread), calls, facts ─► JSON ─► one HTML file
+//! ```
+//! Stacks are merged as in `flamegraph`, and whatever has no time is the answer of another report. The page computes its
+//! panels from the selected cells, so that all of them show the same part of the trace.
+
+mod calls;
+mod cells;
+mod facts;
+mod profiles;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+
+use self::cells::Threads;
+use crate::commands::Subcommand;
+use crate::failure::Misuse;
+use crate::filter::Filters;
+use crate::limits::Limits;
+use crate::render::flame;
+use crate::render::grid::{Grid, ROWS};
+use crate::render::page::Page;
+use crate::render::{Answered, Form, Section, Shape};
+use crate::report::{self, Report};
+use crate::session::Session;
+use crate::settings::{Overwriting, Traces};
+
+pub(super) const REPORT: Subcommand = report::subcommand::<PageReport>();
+
+/// Write a report: one HTML file with linked pictures and tables
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  # Write a page of a trace
+  perfquet-query report a.pqt -o a.html
+  # Write a page of the difference between two traces
+  perfquet-query report before.pqt after.pqt -o difference.html
+  # Select a part of the trace
+  perfquet-query report a.pqt --comm dd --time 1s..20s -o dd.html")]
+struct PageReport {
+    #[command(flatten)]
+    traces: Traces,
+    /// Event whose stacks to show; repeatable [default: up to 4 events, sampled ones first]
+    #[arg(short = 'e', long = "event", value_name = "EVENT")]
+    events: Vec<String>,
+    /// Title of the page
+    #[arg(long, help_heading = "Output", value_name = "TEXT")]
+    title: Option<String>,
+    /// Output file [default: stdout]
+    #[arg(short = 'o', long, help_heading = "Output", value_name = "PATH")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    overwriting: Overwriting,
+    #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+impl Report for PageReport {
+    const NAME: &'static str = "report";
+
+    fn traces(&self) -> Vec<PathBuf> {
+        self.traces.traces.clone()
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn form(&self) -> Result<Form> {
+        Ok(Form {
+            shape: Shape::Html,
+            path: self.output.clone(),
+            force: self.overwriting.force,
+        })
+    }
+
+    fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
+        let traces: Vec<&str> = session.traces.iter().map(|t| t.name.as_str()).collect();
+        let usual = match traces.as_slice() {
+            [one] => (*one).to_owned(),
+            [before, after] => format!("{before} → {after}"),
+            _ => bail!(Misuse(format!(
+                "expected one trace, or two to compare, found {}",
+                traces.len()
+            ))),
+        };
+        let title = self.title.clone().unwrap_or(usual);
+        let mut omitted = Vec::new();
+        let contents = match session.traces.len() {
+            1 => self.one(session, &mut omitted)?,
+            _ => self.difference(session)?,
+        };
+        let mut data = json!({
+            "title": title,
+            "version": env!("CARGO_PKG_VERSION"),
+            "traces": facts::traces(session)?,
+            "filters": self.filters.arguments(),
+            "condition": self.filters.words(),
+            "omitted": omitted,
+            "colors": flame::colors(),
+        });
+        if let (Value::Object(all), Value::Object(contents)) = (&mut data, contents) {
+            all.extend(contents);
+        }
+        Ok(Answered::new(Section::Page(Page { title, data })).with_summary("report".to_owned()))
+    }
+}
+
+impl PageReport {
+    fn one(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Value> {
+        let (begin, end) = session.traces[0].time_range().unwrap_or((0, 0));
+        let length = end.saturating_sub(begin).max(1);
+        let column = Grid::fitting_column(length);
+        let mut threads = Threads::read(session)?;
+        let mut profiles = profiles::of_events(
+            session,
+            &self.filters,
+            &self.events,
+            begin,
+            column / ROWS,
+            &mut threads,
+        )?;
+        let steps = cells::fitting_steps(profiles.iter().map(|profile| &profile.cells), ROWS);
+        let slot = column / ROWS * steps;
+        if steps > 1 {
+            omitted.push(format!(
+                "times are those of slots of {}, not of single samples",
+                crate::functions::in_fitting_unit(slot as f64)
+            ));
+        }
+        for profile in &mut profiles {
+            profile.cells.coarsen(steps);
+        }
+        let mut all: Vec<Value> = profiles
+            .into_iter()
+            .map(|profile| profile.json(omitted))
+            .collect();
+        all.extend(profiles::without_time(
+            session,
+            &self.filters,
+            &self.events,
+            omitted,
+        )?);
+        let calls = calls::of(session, &self.filters, begin, slot, &mut threads, omitted)?;
+        Ok(json!({
+            "length": length,
+            "slot": slot,
+            "column": column,
+            "losses": facts::loss_times(session, begin, slot)?,
+            "profiles": all,
+            "calls": calls,
+            "threads": threads.json(),
+        }))
+    }
+
+    fn difference(&self, session: &Session) -> Result<Value> {
+        Ok(json!({
+            "profiles": profiles::difference(session, &self.filters, &self.events)?,
+            "calls": Value::Null,
+            "threads": [],
+        }))
+    }
+}
+
+/// The answer of another report, from its command line without the traces.
+fn section<'s, R: Report>(session: &'s Session, words: &[String]) -> Result<Section<'s>> {
+    let paths = session
+        .traces
+        .iter()
+        .map(|trace| trace.path.clone().into_os_string());
+    let words = words.iter().map(std::ffi::OsString::from);
+    let name = std::ffi::OsString::from(R::NAME);
+    let matches = R::augment_args(clap::Command::new(R::NAME)).try_get_matches_from(
+        std::iter::once(name)
+            .chain(words)
+            .chain(["--".into()])
+            .chain(paths),
+    )?;
+    Ok(R::from_arg_matches(&matches)?.answer(session)?.section)
+}
+
+/// Largest integer that a script represents exactly.
+const EXACT: u128 = 1 << 53;

@@ -1,0 +1,400 @@
+//! Stacks with weights: of events by time and thread, of calls, of aggregates, and of two traces.
+
+use anyhow::{Result, bail};
+use perfquet_trace::count::grouped;
+use serde_json::{Value, json};
+
+use super::cells::{Cell, Cells, NO_THREAD, Threads};
+use super::{EXACT, section};
+use crate::filter::Filters;
+use crate::render::Section;
+use crate::render::flame::{Flame, FlameTree, Kind, Label, Node};
+use crate::reports::boxes::{Groups, Incomplete, Merge, Naming, Shape, note_of_incomplete};
+use crate::reports::event_weight::{EventChoice, WeightedEvent, with_any_row};
+use crate::reports::flamegraph::Flamegraph;
+use crate::reports::folding::Folded;
+use crate::reports::row_source::has_rows;
+use crate::reports::stored_aggregates::PARTS;
+use crate::session::Session;
+
+/// Events of a page, unless they are chosen.
+const EVENTS: usize = 4;
+/// More frames make a page slow; the lightest ones are gathered.
+const MOST_NODES: usize = 120_000;
+/// Longer names are cut.
+const LONGEST_NAME: usize = 4000;
+
+/// The stacks of one event.
+pub(super) struct Profile {
+    event: WeightedEvent,
+    tree: FlameTree,
+    pub(super) cells: Cells,
+    samples: u64,
+    notes: Vec<String>,
+}
+
+/// The profiles of the events.
+pub(super) fn of_events(
+    session: &Session,
+    filters: &Filters,
+    wanted: &[String],
+    begin: i64,
+    slot: i64,
+    threads: &mut Threads,
+) -> Result<Vec<Profile>> {
+    let mut profiles = Vec::new();
+    for event in events(session, wanted)? {
+        let profile = of_event(session, filters, event, begin, slot, threads)?;
+        if profile.samples > 0 || !wanted.is_empty() {
+            profiles.push(profile);
+        }
+    }
+    Ok(profiles)
+}
+
+fn events(session: &Session, wanted: &[String]) -> Result<Vec<WeightedEvent>> {
+    if wanted.is_empty() {
+        // An event without stacks is drawn only if there is nothing else.
+        let all = with_any_row(session)?;
+        let mut events = Vec::new();
+        for event in &all {
+            if events.len() < EVENTS && has_stacks(session, event)? {
+                events.push(event.clone());
+            }
+        }
+        if events.is_empty() {
+            events.extend(all.into_iter().take(1));
+        }
+        return Ok(events);
+    }
+    let choose = |event: &String| EventChoice::of(event).subject(session);
+    wanted.iter().map(choose).collect()
+}
+
+fn has_stacks(session: &Session, event: &WeightedEvent) -> Result<bool> {
+    let sql = event.fill(
+        "SELECT 1 FROM {table} WHERE {where} LIMIT 1",
+        "(user_stack IS NOT NULL OR kernel_stack IS NOT NULL)",
+    );
+    let batches = session.collect(&sql)?;
+    Ok(batches.iter().any(|batch| batch.num_rows() > 0))
+}
+
+fn of_event(
+    session: &Session,
+    filters: &Filters,
+    event: WeightedEvent,
+    begin: i64,
+    slot: i64,
+    threads: &mut Threads,
+) -> Result<Profile> {
+    let condition = filters.condition(session)?;
+    let groups = Groups::new(&[])?;
+    let key = groups.sql_with(&[
+        format!("coalesce(CAST((time - {begin}) / {slot} AS VARCHAR), '-1')"),
+        format!("coalesce(CAST(tid AS VARCHAR), '{NO_THREAD}')"),
+    ]);
+    let folded = Folded::query(session, &event, &condition, Some(&key))?;
+    let names = groups.names(session, &folded)?;
+    let incomplete = Incomplete::of(session, &event.table);
+    let mut merge = Merge::new(Shape {
+        naming: Naming::Functions,
+        across_builds: false,
+        is_reversed: false,
+        incomplete,
+        before: None,
+    });
+    merge.add(&session.forest, &folded, &names)?;
+    let cells = folded.rows.iter().zip(&merge.leaves).map(|(row, &node)| {
+        let key = folded.keys.get(row.key as usize).map_or("", String::as_str);
+        // A thread name, which comes first, may have any letters.
+        let mut parts = key.rsplit(PARTS);
+        let mut number = || {
+            parts
+                .next()
+                .and_then(|part| part.parse::<i64>().ok())
+                .unwrap_or(-1)
+        };
+        let (tid, slot) = (number(), number());
+        Cell {
+            slot,
+            thread: threads.of(i32::try_from(tid).unwrap_or(NO_THREAD)),
+            node,
+            bar: 0,
+            weight: row.weight,
+            count: row.samples,
+        }
+    });
+    let mut cells = Cells(cells.collect());
+    cells.coarsen(1);
+    let hint = incomplete.hint(&event.table);
+    let note = note_of_incomplete(merge.incomplete, folded.samples, hint);
+    Ok(Profile {
+        notes: note.into_iter().collect(),
+        event,
+        tree: merge.tree,
+        cells,
+        samples: folded.samples,
+    })
+}
+
+impl Profile {
+    pub(super) fn json(mut self, omitted: &mut Vec<String>) -> Value {
+        let (tree, nodes) = pruned(&self.tree, &self.event.name, omitted);
+        for cell in &mut self.cells.0 {
+            cell.node = nodes[cell.node as usize];
+        }
+        self.cells.coarsen(1);
+        let all: u128 = self.cells.0.iter().map(|cell| cell.weight).sum();
+        let scale = scale(all);
+        let mut json = json!({
+            "kind": "event",
+            "name": self.event.name,
+            "unit": unit(self.event.unit, scale),
+            "is_count": all == u128::from(self.samples),
+            "notes": self.notes,
+            "cells": self.cells.json(scale),
+            "flamegraph": ["flamegraph", "--event", self.event.name],
+            "top": ["top", "--event", self.event.name],
+            "heatmap": ["heatmap", "--event", self.event.name],
+        });
+        extend(&mut json, boxes(&tree));
+        json
+    }
+}
+
+/// Calls and aggregates, whose weights have no time.
+pub(super) fn without_time(
+    session: &Session,
+    filters: &Filters,
+    wanted: &[String],
+    omitted: &mut Vec<String>,
+) -> Result<Vec<Value>> {
+    let mut found = Vec::new();
+    if !wanted.is_empty() {
+        return Ok(found);
+    }
+    let mut add = |kind: &str, words: &[&str]| -> Result<()> {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let mut command = vec!["flamegraph".to_owned()];
+        command.extend(words.iter().cloned());
+        let options = [words, filters.arguments()].concat();
+        // Nothing may match the filters.
+        if let Ok(Section::Flame(flame)) = section::<Flamegraph>(session, &options) {
+            found.push(untimed(kind, flame, &command, omitted));
+        }
+        Ok(())
+    };
+    if has_rows(session, "calls") {
+        add("calls", &["--weight", "duration"])?;
+    }
+    if has_rows(session, "aggregates") && !has_rows(session, "samples") {
+        add("aggregates", &[])?;
+    }
+    Ok(found)
+}
+
+/// What changed between two traces.
+pub(super) fn difference(
+    session: &Session,
+    filters: &Filters,
+    wanted: &[String],
+) -> Result<Vec<Value>> {
+    let events = match wanted {
+        [] => vec![None],
+        wanted => wanted.iter().map(Some).collect(),
+    };
+    let mut found = Vec::new();
+    for event in events {
+        let mut words = vec!["--diff".to_owned()];
+        words.extend(
+            event
+                .iter()
+                .flat_map(|&event| ["--event".to_owned(), event.clone()]),
+        );
+        let mut command = vec!["flamegraph".to_owned()];
+        command.extend(words.iter().cloned());
+        words.extend(filters.arguments());
+        match section::<Flamegraph>(session, &words)? {
+            Section::Flame(flame) => {
+                found.push(untimed("difference", flame, &command, &mut Vec::new()))
+            }
+            _ => bail!("flamegraph: expected stacks"),
+        }
+    }
+    Ok(found)
+}
+
+fn untimed(kind: &str, flame: Flame, command: &[String], omitted: &mut Vec<String>) -> Value {
+    let (tree, _) = pruned(&flame.tree, kind, omitted);
+    let (now, before) = tree.totals()[0];
+    let scale = scale(now.max(before));
+    let weights = |of: fn(&Node) -> u128| -> Vec<u64> {
+        tree.nodes
+            .iter()
+            .map(|node| (of(node) / scale) as u64)
+            .collect()
+    };
+    let mut json = json!({
+        "kind": kind,
+        "name": flame.source,
+        "subtitle": flame.subtitle,
+        "unit": unit(&flame.unit, scale),
+        "is_count": false,
+        "is_off_cpu": flame.look.is_off_cpu,
+        "notes": flame.notes,
+        "own": weights(|node| node.own),
+        "before": flame.compared.as_ref().map(|_| weights(|node| node.before)),
+        "samples": flame.compared.as_ref().and_then(|compared| compared.samples),
+        "flamegraph": command,
+    });
+    extend(&mut json, boxes(&tree));
+    json
+}
+
+/// Parents and labels of the nodes; kind and module of a label are indexes.
+fn boxes(tree: &FlameTree) -> Value {
+    let mut modules: Vec<&str> = Vec::new();
+    let mut known = std::collections::HashMap::new();
+    let labels: Vec<Value> = tree
+        .labels
+        .iter()
+        .map(|label| {
+            let module = label.module.as_deref().map(|module| {
+                *known.entry(module).or_insert_with(|| {
+                    modules.push(module);
+                    modules.len() - 1
+                })
+            });
+            let kind = Kind::ALL.iter().position(|&kind| kind == label.kind);
+            let name = crate::text::cut_right(&label.name, LONGEST_NAME);
+            json!([name, kind, module, label.location()])
+        })
+        .collect();
+    let nodes = || tree.nodes.iter().enumerate().skip(1);
+    let parents: Vec<u32> = nodes().map(|(node, of)| node as u32 - of.parent).collect();
+    let label_of: Vec<u32> = nodes().map(|(_, node)| node.label).collect();
+    json!({ "labels": labels, "modules": modules, "parent": parents, "label": label_of })
+}
+
+/// The tree with its heaviest nodes, and the node of each one of before. What is lighter is gathered in a frame.
+fn pruned(tree: &FlameTree, name: &str, omitted: &mut Vec<String>) -> (FlameTree, Vec<u32>) {
+    let count = tree.nodes.len();
+    if count <= MOST_NODES {
+        return (tree.clone(), (0..count as u32).collect());
+    }
+    let totals = tree.totals();
+    let weight = |node: u32| totals[node as usize].0 + totals[node as usize].1;
+    let mut ranking: Vec<u32> = (1..count as u32).collect();
+    ranking.select_nth_unstable_by_key(MOST_NODES, |&node| (std::cmp::Reverse(weight(node)), node));
+    let mut is_kept = vec![false; count];
+    is_kept[0] = true;
+    ranking[..MOST_NODES]
+        .iter()
+        .for_each(|&node| is_kept[node as usize] = true);
+    let mut short = FlameTree::new();
+    short.labels = tree.labels.clone();
+    let gathered = short.labels.len() as u32;
+    short
+        .labels
+        .push(Label::new("[light frames]".to_owned(), Kind::Unknown));
+    let mut places = vec![0u32; count];
+    let mut gathers = std::collections::HashMap::new();
+    let mut light = 0u128;
+    for (node, of) in tree.nodes.iter().enumerate() {
+        let parent = places[of.parent as usize];
+        let was_kept = is_kept[of.parent as usize];
+        let place = match node {
+            0 => 0,
+            // A caller is as heavy as its callees, and comes first; among equals it may have been dropped.
+            _ if is_kept[node] && was_kept => {
+                short.nodes.push(Node {
+                    parent,
+                    own: 0,
+                    before: 0,
+                    ..of.clone()
+                });
+                short.nodes.len() as u32 - 1
+            }
+            _ if was_kept => *gathers.entry(parent).or_insert_with(|| {
+                short.nodes.push(Node {
+                    parent,
+                    label: gathered,
+                    own: 0,
+                    before: 0,
+                });
+                short.nodes.len() as u32 - 1
+            }),
+            _ => parent,
+        };
+        is_kept[node] &= was_kept;
+        places[node] = place;
+        if !is_kept[node] {
+            light += of.own + of.before;
+        }
+        short.nodes[place as usize].own += of.own;
+        short.nodes[place as usize].before += of.before;
+    }
+    let all = totals[0].0 + totals[0].1;
+    omitted.push(format!(
+        "{name}: {} of {} frames, with {:.2}% of the weight, are gathered in [light frames]; sums of functions miss at most that",
+        grouped((count - MOST_NODES) as u64),
+        grouped(count as u64),
+        light as f64 / all.max(1) as f64 * 100.0
+    ));
+    (short, places)
+}
+
+/// The power of ten by which weights are divided, so that a script's numbers are exact.
+fn scale(all: u128) -> u128 {
+    let mut scale = 1;
+    while all / scale > EXACT {
+        scale *= 10;
+    }
+    scale
+}
+
+fn unit(unit: &str, scale: u128) -> String {
+    match scale {
+        1 => unit.to_owned(),
+        scale => format!("{scale} {unit}"),
+    }
+}
+
+fn extend(value: &mut Value, more: Value) {
+    if let (Value::Object(value), Value::Object(more)) = (value, more) {
+        value.extend(more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn light_frames_are_gathered_with_their_weight() {
+        let mut tree = FlameTree::new();
+        tree.labels.push(Label::new("f".to_owned(), Kind::Function));
+        for node in 0..MOST_NODES as u32 + 500 {
+            tree.nodes.push(Node {
+                // A caller with one callee each.
+                parent: if node % 2 == 0 { 0 } else { node },
+                label: 0,
+                own: u128::from(node % 7),
+                before: 0,
+            });
+        }
+        let mut omitted = Vec::new();
+        let (short, places) = pruned(&tree, "e", &mut omitted);
+        assert!(short.nodes.len() <= MOST_NODES + 501);
+        assert_eq!(short.totals()[0], tree.totals()[0]);
+        assert_eq!(places.len(), tree.nodes.len());
+        let parents = short.nodes.iter().enumerate().skip(1);
+        assert!(
+            parents
+                .clone()
+                .all(|(node, of)| (of.parent as usize) < node)
+        );
+        assert_eq!(omitted.len(), 1);
+    }
+}
