@@ -22,7 +22,7 @@ use super::batch::{column, i64_at, i64_column, text_at};
 use super::condition::Condition;
 use super::event_types::{self, EventType};
 
-/// The name for `--event` that stands for the table of calls.
+/// The value of `--event` that selects the table of calls.
 const CALLS: &str = "calls";
 
 /// The rows to export.

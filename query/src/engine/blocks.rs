@@ -1,4 +1,4 @@
-//! Rows of one side that may still match rows of the other, in the batches in which they came.
+//! Rows of one side that may still match rows of the other, in their input batches.
 
 use std::mem::size_of;
 
@@ -9,7 +9,7 @@ use arrow::compute::{filter, interleave, take};
 use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, SchemaRef, StringViewType};
 use datafusion::error::Result;
 
-/// A row: its block and its place there.
+/// A row: its block and its index in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) struct Place {
     pub(in crate::engine) block: u32,
@@ -34,15 +34,15 @@ impl Ids {
     }
 }
 
-/// A batch of rows, or what is left of several.
+/// A batch of rows, or the remaining rows of several.
 #[derive(Debug)]
 struct Block {
     ids: Ids,
     columns: Vec<ArrayRef>,
     rows: usize,
-    /// Number of rows that may still match; with those still to be swept.
+    /// Number of rows that may still match, including those not swept yet.
     live: usize,
-    /// Which rows have matched, if the join asks.
+    /// Whether each row has matched, if the kind of join needs it.
     matched: Vec<u64>,
     bytes: usize,
 }
@@ -52,7 +52,7 @@ struct Block {
 pub(in crate::engine) struct Blocks {
     blocks: Vec<Option<Block>>,
     free: Vec<u32>,
-    /// Blocks without live rows, which may still be in pairs that wait.
+    /// Blocks without live rows. Pairs that have not been output may still refer to them.
     spent: Vec<u32>,
     tracks_matches: bool,
     /// Which of the rows with an ID have matched.
@@ -132,7 +132,7 @@ impl Blocks {
         block.expect("a block stays while it has live rows")
     }
 
-    /// Some rows of a block cannot match any more.
+    /// Marks rows of a block as unable to match any more.
     #[inline]
     pub(in crate::engine) fn expire(&mut self, number: u32, rows: usize) {
         let block = self.block_mut(number);
@@ -181,7 +181,7 @@ impl Blocks {
         set(&mut self.matched, id);
     }
 
-    /// No row can match any more.
+    /// Marks all rows as unable to match any more.
     pub(in crate::engine) fn expire_all(&mut self) {
         for (number, block) in self.blocks.iter_mut().enumerate() {
             if let Some(block) = block.as_mut().filter(|block| block.live > 0) {
@@ -191,7 +191,7 @@ impl Blocks {
         }
     }
 
-    /// Frees the blocks without live rows. `unmatched` gets their rows that never matched, if the join asks.
+    /// Frees the blocks without live rows. `unmatched` gets rows that never matched, if the join needs them.
     pub(in crate::engine) fn free_spent(
         &mut self,
         mut unmatched: impl FnMut(Vec<ArrayRef>, usize) -> Result<()>,
@@ -203,7 +203,7 @@ impl Blocks {
             self.free.push(number);
             self.rows -= block.rows;
             self.bytes -= block.bytes;
-            // Rows with an ID are on disk, and decided at the end.
+            // Rows with an ID are on disk; whether they match is known at the end.
             if !self.tracks_matches || !matches!(block.ids, Ids::None) {
                 continue;
             }
@@ -322,7 +322,7 @@ pub(in crate::engine) fn needed(batch: &RecordBatch, columns: &[usize]) -> Vec<A
     columns.iter().map(column).collect()
 }
 
-/// Memory of a column, as far as its own: views share their texts with other batches of the file.
+/// Memory of a column without shared buffers: string views share theirs with other batches of the file.
 pub(in crate::engine) fn bytes_of(array: &ArrayRef) -> usize {
     fn of_views<T: ByteViewType>(array: &ArrayRef) -> usize {
         let views = array.as_byte_view::<T>();

@@ -1,4 +1,4 @@
-//! Numbers the distinct keys of rows, so that operators find what belongs to a key by its number.
+//! Numbers the distinct keys of rows, so that operators index their state by key.
 //!
 //! ```text
 //! (cpu, comm)   (0, cat) (1, dd) (0, cat) (NULL, cat)   →   0 1 0 NONE      NONE: NULL equals nothing
@@ -112,7 +112,7 @@ impl Keys {
                         };
                     }
                     let key = keys.values[row];
-                    // The same key often follows.
+                    // Consecutive rows often have the same key, which saves a lookup.
                     match last {
                         Some((before, number)) if before == key => number,
                         _ => {
@@ -154,7 +154,7 @@ impl Keys {
         }
     }
 
-    /// Forgets keys, and numbers the others anew. Returns the new number of each former one; [`NONE`] if forgotten.
+    /// Removes keys and renumbers the others. Returns the new number of each old one; [`NONE`] if removed.
     pub(crate) fn retain(&mut self, keep: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut renumbered = vec![NONE; self.count()];
         let (mut count, mut bytes) = (0, 0);

@@ -1,11 +1,11 @@
-//! Merges inputs that are in the order of one number, above all of `time`: parts that overlap, several traces, UNION ALL.
+//! Merges inputs sorted by one number, usually `time`: overlapping parts, several traces, UNION ALL.
 //!
 //! ```text
 //! input 1   10 20 30 40 50 60      output   10 20 30 | 35 | 40 50 60
 //! input 2            35
 //! ```
-//! DataFusion's merge copies every row. Runs of traces rarely alternate, so this one passes on slices of its inputs, and
-//! copies only short ones. It fails if an input is not in order: a wrong order would give wrong answers further up.
+//! DataFusion's merge copies every row. Inputs of a trace rarely alternate, so this merge returns slices of its inputs and
+//! copies only short ones. Unsorted input is an error, since operators above would return wrong results for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -185,13 +185,13 @@ impl ExecutionPlan for Merge {
     }
 }
 
-/// Runs a stream as a task of its own, some batches ahead of its reader.
+/// Runs a stream in a separate task, some batches ahead of its reader.
 pub(super) fn ahead(mut stream: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let mut builder = RecordBatchReceiverStream::builder(stream.schema(), 2);
     let sender = builder.tx();
     builder.spawn(async move {
         while let Some(batch) = stream.next().await {
-            // Without a reader there is nothing left to do.
+            // The reader is gone, so nobody needs the rest.
             if sender.send(batch).await.is_err() {
                 break;
             }
@@ -201,7 +201,7 @@ pub(super) fn ahead(mut stream: SendableRecordBatchStream) -> SendableRecordBatc
     builder.build()
 }
 
-/// The error for rows that are not in the order that their plan declares.
+/// The error for rows that violate the order declared by their plan.
 pub(super) fn out_of_order(key: &Arc<dyn PhysicalExpr>) -> DataFusionError {
     DataFusionError::Execution(format!(
         "rows are not in the order of {key}, which the trace declares\nhint: import the trace again"
@@ -278,7 +278,7 @@ impl Input {
             let key = (row >= self.nulls).then(|| keys.values[row]);
             key < limit || (equal_too && key == limit)
         };
-        // The rows most often alternate quickly, or not at all: doubling steps, then halves.
+        // Exponential search: inputs usually alternate after a few rows or not at all.
         let (mut low, mut step) = (self.row, 1);
         while low + step < keys.len() && is_before(low + step) {
             low += step;
@@ -296,7 +296,7 @@ impl Input {
     }
 }
 
-/// Runs of rows that wait to be put together.
+/// Runs of rows for the next batch.
 #[derive(Default)]
 struct Pending {
     batches: Vec<RecordBatch>,
@@ -306,7 +306,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// Shorter runs, on average, are copied row by row.
+    /// Runs that are shorter on average are copied row by row; longer ones are sliced.
     const SHORT: usize = 16;
 
     fn add(&mut self, batch: usize, first: usize, rows: usize) {
@@ -367,7 +367,7 @@ impl Merging {
             let input = &mut self.inputs[first];
             let end = input.end(limit);
             let rows = end - input.row;
-            // A run that does not fit comes by itself: whole batches of an input stay whole.
+            // Return a run that does not fit as its own batch, so that whole input batches are not copied.
             if self.pending.rows > 0 && self.pending.rows + rows > self.batch_size {
                 return self.taken();
             }

@@ -1,4 +1,4 @@
-//! What perfquet adds to DataFusion's planner, optimizer and operators, one operator a file.
+//! Extensions of DataFusion's planner, optimizer and operators, one per file or directory.
 //!
 //! ```text
 //! Merge        inputs in the order of time, instead of SortPreservingMergeExec
@@ -67,7 +67,7 @@ impl QueryPlanner for Planner {
     }
 }
 
-/// DataFusion's rules and ours. `SanityCheckPlan` stays the last one, and checks our plans, too.
+/// DataFusion's rules and ours. `SanityCheckPlan` must be last, to check our plans too.
 fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     let last = rules.pop();

@@ -74,7 +74,7 @@ fn asof(
         Some(_) => Matches::Required,
         None => {
             conditions.push(context.sql_to_expr(match_condition.clone(), &schema)?);
-            // As Snowflake has it.
+            // As in Snowflake.
             Matches::IfAny
         }
     };
@@ -98,7 +98,7 @@ fn asof(
     asof_join::plan(left, right, conditions, shared, matches)
 }
 
-/// The form of DuckDB that a match condition stands for.
+/// Returns which of DuckDB's forms a match condition represents, if any.
 fn form_of(condition: &SqlExpr) -> Option<&str> {
     match condition {
         SqlExpr::Value(value) => match &value.value {
@@ -120,7 +120,7 @@ fn column_name(name: &ObjectName, context: &dyn RelationPlannerContext) -> Resul
     Ok(context.normalize_ident(ident))
 }
 
-/// The columns of the condition that stands for `span_join`; `None` for other conditions.
+/// Returns the columns of the condition that represents `span_join`; `None` for other conditions.
 fn span_join_keys(
     condition: &SqlExpr,
     context: &dyn RelationPlannerContext,

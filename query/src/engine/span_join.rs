@@ -1,12 +1,12 @@
-//! `span_join(a, b, keys…)`: the pieces of time that rows of two tables share, with the columns of both.
+//! `span_join(a, b, keys…)`: the intersections in time of the rows of two tables, with the columns of both.
 //!
 //! ```text
 //! a     [0 ── read ── 50)                       time  duration  function  state
 //! b           [20 ─ running ─ 40)[40 ─ …   →      20        20  read      running
 //!                                                 40        10  read      …
 //! ```
-//! Rows without a time or a duration have no pieces, nor have those with a negative duration. A row of no duration is
-//! inside another one from its start to before its end. The plan is a join with a condition on ranges, which becomes a
+//! Rows without a time or a duration, or with a negative one, have no pieces. A row of duration 0 is inside another row from
+//! the start of that row until just before its end. The plan is a join with a condition on ranges, which becomes a
 //! `RangeJoin`.
 
 use datafusion::arrow::datatypes::DataType;
@@ -35,7 +35,7 @@ pub(super) fn plan(
             .all(|names| names.iter().any(|other| other == name))
     };
     let mut keys = keys.to_vec();
-    // Rows of different traces have nothing in common, whatever their times.
+    // Rows of different traces never overlap, because their clocks differ.
     if shared("trace") && !keys.iter().any(|key| key == "trace") {
         keys.push("trace".to_owned());
     }
@@ -94,7 +94,7 @@ fn column_names(plan: &LogicalPlan) -> Vec<String> {
     fields.map(|field| field.name().clone()).collect()
 }
 
-/// The rows of a side that last for a time, with their ends.
+/// Returns the rows of a side that have a duration, with their ends.
 fn spans(plan: LogicalPlan, side: &str) -> Result<LogicalPlan> {
     let plan = LogicalPlanBuilder::from(plan).alias(side)?.build()?;
     let column = |name: &str| Expr::Column(Column::new(Some(TableReference::bare(side)), name));
@@ -110,7 +110,7 @@ fn spans(plan: LogicalPlan, side: &str) -> Result<LogicalPlan> {
     let mut columns: Vec<Expr> = all.iter().map(|name| column(name)).collect();
     let lasts = column("duration").gt_eq(lit(0_i64));
     let (time, duration) = (column("time"), column("duration"));
-    // An end beyond the largest time is the largest time.
+    // Saturate instead of overflowing.
     let end = |duration: Expr| -> Result<Expr> {
         let room = lit(i64::MAX) - column("time");
         let mut fitting = when(

@@ -1,4 +1,4 @@
-//! SQL beyond that of the parser: joins by time.
+//! Syntax that the parser lacks: joins by time.
 //!
 //! ```text
 //! a ASOF [LEFT] JOIN b ON a.tid = b.tid AND a.time >= b.time      DuckDB's; only rows with a match, unless LEFT
@@ -6,8 +6,8 @@
 //! a ASOF JOIN b MATCH_CONDITION (a.time >= b.time) ON …           Snowflake's; every row of a
 //! span_join(a, b, tid)                                            Perfetto's
 //! ```
-//! The parser knows only the third form, so the others get a condition that says which one they are. Then each such join
-//! becomes a relation of its own, which `relations.rs` plans.
+//! The parser supports only the third form, so the other forms get a match condition that identifies them. Each such join is
+//! then made a separate relation, which `relations.rs` plans.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +26,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Wor
 /// The match conditions of DuckDB's forms.
 pub(super) const INNER: &str = "ASOF JOIN";
 pub(super) const LEFT: &str = "ASOF LEFT JOIN";
-/// The function, and the condition that stands for it.
+/// Name of the function, and of the condition that represents it.
 pub(super) const SPAN_JOIN: &str = "span_join";
 
 /// Parses one statement.
@@ -56,7 +56,7 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
     Ok(statement)
 }
 
-/// Gives every `ASOF JOIN` of DuckDB a match condition: where its own condition begins, at the same depth of brackets.
+/// Inserts a match condition into every `ASOF JOIN` of DuckDB, before its ON or USING at the same depth of brackets.
 fn with_match_conditions(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is = |token: &TokenWithSpan, keyword: Keyword| match &token.token {
         Token::Word(word) => word.quote_style.is_none() && word.keyword == keyword,
@@ -118,7 +118,7 @@ fn with_match_conditions(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     found
 }
 
-/// Makes each join by time a relation of its own: a join of two tables in brackets.
+/// Makes each join by time a separate relation, that is, a join of two tables in brackets.
 #[derive(Default)]
 struct TimeRelations {
     wrong: String,

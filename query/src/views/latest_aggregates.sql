@@ -1,5 +1,5 @@
 -- Each key of a stored aggregation as last printed: later printouts include the earlier values. Rows of a single period are
--- left out. Without a name and keys, a second printout cannot be distinguished from another aggregation, and all rows are
+-- omitted. Without a name and keys, a second printout cannot be distinguished from another aggregation, and all rows are
 -- kept.
 SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack, snapshot, time{, trace}
 FROM (

@@ -68,7 +68,7 @@ fn is_of_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_' || letter == '$'
 }
 
-/// Returns the content of a quoted string, in which a doubled quote stands for one, and its length including the
+/// Returns the content of a quoted string, in which a doubled quote is an escaped one, and its length including the
 /// quotes.
 fn quoted(text: &str, quote: char) -> Result<(String, usize), String> {
     let mut content = String::new();

@@ -200,8 +200,7 @@ fn install_handler() {
     });
 }
 
-/// Maps zeros where a mapped file has no more bytes. Uses only what is allowed in a signal handler: atomics and system
-/// calls.
+/// Maps zeros where a mapped file was truncated. Restricted to async-signal-safe operations: atomics and system calls.
 #[expect(unsafe_code, reason = "signal handlers receive pointers")]
 extern "C" fn on_missing_page(
     _number: libc::c_int,

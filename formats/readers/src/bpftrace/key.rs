@@ -73,7 +73,7 @@ impl<'a> Key<'a> {
         cut
     }
 
-    /// The key that stands for an empty stack.
+    /// The key of an empty stack.
     pub(super) fn empty_stack() -> Key<'a> {
         Key {
             texts: Vec::new(),

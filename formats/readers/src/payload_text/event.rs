@@ -21,7 +21,7 @@ const MESSAGE: &[u8] = b"message";
 #[derive(Debug, Clone)]
 pub(super) struct Column<'a> {
     pub(super) name: &'a [u8],
-    /// Data behind a system call's pointer: the column is `__NAME_val`.
+    /// Data that a system call's pointer refers to: the column is `__NAME_val`.
     is_pointed: bool,
     pub(super) class: Class,
     pub(super) notation: Notation,
@@ -342,7 +342,7 @@ impl<'a> State<'a> {
                 false => Notation::BareArgument,
             };
             for argument in &arguments {
-                // Kernels that print the data behind pointers print decimal numbers without `0x`.
+                // Kernels that print the data of pointers (Linux 7.0) print decimal numbers, without `0x`.
                 scratch.saw_prefix |= argument.value.starts_with(b"0x")
                     || argument.text.is_some()
                     || argument.bytes.is_some();

@@ -1,6 +1,6 @@
 //! Arguments of system calls: `fd: 1, buf: 0x55afc4d7e000 (61:0a) "a.", count: 2`.
 //!
-//! The names may be preceded by their types (trace option `verbose`). Since Linux 7.0, the data behind a pointer
+//! The names may be preceded by their types (trace option `verbose`). Since Linux 7.0, the data that a pointer refers to
 //! follows it: text in quotes, or bytes in hexadecimal and as text. It becomes `__NAME_val`, as in the kernel's format
 //! files.
 
@@ -11,9 +11,9 @@ use perfquet_events::scan::{find, find_text, trim};
 pub(super) struct Argument<'a> {
     pub(super) name: &'a [u8],
     pub(super) value: &'a [u8],
-    /// The data behind the pointer, as text.
+    /// The data at the pointer, as text.
     pub(super) text: Option<&'a [u8]>,
-    /// The data behind the pointer, as hexadecimal bytes.
+    /// The data at the pointer, as hexadecimal bytes.
     pub(super) bytes: Option<&'a [u8]>,
 }
 

@@ -12,14 +12,14 @@
 //! | `read.rs`, `stretch.rs`, `pipe.rs` | reading records from a mapped file, many at once, or from a stream |
 //! | `source.rs`, `resync.rs`, `compressed.rs` | where the bytes come from; where a record begins, past damage; zstd |
 //! | `order.rs`, `lag.rs`, `arena.rs`, `runs.rs` | the order of time; how long records wait, and where, in bounded memory |
-//! | `progress.rs` | how far reading is |
-//! | `catalog.rs`, `ids.rs`, `formats.rs` | the events of the recording; whose an id is; formats of tracepoints |
-//! | `declare.rs`, `names.rs` | an event's declaration; what it is called |
+//! | `progress.rs` | progress of reading |
+//! | `catalog.rs`, `ids.rs`, `formats.rs` | the events of the recording; owners of IDs; formats of tracepoints |
+//! | `declare.rs`, `names.rs` | an event's declaration; its name |
 //! | `emit.rs`, `emit_sample.rs`, `emit_usual.rs`, `losses.rs` | records → events: state, samples, losses |
-//! | `emit_recorder.rs`, `recorder.rs`, `stat.rs` | what perf and the kernel report about the recording, as events |
-//! | `wire.rs` | what perfquet-record and its BPF programs write |
+//! | `emit_recorder.rs`, `recorder.rs`, `stat.rs` | reports of perf and the kernel about the recording, as events |
+//! | `wire.rs` | records of perfquet-record and its BPF programs |
 //! | `tool.rs`, `update.rs`, `features.rs`, `simpleperf.rs` | perf's records, features, Android's additions |
-//! | `output.rs` | the sink, problems, counts of what is not decoded |
+//! | `output.rs` | the sink, problems, counts of undecoded records |
 //!
 //! The parts have separate state: the source does not know events, the catalog no sample bytes, the emission no files.
 //! `read.rs` connects them.

@@ -18,7 +18,7 @@ pub(super) fn when(trailer: &Trailer) -> Option<i64> {
     known.map(time_of)
 }
 
-/// Returns an ID; -1 stands for none.
+/// Returns a CPU; perf writes -1 for an unknown one.
 pub(super) fn known_cpu(cpu: Option<u32>) -> Option<u32> {
     cpu.filter(|&cpu| cpu != u32::MAX)
 }

@@ -338,7 +338,7 @@ fn offsets_and_shifts_change_the_time() {
     let text = read_bytes(&TRACE_DAT, &made.version7("none"));
     assert!(text.contains("sample 0 time=1001 "), "{text}");
     assert!(text.contains("WallOffset(16000)"), "{text}");
-    // A guest: 50 ns behind its host on CPU 0.
+    // A guest whose clock is 50 ns late on CPU 0.
     let mut shift = [made.u64(1), made.u32(0), made.u32(1), made.u32(1)].concat();
     shift.extend([made.u64(0), made.u64(50), made.u64(1)].concat());
     made.options = vec![(12, shift)];

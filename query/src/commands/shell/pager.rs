@@ -1,6 +1,6 @@
 //! A pager for results longer than the terminal: `$PERFQUET_PAGER`, `$PAGER` or less.
 //!
-//! Without settings of its own, less ends at once if the result fits the screen, keeps colors, and does not wrap lines.
+//! Unless LESS is set, less ends at once if the result fits the screen, keeps colors, and does not wrap lines.
 
 use std::io::{BufWriter, ErrorKind, Write};
 use std::process::{Command, Stdio};

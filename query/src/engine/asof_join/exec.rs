@@ -71,7 +71,7 @@ impl AsOfJoin {
     }
 }
 
-/// The columns of the left table come first, so what is known of their order stays.
+/// The left table's columns come first and its rows keep their order, so its orderings also hold for the result.
 fn properties(left: &Arc<dyn ExecutionPlan>, schema: SchemaRef) -> PlanProperties {
     let mut equivalence = EquivalenceProperties::new(schema);
     let orders = left.equivalence_properties().oeq_class().iter().cloned();
@@ -208,7 +208,7 @@ impl ExecutionPlan for AsOfJoin {
     }
 }
 
-/// Runs the join until its end, or until nobody wants more rows.
+/// Runs the join to its end, or until the consumer stops.
 async fn run(
     mut sweep: Sweep,
     [mut left, mut right]: [SendableRecordBatchStream; 2],

@@ -3,8 +3,8 @@
 //! ```text
 //! samples s ASOF JOIN sched_switch w ON s.cpu = w.cpu AND s.time >= w.time       what ran on the CPU of each sample
 //! ```
-//! The node in a plan of SQL; `exec.rs` has the operator. Conditions on the result stay above the node: a filter below it
-//! would choose among other rows of the right table.
+//! This is the node of the logical plan; `exec.rs` has the operator. Conditions on the result must stay above the node:
+//! pushed down, a filter would remove the nearest row of the right table, and a farther one would match instead.
 
 mod exec;
 mod sweep;
@@ -52,7 +52,7 @@ impl Matches {
     }
 }
 
-/// How times are compared: the left one with the right one.
+/// Comparison of the left time with the right time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Direction {
     /// The nearest row at or after the left one.

@@ -41,7 +41,7 @@ impl Current {
     }
 }
 
-/// What the sweep needs to go on.
+/// The next input that the sweep needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     Left,
@@ -69,7 +69,7 @@ pub(super) struct Sweep {
     pub(super) ready: Vec<RecordBatch>,
 }
 
-/// Rows of the right table beside which those that are not needed are not looked for.
+/// Minimum number of rows of the right table before unneeded ones are removed.
 const FEW: usize = 1 << 16;
 
 impl Sweep {
@@ -145,7 +145,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Sweeps as far as the rows at hand go.
+    /// Sweeps to the end of one of the current batches.
     pub(super) fn advance(&mut self) -> Result<Need> {
         loop {
             let Some((left, _)) = &mut self.left else {
@@ -200,7 +200,7 @@ impl Sweep {
         }
     }
 
-    /// Turns the rows of the left batch so far into rows of the result, and frees what is not needed any more.
+    /// Outputs the swept rows of the left batch, and frees batches that are no longer needed.
     fn flush(&mut self) -> Result<()> {
         let found = std::mem::take(&mut self.found);
         if let Some((_, batch)) = self.left.as_ref().filter(|_| !found.is_empty()) {
@@ -239,7 +239,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Moves the latest rows together, so that their batches can be freed.
+    /// Copies the latest rows into one batch, so that theirs can be freed.
     pub(super) fn compact(&mut self) -> Result<()> {
         let current = self.right.as_ref().map(|(_, block)| *block);
         let stays = |place: &Place| Some(place.block) != current;
@@ -259,7 +259,7 @@ impl Sweep {
         self.blocks.free_spent(|_, _| Ok(()))
     }
 
-    /// Flushes, and moves the latest rows together.
+    /// Flushes, and compacts the latest rows.
     pub(super) fn shrink(&mut self) -> Result<()> {
         self.flush()?;
         self.compact()

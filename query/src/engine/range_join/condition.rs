@@ -4,8 +4,8 @@
 //! s.time >= c.time AND s.time < c.time + c.duration       a point in a range
 //! a.start < b.end AND b.start <= a.end                    two ranges overlap
 //! ```
-//! Both have one form: a range of the left side, `start` to `end`, and one of the right side; the left one starts before
-//! the right one ends, and the right one before the left one ends. A point is a range that ends where it starts.
+//! Both have the same form: two ranges overlap if each starts before the other ends. A point is a range that ends where it
+//! starts.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(super) struct Condition {
     pub(super) rest: Option<JoinFilter>,
 }
 
-/// One side's expression is less than the other's, or equal.
+/// A comparison `<` or `<=` of an expression of each side.
 struct Inequality {
     term: usize,
     left: Arc<dyn PhysicalExpr>,

@@ -1,4 +1,4 @@
-//! Joins whose condition is a range, in one pass over inputs in the order of time.
+//! Joins on conditions over ranges, in one pass over inputs sorted by time.
 //!
 //! ```text
 //! calls c JOIN sched_switch s ON s.cpu = c.cpu AND s.time >= c.time AND s.time < c.time + c.duration
@@ -163,7 +163,7 @@ impl RangeJoin {
             filter,
             output,
             schema: self.schema(),
-            // Points that come last at a time need not be kept.
+            // Points swept last among equal times match only earlier rows, so they need not be kept.
             first: match self.condition.left.is_point() {
                 true => RIGHT,
                 false => LEFT,

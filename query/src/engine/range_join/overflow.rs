@@ -1,12 +1,12 @@
-//! What a join keeps on disk when its open ranges do not fit into memory.
+//! The part of a join that is on disk when its open ranges do not fit into memory.
 //!
 //! ```text
 //! memory is full     all open ranges go to disk, as a generation; memory is empty
 //! later rows         are swept as before among themselves, and are written to disk, too
-//! at the end         each generation comes back into memory, and meets the later rows once more
+//! at the end         each generation is read back and compared with the later rows
 //! ```
-//! Pairs of rows that were in memory together are found at once; a pair of a row of a generation and a later one is found
-//! at the end, once, since each row is in one generation at most. Whether a row has matched is kept by its ID.
+//! Pairs of rows that were in memory together are found immediately. Pairs of a generation's row with a later row are found
+//! at the end, exactly once, because each row is in at most one generation. IDs record which rows have matched.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use datafusion::physical_plan::metrics::SpillMetrics;
 
 use super::spec::{Rows, SIDES, Spec};
 
-/// Rows on disk, and what is still to do with them.
+/// Rows on disk, and the comparisons that remain.
 pub(super) struct Overflow {
     files: [RowFile; 2],
     /// The next ID of each side.
@@ -175,7 +175,7 @@ pub(super) fn stored(schema: &SchemaRef, rows: &Rows, ids: UInt64Array) -> Resul
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }
 
-/// Views keep all texts of their page; only those in use are written.
+/// String views keep the buffer of a whole page alive; copy only the strings in use.
 fn without_unused_texts(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Utf8View => Arc::new(column.as_string_view().gc()),

@@ -1,4 +1,4 @@
-//! Which joins become range joins.
+//! The rule that turns joins into range joins.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl PhysicalOptimizerRule for RangeJoins {
     }
 }
 
-/// Inputs with at most this many rows are compared with every row of the other: cheaper than sorting that one.
+/// An input with at most this many rows is compared with every row of the other, which is cheaper than sorting the other.
 const FEW_ROWS: usize = 64;
 
 fn instead_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<RangeJoin>> {
@@ -63,7 +63,7 @@ fn instead_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<RangeJoin>> {
     let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
         return Ok(None);
     };
-    // `x NOT IN (…)` with its three values of truth.
+    // `x NOT IN (…)` with three-valued logic.
     if join.null_aware || join.fetch().is_some() {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! Runs a join: feeds the sweep, keeps to the memory limit, and joins what went to disk.
+//! Runs a join: feeds the sweep, obeys the memory limit, and joins the rows on disk.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) struct Run<F> {
 }
 
 impl<F: AsyncFnMut(RecordBatch) -> Result<(), Closed>> Run<F> {
-    /// Runs the join to its end, or until nobody wants more rows.
+    /// Runs the join to its end, or until the consumer stops.
     pub(super) async fn run(mut self) -> Result<()> {
         loop {
             for side in SIDES {
@@ -96,7 +96,7 @@ impl<F: AsyncFnMut(RecordBatch) -> Result<(), Closed>> Run<F> {
         Ok(())
     }
 
-    /// Joins the generations on disk with the rows that came later, and shows the rows that never matched.
+    /// Joins the generations on disk with later rows, and outputs the rows that never matched.
     async fn join_disk(&mut self) -> Result<Result<(), Closed>> {
         let Some(overflow) = &mut self.sweep.overflow else {
             return Ok(Ok(()));
@@ -140,7 +140,7 @@ impl<F: AsyncFnMut(RecordBatch) -> Result<(), Closed>> Run<F> {
         };
         let mut next = file.next().await.transpose()?;
         while let Some(batch) = next {
-            // As many as fit: more often than not, all of them.
+            // As many as fit into memory, usually all.
             self.add_open(side, &batch)?;
             next = file.next().await.transpose()?;
             if next.is_some() && self.memory.try_resize(self.sweep.bytes()).is_ok() {
@@ -209,7 +209,7 @@ impl<F: AsyncFnMut(RecordBatch) -> Result<(), Closed>> Run<F> {
         Ok(())
     }
 
-    /// Shows the rows of a file that never matched, if the join asks.
+    /// Outputs the rows of a file that never matched, if the kind of join has them.
     async fn show_unmatched(&mut self, side: usize, file: &Stored) -> Result<Result<(), Closed>> {
         if !self.sweep.spec.shows_unmatched(side) {
             return Ok(Ok(()));

@@ -1,4 +1,4 @@
-//! What a range join joins, and the rows that it has at hand.
+//! The specification of a range join, and its current rows.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) struct Side {
 /// A column of a side: the side, and the index among its needed columns.
 pub(super) type SideColumn = (usize, usize);
 
-/// A condition on pairs beside range and keys.
+/// A condition on pairs in addition to ranges and keys.
 #[derive(Debug, Clone)]
 pub(super) struct Filter {
     pub(super) expr: Arc<dyn PhysicalExpr>,
@@ -39,7 +39,7 @@ pub(super) struct Filter {
     pub(super) schema: SchemaRef,
 }
 
-/// What is joined.
+/// The specification of a join.
 #[derive(Debug, Clone)]
 pub(super) struct Spec {
     pub(super) kind: JoinType,

@@ -1,4 +1,4 @@
-//! Moves the open ranges of a sweep to disk; from then on, later rows are kept there, too.
+//! Moves the open ranges of a sweep to disk; later rows are then stored there too.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Sweep {
                             if blocks.is_marked(place) {
                                 blocks.mark_id(id);
                             }
-                            // Its fate is decided at the end.
+                            // Whether it matches is known at the end.
                             blocks.mark(place);
                         }
                         id

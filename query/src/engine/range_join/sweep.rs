@@ -5,8 +5,8 @@
 //! right       20      40            at 20: the open left range of the same key matches
 //! left           [30 ─ 35)          at 40: 30–35 has expired, and is dropped when it is seen
 //! ```
-//! Each row first meets the open ranges of the other side, then opens its own. So a pair is found when the later of its
-//! rows comes, and ranges that end before they start are right, too.
+//! Each row is first compared with the open ranges of the other side, then opens its own. So a pair is found at the later of
+//! its rows, and ranges that end before they start need no special case.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
@@ -36,7 +36,7 @@ pub(super) struct Sweep {
     pub(super) open: Vec<[Vec<Entry>; 2]>,
     /// Number of open ranges, expired ones included.
     pub(super) entries: [usize; 2],
-    /// Number of open ranges at which expired ones are looked for.
+    /// Number of open ranges at which expired ones are removed.
     purge_at: usize,
     pub(super) blocks: [Blocks; 2],
     pub(super) current: [Option<Current>; 2],
@@ -49,11 +49,11 @@ pub(super) struct Sweep {
     /// Pairs that are only counted.
     counted: usize,
     pub(super) ready: VecDeque<RecordBatch>,
-    /// What is on disk, once memory did not suffice.
+    /// The rows on disk, after memory was exhausted.
     pub(super) overflow: Option<Overflow>,
 }
 
-/// Open ranges among which expired ones are not looked for.
+/// Minimum number of open ranges before expired ones are removed.
 const FEW: usize = 1 << 16;
 /// Pairs that are only counted, in one batch.
 const COUNTED: usize = 1 << 20;
@@ -162,7 +162,7 @@ impl Sweep {
     fn next_side(&self) -> Option<usize> {
         match [&self.current[LEFT], &self.current[RIGHT]] {
             [Some(left), Some(right)] => {
-                // Rows that match nothing, and NULLs come first, are in nobody's way.
+                // Rows that match nothing can be swept at any time, and NULLs come first.
                 if !left.is_valid() {
                     return Some(LEFT);
                 }
@@ -332,7 +332,7 @@ impl Sweep {
         }
     }
 
-    /// Moves the open rows of a side together, so that their former batches can be freed.
+    /// Copies the open rows of a side into one batch, so that theirs can be freed.
     pub(super) fn compact(&mut self, side: usize) -> Result<()> {
         self.flush()?;
         let swept = self.current[side].as_ref().map(|current| current.block);
@@ -371,7 +371,7 @@ impl Sweep {
         self.flush()
     }
 
-    /// Turns the pairs found into rows of the result, and frees what no pair can need any more.
+    /// Outputs the pairs found, and frees batches that no pair can need any more.
     pub(super) fn flush(&mut self) -> Result<()> {
         while self.counted > 0 {
             let rows = self.counted.min(COUNTED);

@@ -71,7 +71,7 @@ pub(super) struct Windows {
     pub(super) columns: Vec<WindowColumn>,
 }
 
-/// Larger offsets are rare, and each row of every key would wait for so many others.
+/// Maximum offset. Larger ones are rare, and every row would wait for this many rows of its key.
 const MOST_OFFSET: i64 = 64;
 
 impl Windows {

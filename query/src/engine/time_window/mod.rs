@@ -80,7 +80,7 @@ impl TimeWindow {
     }
 }
 
-/// Rows that wait for others leave out of order; the others stay in that of the input.
+/// Rows that wait for others leave out of order; without such rows, the order of the input is kept.
 fn properties(
     input: &Arc<dyn ExecutionPlan>,
     windows: &Windows,

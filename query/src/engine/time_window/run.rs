@@ -29,7 +29,7 @@ pub(super) struct Run {
     waiting: Option<Waiting>,
 }
 
-/// So many rows that no key refers to may stay: compacting copies all others.
+/// Number of unreferenced rows that may stay in memory, because compacting copies all others.
 const FEW: usize = 1 << 16;
 
 impl Run {

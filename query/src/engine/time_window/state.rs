@@ -1,4 +1,4 @@
-//! What is known of each key: its last rows, its first one, the number of its rows.
+//! The state of each key: its last rows, its first row, its number of rows.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::rows::{NOWHERE, Rows};
 pub(super) struct Rings {
     pub(super) n: usize,
     places: Vec<Place>,
-    /// Where the oldest row of each key is, if there are several.
+    /// Position of the oldest row in each ring, if rings have several rows.
     oldest: Vec<u32>,
 }
 
@@ -59,7 +59,7 @@ impl Rings {
         }
     }
 
-    /// Tells a key the new place of one of its rows.
+    /// Updates the place of a row of a key.
     pub(super) fn moved(&mut self, key: u32, from: Place, to: Place) {
         let key = key as usize;
         for place in &mut self.places[key * self.n..(key + 1) * self.n] {

@@ -46,7 +46,7 @@ pub(super) struct Waiting {
     found: Vec<(Place, Place)>,
 }
 
-/// Rows that have what they waited for: their columns, and the places of the others.
+/// Rows that no longer wait: their columns, and the places of the rows that they waited for.
 pub(super) struct Complete {
     pub(super) columns: Vec<ArrayRef>,
     pub(super) found: Vec<Place>,
@@ -192,7 +192,7 @@ impl Waiting {
         places.filter(is_old).map(old_place).collect()
     }
 
-    /// Takes all old rows, which have waited in vain.
+    /// Takes all old rows, whose later row does not exist.
     fn take_old(&mut self) -> Result<Vec<Complete>> {
         let mut complete = Vec::new();
         for places in self.old_places().chunks(8192) {
@@ -206,7 +206,7 @@ impl Waiting {
         Ok(complete)
     }
 
-    /// Moves the old rows together.
+    /// Compacts the old rows.
     fn compact(&mut self) -> Result<()> {
         for places in self.old_places().chunks(8192) {
             let columns = self.old.gather_all(places)?;

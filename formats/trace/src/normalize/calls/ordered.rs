@@ -3,7 +3,7 @@
 //! ```text
 //! rows as they end      a 10   b 20   c 30   main 5     main was open all the time
 //! calls/00000.parquet   a 10   b 20   c 30
-//! calls/00001.parquet   main 5                          a part of its own: queries merge the two
+//! calls/00001.parquet   main 5                          a separate part; queries merge the two
 //! ```
 
 use perfquet_events::Error;

@@ -101,7 +101,7 @@ pub(super) fn write(path: &Path, options: WriterOptions, schema: TableSchema, ro
     write_mixed(path, options, schema, rows, &[rows.len()]);
 }
 
-/// The same, with pieces of so many rows by turns as columns, and as rows that become columns later.
+/// Writes the rows alternately as columns and as rows that become columns later, in pieces of these sizes.
 pub(super) fn write_mixed(
     path: &Path,
     options: WriterOptions,
