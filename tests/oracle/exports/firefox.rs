@@ -181,7 +181,7 @@ fn firefox_profiles_are_consistent_and_have_our_sums() {
         for (index, prefix) in prefixes.iter().enumerate() {
             assert!(prefix.as_u64().is_none_or(|prefix| prefix < index as u64));
         }
-        let mut samples = 0;
+        let (mut samples, mut weight) = (0, 0);
         for thread in profile["threads"].as_array().unwrap() {
             check_lengths(&thread["samples"]);
             check_lengths(&thread["markers"]);
@@ -190,6 +190,7 @@ fn firefox_profiles_are_consistent_and_have_our_sums() {
             let times = thread["samples"]["time"].as_array().unwrap();
             assert!(times.is_sorted_by_key(|time| time.as_f64().unwrap()));
             samples += thread["samples"]["length"].as_u64().unwrap();
+            weight += weight_of(&thread["samples"]);
         }
         let omitted = stderr.lines().filter(|line| line.contains("omitted:"));
         let omitted: u64 = omitted.map(|line| reported_count(line, "sample")).sum();
@@ -198,7 +199,23 @@ fn firefox_profiles_are_consistent_and_have_our_sums() {
             "SELECT 'n' AS name, count(*) AS n FROM samples",
         )["n"];
         assert_eq!(samples, ours - omitted, "{}", trace.name);
+        if omitted == 0 {
+            let sum = "SELECT 'n' AS name, coalesce(sum(coalesce(period, 1)), 0) AS n FROM samples";
+            assert_eq!(weight, counts(&trace.path, sum)["n"], "{}", trace.name);
+        }
     }
+}
+
+/// Returns the sum of the weights of a thread: periods, in ns for clocks.
+fn weight_of(samples: &Value) -> u64 {
+    let scale = match samples["weightType"].as_str().unwrap() {
+        "tracing-ms" => 1e6,
+        _ => 1.0,
+    };
+    let weights = samples["weight"].as_array().unwrap().iter();
+    weights
+        .map(|weight| (weight.as_f64().unwrap() * scale).round() as u64)
+        .sum()
 }
 
 fn read(file: &Path) -> Value {
