@@ -30,7 +30,6 @@ use crate::stored_columns::StoredColumns;
 use crate::table::{Change, PartsTable, constant_column};
 use crate::trace::{Trace, TraceTable};
 use crate::unit;
-use crate::views::VIEWS;
 
 /// Name of the catalog; never needed in queries.
 pub(crate) const CATALOG: &str = "perfquet";
@@ -44,7 +43,12 @@ pub(crate) const PARTS: &str = "parts_of_views";
 const TEXT: DataType = DataType::Utf8View;
 
 /// Builds the catalog of all tables of `traces`.
-pub(crate) fn catalog(traces: &[Trace]) -> Result<Arc<dyn CatalogProvider>> {
+///
+/// `is_view` tells whether a name is that of a view: then an event of the same name needs its system.
+pub(crate) fn catalog(
+    traces: &[Trace],
+    is_view: impl Fn(&str) -> bool,
+) -> Result<Arc<dyn CatalogProvider>> {
     let catalog = MemoryCatalogProvider::new();
     let main = Arc::new(Tables::default());
     let mut schemas: BTreeMap<String, Arc<Tables>> = BTreeMap::new();
@@ -68,9 +72,7 @@ pub(crate) fn catalog(traces: &[Trace]) -> Result<Arc<dyn CatalogProvider>> {
         let Some((system, event)) = event_name(name) else {
             continue;
         };
-        let taken = main.table_exist(event)
-            || event == TRACE_INFO
-            || VIEWS.iter().any(|view| view.name == event);
+        let taken = main.table_exist(event) || event == TRACE_INFO || is_view(event);
         if systems_of_event.get(event) == Some(&1)
             && !taken
             && let Some(provider) = schemas.get(system).and_then(|schema| schema.get(event))
@@ -147,7 +149,7 @@ fn parts_table(traces: &[Trace], name: &str, tables: &SameTable<'_>) -> PartsTab
     let changes = changes(traces, name, tables, &columns);
     let fields = columns.iter().map(|column| {
         Field::new(&column.name, arrow_type(column.kind), column.nullable)
-            .with_metadata(unit::metadata(&column.unit))
+            .with_metadata(unit::metadata(&column.name, &column.unit))
     });
     let forms = tables.iter().flat_map(|(_, table)| &table.forms);
     let bits = forms

@@ -8,10 +8,11 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use perfquet_cli::nearest;
-use perfquet_cli::quantity::{nanoseconds, time_range};
+use perfquet_cli::quantity::time_range;
 
 use crate::failure::Misuse;
 use crate::functions::in_fitting_unit;
+use crate::literals::with_nanoseconds;
 use crate::session::{Session, literal};
 use crate::text::strings;
 
@@ -44,6 +45,17 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
+    /// Whether there are any.
+    pub(crate) fn are_given(&self) -> bool {
+        let lists = [
+            self.pid.len(),
+            self.tid.len(),
+            self.comm.len(),
+            self.cpu.len(),
+        ];
+        self.condition.is_some() || self.time.is_some() || lists.iter().sum::<usize>() > 0
+    }
+
     /// Filters by a condition and a time range, as their options take them.
     pub(crate) fn of(condition: Option<String>, time: Option<String>) -> Filters {
         Filters {
@@ -75,7 +87,8 @@ impl Filters {
         session.is_report();
         let mut all = Vec::new();
         if let Some(condition) = &self.condition {
-            let condition = with_nanoseconds(condition)?;
+            let condition = with_nanoseconds(condition);
+            let condition = condition.map_err(|error| Misuse(format!("--where: {error}")))?;
             session.piece("--where", &condition)?;
             // A trailing comment must not swallow the bracket.
             all.push(format!("({condition}\n)"));
@@ -221,96 +234,4 @@ fn time_condition(session: &Session, text: &str) -> Result<String> {
         0 => "FALSE".to_owned(),
         _ => format!("({})", each.join(" OR ")),
     })
-}
-
-/// Replaces every duration in `condition` by its nanoseconds. Quoted strings, names and comments stay.
-fn with_nanoseconds(condition: &str) -> Result<String> {
-    let mut result = String::with_capacity(condition.len());
-    let mut rest = condition;
-    // After a letter, digits belong to a name: `arg1s`.
-    let mut in_name = false;
-    while let Some(first) = rest.chars().next() {
-        let length = match first {
-            '\'' | '"' => quoted_length(rest, first),
-            '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
-            '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
-            '0'..='9' if !in_name => {
-                let literal = rest
-                    .find(|c: char| !c.is_alphanumeric() && c != '.' && c != '_')
-                    .unwrap_or(rest.len());
-                match nanoseconds(&rest[..literal]) {
-                    Some(nanoseconds) => result.push_str(&nanoseconds.to_string()),
-                    None if has_unit(&rest[..literal]) => {
-                        bail!(Misuse(format!(
-                            "--where: {}: expected a duration such as 1.5ms",
-                            &rest[..literal]
-                        )))
-                    }
-                    None => result.push_str(&rest[..literal]),
-                }
-                rest = &rest[literal..];
-                continue;
-            }
-            _ => first.len_utf8(),
-        };
-        in_name = first.is_alphanumeric() || first == '_' || first == '$';
-        result.push_str(&rest[..length]);
-        rest = &rest[length..];
-    }
-    Ok(result)
-}
-
-/// Whether an invalid literal was probably meant as a duration: `5sec`, but not `1e9` or `0x1f`.
-fn has_unit(literal: &str) -> bool {
-    let unit = literal.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    !unit.is_empty() && !literal.starts_with("0x") && literal.parse::<f64>().is_err()
-}
-
-/// Returns the length of a quoted string with its quotes; a doubled quote does not end it.
-fn quoted_length(text: &str, quote: char) -> usize {
-    let mut letters = text.char_indices().skip(1).peekable();
-    while let Some((index, letter)) = letters.next() {
-        if letter == quote {
-            match letters.peek() {
-                Some((_, next)) if *next == quote => {
-                    letters.next();
-                }
-                _ => return index + quote.len_utf8(),
-            }
-        }
-    }
-    text.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(condition: &str, expected: &str) {
-        assert_eq!(with_nanoseconds(condition).unwrap(), expected);
-    }
-
-    #[test]
-    fn durations_become_numbers() {
-        check(
-            "duration > 500us and comm = 'dd'",
-            "duration > 500000 and comm = 'dd'",
-        );
-        check("duration>1.5ms", "duration>1500000");
-        check(
-            "d between 1s and 2m",
-            "d between 1000000000 and 120000000000",
-        );
-        check("comm = '5s' and \"1s\" = 2", "comm = '5s' and \"1s\" = 2");
-        check(
-            "comm = 'it''s 5s' and x > 1ns",
-            "comm = 'it''s 5s' and x > 1",
-        );
-        check("arg1s = 3 and x = 1e9 -- 5s", "arg1s = 3 and x = 1e9 -- 5s");
-        check("period = 1003009", "period = 1003009");
-        check("d = 9007199254740993ns", "d = 9007199254740993");
-        check("d > 5\u{3bc}s /* 5sec */ or x", "d > 5000 /* 5sec */ or x");
-        check("'open 5s", "'open 5s");
-        assert!(with_nanoseconds("x > 5sec").is_err());
-    }
 }

@@ -9,9 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use anyhow::{Context, Result};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::catalog::TableProvider;
+use datafusion::catalog::{CatalogProvider, TableProvider};
 use datafusion::config::ConfigNonZeroUsize;
-use datafusion::datasource::ViewTable;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -28,12 +27,16 @@ use crate::failure::Interrupted;
 use crate::functions;
 use crate::interrupt;
 use crate::limits::Limits;
+use crate::literals::with_nanoseconds;
+use crate::passes;
 use crate::planning;
 use crate::progress::Progress;
+use crate::result_units;
 use crate::stacks::Forest;
 use crate::text::harmless_lines;
 use crate::trace::{self, Trace};
-use crate::views::VIEWS;
+use crate::unit::{DURATION, SHARE, UNIT, is_hexadecimal};
+use crate::views::{self, Planner, SchemaWithViews, VIEWS, View};
 
 /// Opened traces.
 pub(crate) struct Session {
@@ -41,6 +44,9 @@ pub(crate) struct Session {
     pub(crate) traces: Arc<Vec<Trace>>,
     /// The stacks of all traces, read on first use.
     pub(crate) forest: Arc<Forest>,
+    /// All views, also those whose events were not recorded.
+    pub(crate) views: Vec<Arc<View>>,
+    planner: Arc<Planner>,
     limits: Limits,
     /// SQL fragments from the command line in a report's query; `None` if the whole
     /// query was written by the user.
@@ -62,18 +68,26 @@ impl Session {
         let context = context(limits)?;
         let forest = Arc::new(Forest::new(Arc::clone(&traces)));
         let name = |error| explain::error(error, "", None);
-        context.register_catalog(CATALOG, catalog::catalog(&traces).map_err(name)?);
+        let views: Vec<Arc<View>> = VIEWS.clone();
+        let is_view = |name: &str| views.iter().any(|view| view.name == name);
+        let catalog = catalog::catalog(&traces, is_view).map_err(name)?;
         functions::register(&context, &forest);
-        let session = Session {
+        let names = traces.iter().map(|trace| trace.name.clone());
+        passes::register(&context, &Arc::new(passes::Traces::new(names)));
+        let planner = Planner::new(&context, catalog.as_ref(), traces.len() > 1);
+        let planner = Arc::new(planner);
+        add_views(&context, &catalog, &views, &planner).map_err(name)?;
+        context.register_catalog(CATALOG, catalog);
+        Ok(Session {
             context,
             traces,
             forest,
+            views,
+            planner,
             limits: limits.clone(),
             pieces: Mutex::new(None),
             runtime,
-        };
-        session.add_views().map_err(name)?;
-        Ok(session)
+        })
     }
 
     /// Opens one of the traces alone.
@@ -86,39 +100,29 @@ impl Session {
         self.traces.iter().all(Trace::is_complete)
     }
 
-    fn add_views(&self) -> datafusion::error::Result<()> {
-        for view in VIEWS {
-            let sql = view.sql(self.traces.len() > 1);
-            let plan = self
-                .handle()
-                .block_on(planning::plan(&self.context.state(), &sql))?;
-            let table = ViewTable::new(plan, Some(sql));
-            self.context.register_table(view.name, Arc::new(table))?;
-        }
-        Ok(())
-    }
-
     /// Plans and starts a query.
     pub(crate) fn query(&self, sql: &str) -> Result<Answer<'_>> {
+        let sql = &with_nanoseconds(sql).map_err(anyhow::Error::msg)?;
         let (context, text) = (self.context.clone(), sql.to_owned());
         let planned = async move {
             let plan = planning::plan(&context.state(), &text).await?;
+            let units = result_units::of(&plan);
             let frame = context.execute_logical_plan(plan).await?;
             let task = Arc::new(frame.task_ctx());
             let plan = frame.create_physical_plan().await?;
             let stream = execute_stream(Arc::clone(&plan), task)?;
-            Ok((plan, stream))
+            Ok((plan, stream, units))
         };
         let handle = self.handle();
         let on_planner =
             |done: Done<_>| planning::on_large_stack(move || done.with(handle.block_on(planned)));
-        let (plan, stream) = self
+        let (plan, stream, units) = self
             .interruptible(on_planner)?
             .map_err(|error| explain::error(error, sql, Some(self)))?;
         Ok(Answer {
             session: self,
             sql: sql.to_owned(),
-            schema: with_plain_names(&stream.schema()),
+            schema: for_people(&stream.schema(), &units),
             stream: Some(stream),
             waiting: None,
             progress: Progress::of(&plan),
@@ -155,11 +159,27 @@ impl Session {
         Ok(())
     }
 
+    /// Registers the query of an option, and returns it without a final semicolon. Rejects what is not one whole query: inside
+    /// another one, it might close brackets that it did not open.
+    pub(crate) fn whole_query<'q>(&self, text: &'q str) -> Result<&'q str> {
+        let text = text.trim().trim_end_matches(';').trim_end();
+        self.query(text)?;
+        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.get_or_insert_default().push(text.to_owned());
+        Ok(text)
+    }
+
     /// Returns a table or view by its SQL name.
     pub(crate) fn table(&self, name: &str) -> Result<Arc<dyn TableProvider>> {
         self.handle()
             .block_on(self.context.table_provider(name))
             .map_err(|error| explain::error(error, "", Some(self)))
+    }
+
+    /// Whether the events that a view needs were recorded.
+    pub(crate) fn has_events_of(&self, view: &View) -> Result<bool> {
+        let answer = self.handle().block_on(self.planner.can_plan(view));
+        answer.map_err(|error| explain::error(error, "", Some(self)))
     }
 
     /// Where tasks run.
@@ -245,6 +265,23 @@ impl Drop for Session {
         drop(runtime);
         remove_temporary(&self.context);
     }
+}
+
+/// Adds views to the main schema of `catalog`, and those with arguments to the functions of `context`.
+fn add_views(
+    context: &SessionContext,
+    catalog: &Arc<dyn CatalogProvider>,
+    views: &[Arc<View>],
+    planner: &Arc<Planner>,
+) -> datafusion::error::Result<()> {
+    views::register(context, views, planner);
+    let Some(main) = catalog.schema(MAIN) else {
+        return Ok(());
+    };
+    let plain = views.iter().filter(|view| view.arguments().is_empty());
+    let schema = SchemaWithViews::new(main, plain.cloned().collect(), Arc::clone(planner));
+    catalog.register_schema(MAIN, Arc::new(schema))?;
+    Ok(())
 }
 
 /// Result of waiting for another thread.
@@ -356,11 +393,28 @@ impl Answer<'_> {
     }
 }
 
-/// Names unnamed columns after their expression: `duration(1000)`,
-/// not `duration(Int64(1000))`.
-fn with_plain_names(schema: &SchemaRef) -> SchemaRef {
-    let rename = |field: &Arc<Field>| field.as_ref().clone().with_name(plain_name(field.name()));
-    let fields: Vec<Field> = schema.fields().iter().map(rename).collect();
+/// Names unnamed columns after their expression, `duration(1000)`, not `duration(Int64(1000))`, and states the units of
+/// durations and shares.
+fn for_people(schema: &SchemaRef, units: &[Option<String>]) -> SchemaRef {
+    let units = units.iter().map(Option::as_deref);
+    let units = units.chain(std::iter::repeat(None));
+    let fields = schema.fields().iter().zip(units).map(|(field, unit)| {
+        let mut metadata = field.metadata().clone();
+        match unit {
+            Some(DURATION | SHARE) if field.data_type().is_numeric() => {
+                metadata.insert(UNIT.to_owned(), unit.unwrap_or_default().to_owned());
+            }
+            // Times are numbers. An address keeps its unit as long as it is one.
+            _ => metadata.retain(|key, unit| key != UNIT || is_hexadecimal(unit)),
+        }
+        let name = plain_name(field.name());
+        field
+            .as_ref()
+            .clone()
+            .with_name(name)
+            .with_metadata(metadata)
+    });
+    let fields: Vec<Field> = fields.collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 

@@ -2,23 +2,57 @@
 
 use std::collections::HashMap;
 
-/// Key in a field's metadata: the unit of its values. Reports write `ns` as `1.234 ms`, addresses and masks are written
-/// in hexadecimal.
+/// Key in a field's metadata: the unit of its values. Tables for people have [`DURATION`] as `1.234 ms`, [`SHARE`] as `12.3%`;
+/// addresses and masks are written in hexadecimal, in CSV and JSON too.
 pub(crate) const UNIT: &str = "unit";
+
+/// Unit of durations, in nanoseconds.
+pub(crate) const DURATION: &str = "ns";
+
+/// Unit of times on the trace's clock, in nanoseconds too. They stay numbers, to be copied into a condition.
+pub(crate) const TIME: &str = "time";
+
+/// Unit of parts of a whole, from 0 to 1.
+pub(crate) const SHARE: &str = "share";
 
 /// Units whose values are written in hexadecimal.
 const HEXADECIMAL: [&str; 2] = ["address", "mask"];
+
+/// Columns of tables that hold times; others in nanoseconds hold durations.
+const TIMES: [&str; 4] = ["time", "since", "start_time", "end_time"];
 
 /// Whether values of this unit are written in hexadecimal.
 pub(crate) fn is_hexadecimal(unit: &str) -> bool {
     HEXADECIMAL.contains(&unit)
 }
 
-/// The metadata of a table's column with this unit, if its values are written in hexadecimal. Durations in tables stay
-/// numbers: only reports write them in words.
-pub(crate) fn metadata(unit: &str) -> HashMap<String, String> {
-    match is_hexadecimal(unit) {
-        true => HashMap::from([(UNIT.to_owned(), unit.to_owned())]),
-        false => HashMap::new(),
+/// Returns the metadata of a table's column with this unit, if its values are written in another form in some format.
+pub(crate) fn metadata(column: &str, unit: &str) -> HashMap<String, String> {
+    let unit = match unit {
+        DURATION if TIMES.contains(&column) => TIME,
+        DURATION | SHARE => unit,
+        unit if is_hexadecimal(unit) => unit,
+        _ => return HashMap::new(),
+    };
+    HashMap::from([(UNIT.to_owned(), unit.to_owned())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_in_nanoseconds_is_a_time_or_a_duration() {
+        for table in perfquet_trace::tables::all() {
+            for column in table
+                .columns
+                .iter()
+                .filter(|column| column.unit == DURATION)
+            {
+                let is_time = metadata(&column.name, &column.unit)[UNIT] == TIME;
+                let is_duration = ["duration", "self_time"].contains(&column.name.as_str());
+                assert_ne!(is_time, is_duration, "{}.{}", table.name, column.name);
+            }
+        }
     }
 }

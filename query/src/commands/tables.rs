@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array};
+use arrow::datatypes::{DataType, Schema};
 use clap::{ArgMatches, Args};
 use perfquet_trace::store::{ColumnSchema, TableSchema};
 
@@ -18,7 +19,7 @@ use crate::render;
 use crate::session::{Session, quoted};
 use crate::settings::Output;
 use crate::trace::{Trace, TraceTable};
-use crate::views::VIEWS;
+use crate::views::{VIEWS, View, ViewColumn};
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Tables>("tables", run);
 
@@ -48,9 +49,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let format = tables.output.format;
     match tables.words.as_slice() {
         [] => render::batch(format, &fixed_tables()?),
-        [table] if !looks_like_trace(table) => {
-            render::batch(format, &columns(&fixed_table(table)?)?)
-        }
+        [table] if !looks_like_trace(table) => render::batch(format, &known_table(table)?),
         [trace] => {
             let session = Session::open(&[PathBuf::from(trace)], &tables.limits)?;
             render::batch(format, &list(&session)?)
@@ -74,33 +73,45 @@ fn fixed() -> Vec<TableSchema> {
     perfquet_trace::tables::all()
 }
 
+/// The tables of every trace, and the views.
 fn fixed_tables() -> Result<RecordBatch> {
     let tables = fixed();
+    let tables = tables
+        .iter()
+        .map(|table| (table.name.clone(), table.doc.clone()));
+    let views = VIEWS
+        .iter()
+        .map(|view| (view.usage(), view.about().to_owned()));
+    let rows: Vec<(String, String)> = tables.chain(views).collect();
     Ok(RecordBatch::try_from_iter([
-        ("table", text(tables.iter().map(|table| table.name.clone()))),
-        ("doc", text(tables.iter().map(|table| table.doc.clone()))),
+        ("table", text(rows.iter().map(|row| row.0.clone()))),
+        ("doc", text(rows.iter().map(|row| row.1.clone()))),
     ])?)
 }
 
-fn fixed_table(name: &str) -> Result<TableSchema> {
+/// Describes a table or view without a trace.
+fn known_table(name: &str) -> Result<RecordBatch> {
+    if let Some(view) = VIEWS.iter().find(|view| view.name == name) {
+        return view_columns(Some(view), None);
+    }
     let tables = fixed();
-    let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+    if let Some(table) = tables.iter().find(|table| table.name == name) {
+        return columns(table);
+    }
+    let views = VIEWS.iter().map(|view| view.name.as_str());
+    let names: Vec<&str> = (tables.iter().map(|table| table.name.as_str()))
+        .chain(views)
+        .collect();
     let near = nearest(name, names);
-    let missing = || {
-        let hint = if near.is_empty() {
-            "list them with: perfquet-query tables".to_owned()
-        } else {
-            suggestion(&near)
-        };
-        anyhow::anyhow!(
-            "no standard table {name}\nhint: {hint}; for event tables: perfquet-query tables TRACE"
-        )
+    let hint = if near.is_empty() {
+        "list them with: perfquet-query tables".to_owned()
+    } else {
+        suggestion(&near)
     };
-    let found = tables.iter().find(|table| table.name == name);
-    found.cloned().ok_or_else(missing)
+    bail!("no standard table {name}\nhint: {hint}; for event tables: perfquet-query tables TRACE")
 }
 
-/// Lists the tables of all opened traces, then the views.
+/// Lists the tables of all opened traces, then the views whose events were recorded.
 pub(super) fn list(session: &Session) -> Result<RecordBatch> {
     let mut names = std::collections::BTreeMap::new();
     for trace in session.traces.iter() {
@@ -123,8 +134,22 @@ pub(super) fn list(session: &Session) -> Result<RecordBatch> {
             )
         })
         .collect();
-    for view in VIEWS {
-        rows.push((view.name.to_owned(), None, None, view.about.to_owned()));
+    let (mut available, mut other) = (Vec::new(), Vec::new());
+    for view in &session.views {
+        match session.has_events_of(view)? {
+            true => available.push(view),
+            false => other.push(view),
+        }
+    }
+    if !other.is_empty() {
+        let other: Vec<&str> = other.iter().map(|view| view.name.as_str()).collect();
+        say!(
+            "views of events that were not recorded: {}",
+            other.join(", ")
+        );
+    }
+    for view in available {
+        rows.push((view.usage(), None, None, view.about().to_owned()));
     }
     rows.push((
         "trace_info".to_owned(),
@@ -163,19 +188,78 @@ pub(super) fn describe(session: &Session, name: &str) -> Result<RecordBatch> {
     if let Some(schema) = declared(&session.traces, name) {
         return columns(&schema);
     }
-    let provider = session.table(name)?;
-    let schema = provider.schema();
-    let fields = schema.fields();
+    let plain = name.replace('"', "");
+    let view = session.views.iter().find(|view| view.name == plain);
+    let view = view.map(AsRef::as_ref);
+    match view {
+        Some(called) if !called.arguments().is_empty() => view_columns(view, None),
+        _ => view_columns(view, Some(&session.table(name)?.schema())),
+    }
+}
+
+/// Describes a view by the head of its file, and by its columns if it is planned.
+fn view_columns(view: Option<&View>, schema: Option<&Schema>) -> Result<RecordBatch> {
+    let known = view.map(View::columns).unwrap_or_default();
+    let arguments = view.map(View::arguments).unwrap_or_default();
+    let mut rows: Vec<(ViewColumn, String)> = Vec::new();
+    for argument in arguments {
+        let doc = format!("Argument: {}", argument.doc);
+        rows.push((
+            ViewColumn {
+                doc,
+                ..argument.clone()
+            },
+            String::new(),
+        ));
+    }
+    match schema {
+        Some(schema) => {
+            for field in schema.fields() {
+                let described = known.iter().find(|column| column.name == *field.name());
+                let plain = || ViewColumn {
+                    name: field.name().clone(),
+                    unit: String::new(),
+                    doc: match field.name().as_str() {
+                        "trace" => "Name of the trace.".to_owned(),
+                        _ => String::new(),
+                    },
+                };
+                let column = described.cloned().unwrap_or_else(plain);
+                rows.push((column, arrow_name(field.data_type())));
+            }
+        }
+        None => rows.extend(known.iter().map(|column| (column.clone(), String::new()))),
+    }
+    // A time is in nanoseconds, too; its name tells that it is one.
+    let unit = |unit: &str| if unit == "time" { "ns" } else { unit }.to_owned();
     Ok(RecordBatch::try_from_iter([
         (
             "column",
-            text(fields.iter().map(|field| field.name().clone())),
+            text(rows.iter().map(|(column, _)| column.name.clone())),
+        ),
+        ("type", text(rows.iter().map(|(_, kind)| kind.clone()))),
+        (
+            "unit",
+            text(rows.iter().map(|(column, _)| unit(&column.unit))),
         ),
         (
-            "type",
-            text(fields.iter().map(|field| field.data_type().to_string())),
+            "doc",
+            text(rows.iter().map(|(column, _)| column.doc.clone())),
         ),
     ])?)
+}
+
+/// As in schemas/*.toml.
+fn arrow_name(kind: &DataType) -> String {
+    match kind {
+        DataType::Boolean => "bool".to_owned(),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text".to_owned(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "binary".to_owned(),
+        DataType::List(item) => format!("list<{}>", arrow_name(item.data_type())),
+        DataType::Decimal128(..) => "int128".to_owned(),
+        DataType::Timestamp(..) => "timestamp".to_owned(),
+        other => other.to_string().to_lowercase(),
+    }
 }
 
 fn declared(traces: &[Trace], name: &str) -> Option<TableSchema> {

@@ -3,6 +3,8 @@
 mod address;
 mod arithmetic;
 mod bar_counts;
+mod blocked_function;
+mod code_names;
 mod duration;
 mod quantile;
 mod quantize;
@@ -10,6 +12,7 @@ mod sketch;
 mod span_join;
 mod stack_frames;
 mod stack_key;
+mod stack_parts;
 mod stack_text;
 mod sum;
 
@@ -45,6 +48,17 @@ pub(crate) const FUNCTIONS: &[&Function] = &[
     &stack_key::FUNCTION,
     &stack_frames::FUNCTION,
     &span_join::FUNCTION,
+    &stack_parts::STACK_LEAF,
+    &stack_parts::STACK_ROOT,
+    &stack_parts::STACK_DEPTH,
+    &stack_parts::STACK_CONTAINS,
+    &stack_parts::STACK_TRIM,
+    &blocked_function::FUNCTION,
+    &code_names::ERRNO_NAME,
+    &code_names::SIGNAL_NAME,
+    &code_names::SYSCALL_NAME,
+    &code_names::TASK_STATE,
+    &code_names::PAGE_FAULT_KIND,
 ];
 
 /// Registers all functions.

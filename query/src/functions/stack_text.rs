@@ -32,16 +32,22 @@ pub(super) const FUNCTION: Function = Function {
     },
 };
 
-type Answer = fn(&Forest, &ScalarFunctionArgs) -> Result<ArrayRef>;
+/// Computes the answers to a batch of rows.
+type Answer = dyn Fn(&Forest, &ScalarFunctionArgs) -> Result<ArrayRef> + Send + Sync;
 
 /// A function of stacks: `name(stack_id [, trace])`.
-#[derive(Debug)]
 struct OfStack {
     name: &'static str,
     kind: DataType,
     signature: Signature,
     forest: Arc<Forest>,
-    answer: Answer,
+    answer: Box<Answer>,
+}
+
+impl std::fmt::Debug for OfStack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 /// A function of stacks whose answers have the type `kind`.
@@ -49,18 +55,29 @@ pub(super) fn of_stack(
     name: &'static str,
     kind: DataType,
     forest: &Arc<Forest>,
-    answer: Answer,
+    answer: impl Fn(&Forest, &ScalarFunctionArgs) -> Result<ArrayRef> + Send + Sync + 'static,
 ) -> ScalarUDF {
     let one_or_two = vec![
         TypeSignature::Exact(vec![DataType::Int64]),
         TypeSignature::Exact(vec![DataType::Int64, DataType::Utf8View]),
     ];
+    of_stack_with(name, kind, forest, one_or_two, answer)
+}
+
+/// A function of stacks with other arguments.
+pub(super) fn of_stack_with(
+    name: &'static str,
+    kind: DataType,
+    forest: &Arc<Forest>,
+    arguments: Vec<TypeSignature>,
+    answer: impl Fn(&Forest, &ScalarFunctionArgs) -> Result<ArrayRef> + Send + Sync + 'static,
+) -> ScalarUDF {
     ScalarUDF::from(OfStack {
         name,
         kind,
-        signature: Signature::one_of(one_or_two, Volatility::Immutable),
+        signature: Signature::one_of(arguments, Volatility::Immutable),
         forest: Arc::clone(forest),
-        answer,
+        answer: Box::new(answer),
     })
 }
 

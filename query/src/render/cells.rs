@@ -1,4 +1,4 @@
-//! Values as people read them: durations in a fitting unit, percentages with two decimals.
+//! Values as people read them: durations in a fitting unit, shares in percent.
 
 use anyhow::Result;
 use arrow::array::RecordBatch;
@@ -6,7 +6,7 @@ use arrow::datatypes::SchemaRef;
 
 use crate::functions::in_fitting_unit;
 use crate::text::{Texts, harmless};
-use crate::unit::UNIT;
+use crate::unit::{DURATION, SHARE, UNIT};
 
 /// Separator of columns.
 pub(super) const GAP: &str = "  ";
@@ -30,10 +30,12 @@ pub(super) fn cells(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<Vec<S
             {
                 cell = format!("{value:.2}");
             }
-            if field.metadata().get(UNIT).is_some_and(|unit| unit == "ns")
-                && let Ok(value) = cell.parse::<f64>()
-            {
-                cell = in_fitting_unit(value);
+            let unit = field.metadata().get(UNIT).map(String::as_str);
+            if let (Some(DURATION | SHARE), Ok(value)) = (unit, cell.parse::<f64>()) {
+                cell = match unit {
+                    Some(SHARE) => format!("{:.1}%", value * 100.0),
+                    _ => in_fitting_unit(value),
+                };
             }
             cells.push(match harmless(&cell) {
                 std::borrow::Cow::Borrowed(_) => cell,

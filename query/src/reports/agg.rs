@@ -37,6 +37,8 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Agg>();
   perfquet-query agg t.pqt duration --by function,cpu -n 20
   # Aggregate a field of an event
   perfquet-query agg a.pqt bytes_req --event kmem:kmalloc --by comm --sort sum
+  # Aggregate the last column of a query
+  perfquet-query agg a.pqt --sql 'SELECT comm, reason, duration FROM off_cpu' --by comm,reason
   # Count events
   perfquet-query agg a.pqt --event sched:sched_switch --by next_comm
   # Aggregate a column of another table
@@ -94,6 +96,10 @@ impl Report for Agg {
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
         let (_, expression) = divided(&self.words);
+        let expression = match expression {
+            None => self.rows.value_of_query(session)?,
+            given => given,
+        };
         let asks = expression.is_some() || self.by.is_some();
         if !asks && has_rows(session, "aggregates") {
             let batch = imported_values(session, &self.rows.choice.filters)?;

@@ -68,6 +68,11 @@ pub(super) fn every_event() -> WeightedEvent {
 }
 
 impl EventChoice {
+    /// Whether any option selects rows.
+    pub(super) fn is_given(&self) -> bool {
+        self.event.is_some() || self.filters.are_given()
+    }
+
     /// The choice of one event, without filters.
     pub(super) fn of(event: &str) -> EventChoice {
         EventChoice {

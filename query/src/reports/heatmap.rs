@@ -36,6 +36,8 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Heatmap>();
   perfquet-query heatmap a.pqt -o a.svg
   # Draw a field of an event
   perfquet-query heatmap a.pqt runtime --event sched:sched_stat_runtime -o run.svg
+  # Draw a value of a query, with its time
+  perfquet-query heatmap a.pqt --sql \"SELECT time, duration FROM block_io WHERE op = 'write'\" -o writes.svg
   # Draw a value in another unit
   perfquet-query heatmap a.pqt bytes_req --event kmem:kmalloc --unit bytes -o sizes.svg")]
 struct Heatmap {
@@ -87,18 +89,17 @@ impl Report for Heatmap {
             )));
         }
         let expression = divided(&self.words).1;
+        let expression = match expression {
+            None => self.rows.value_of_query(session)?,
+            given => given,
+        };
         if let Some(expression) = &expression {
             session.piece("EXPR", expression)?;
         }
         let rows = self.rows.selected(session)?;
-        let has_duration = session
-            .table(&rows.table)?
-            .schema()
-            .field_with_name("duration")
-            .is_ok();
         let expression = match expression {
             Some(expression) => expression,
-            None if has_duration => "duration".to_owned(),
+            None if has_duration(session, &rows.table)? => "duration".to_owned(),
             None => return self.grid(session, &rows, None),
         };
         let Some(range) = range(session, &rows, &expression)? else {
@@ -184,6 +185,12 @@ struct Range {
     end: i64,
     /// The value, if all rows have the same.
     only_value: Option<String>,
+}
+
+/// Whether a table has durations.
+fn has_duration(session: &Session, table: &str) -> Result<bool> {
+    let schema = session.table(table)?.schema();
+    Ok(schema.field_with_name("duration").is_ok())
 }
 
 fn range(session: &Session, rows: &RowSource, expression: &str) -> Result<Option<Range>> {

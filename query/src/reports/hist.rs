@@ -44,6 +44,8 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Hist>();
   perfquet-query hist t.pqt duration --llquantize 10,3,6,10 --by comm,cpu
   # Print a field of an event
   perfquet-query hist a.pqt bytes_req --event kmem:kmalloc
+  # Print the last column of a query
+  perfquet-query hist a.pqt --sql 'SELECT comm, duration FROM runqueue_waits' --by comm
   # Print the distributions of a recording, or of an imported DTrace output
   perfquet-query hist d.pqt")]
 struct Hist {
@@ -100,7 +102,8 @@ impl Report for Hist {
     }
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
-        let distributions = match divided(&self.words).1 {
+        let of_query = self.rows.value_of_query(session)?;
+        let distributions = match divided(&self.words).1.or(of_query) {
             Some(expression) => of_expression(self, session, &expression)?,
             None if has_rows(session, "buckets") => {
                 stored_aggregates::distributions(session, &self.rows.choice.filters)?

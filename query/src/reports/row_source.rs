@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::event_weight::EventChoice;
 use crate::failure::Misuse;
-use crate::session::Session;
+use crate::session::{Session, quoted};
 
 /// Row selection of reports over any expression.
 #[derive(Debug, Clone, Args)]
@@ -15,6 +15,9 @@ pub(super) struct Rows {
     /// `perfquet-query tables TRACE` lists tables and views. Without calls, or with --event, the default is the event.
     #[arg(long = "from", value_name = "TABLE", conflicts_with = "event")]
     table: Option<String>,
+    /// Use the rows of this query instead of a table
+    #[arg(long, value_name = "QUERY", conflicts_with_all = ["table", "event"])]
+    sql: Option<String>,
     #[command(flatten)]
     pub(super) choice: EventChoice,
 }
@@ -37,6 +40,15 @@ impl Rows {
             table: table.to_owned(),
             condition: filters.clone(),
         };
+        if let Some(sql) = &self.sql {
+            let sql = session.whole_query(sql)?;
+            return Ok(RowSource {
+                name: "query".to_owned(),
+                // A trailing comment must not swallow the bracket.
+                table: format!("({sql}\n) AS query"),
+                condition: filters,
+            });
+        }
         if let Some(table) = &self.table {
             // Reports a wrong name as such.
             session.table(table)?;
@@ -51,6 +63,17 @@ impl Rows {
             name: subject.name,
             table: subject.table,
         })
+    }
+}
+
+impl Rows {
+    /// Returns the last column of `--sql`, the value that a report is about if it has no expression.
+    pub(super) fn value_of_query(&self, session: &Session) -> Result<Option<String>> {
+        let Some(sql) = &self.sql else {
+            return Ok(None);
+        };
+        let columns = session.query(session.whole_query(sql)?)?.schema();
+        Ok(columns.fields().last().map(|field| quoted(field.name())))
     }
 }
 

@@ -1,4 +1,15 @@
--- The common columns of samples and of every event table, with the name of the event.
+-- events: All events and samples: common columns, event name, wall-clock time.
+-- columns:
+--   time          time  Time of the event on the trace's clock.
+--   wall_time     Wall-clock time; NULL if the offset of the trace's clock is unknown.
+--   cpu           CPU on which it happened.
+--   pid           Process ID.
+--   tid           Thread ID.
+--   comm          Thread name at that time.
+--   event         Name of the event.
+--   kernel_stack  Kernel stack, an ID in stacks; NULL if not recorded.
+--   user_stack    User stack, an ID in stacks; NULL if not recorded.
+--   trace         Name of the trace.
 SELECT
   time,
   -- Wall-clock time, where the offset of the trace's clock is known.

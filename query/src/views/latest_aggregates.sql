@@ -1,3 +1,14 @@
+-- latest_aggregates: Stored aggregates: each key as last printed.
+-- columns:
+--   aggregate_id  ID of the aggregate.
+--   name          Name of the aggregation.
+--   action        count, sum, avg, min, max, stddev or a distribution; NULL if unknown.
+--   keys          Key of the aggregation.
+--   value         Aggregated value; NULL for distributions.
+--   kernel_stack  Kernel stack of the key, an ID in stacks.
+--   user_stack    User stack of the key, an ID in stacks.
+--   snapshot      Number of the printout.
+--   time          time  Time of the printout.
 -- Each key of a stored aggregation as last printed: later printouts include the earlier values. Rows of a single period are
 -- omitted. Without a name and keys, a second printout cannot be distinguished from another aggregation, and all rows are
 -- kept.

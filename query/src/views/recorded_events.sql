@@ -1,4 +1,9 @@
--- Every recorded event with its table and its rows, also one that never occurred.
+-- recorded_events: Every recorded event: its table, its rows.
+-- columns:
+--   system      Subsystem of the event.
+--   event       Name of the event.
+--   table_name  Table with its rows.
+--   rows        Number of rows.
 SELECT system, event, table_name, sum(rows) AS rows
 FROM event_types
 GROUP BY system, event, table_name

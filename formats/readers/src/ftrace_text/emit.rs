@@ -24,6 +24,8 @@ pub(super) struct Emission<'a, 's> {
     pub(super) payloads: Payloads<'a>,
     pub(super) problems: LineProblems,
     pub(super) counts: Counts,
+    /// Time of the last event that has one.
+    pub(super) last_time: Option<i64>,
     /// Whether the clock fact was reported.
     is_clock_reported: bool,
     /// Memory reused from event to event.
@@ -38,6 +40,7 @@ impl<'a, 's> Emission<'a, 's> {
             payloads,
             problems: LineProblems::default(),
             counts: Counts::default(),
+            last_time: None,
             is_clock_reported: false,
             args: Vec::new(),
             addresses: Vec::new(),
@@ -66,6 +69,7 @@ impl<'a, 's> Emission<'a, 's> {
     /// Emits an event that is complete.
     #[inline]
     pub(super) fn emit(&mut self, item: &Item<'a>) -> Result<(), Error> {
+        self.last_time = item.head.time.or(self.last_time);
         if !self.is_clock_reported && (item.head.is_relative || !item.head.clock.is_empty()) {
             self.report_clock(&item.head)?;
         }

@@ -280,7 +280,9 @@ impl<'a, 's> Session<'a, 's> {
         if let Some((cpu, count)) = header::loss(text) {
             self.emission.counts.loss += 1;
             self.flush()?;
-            return self.loss(cpu, count, "buffer overrun");
+            // Noticed where the line is: between the last event and the next one.
+            let time = self.emission.last_time;
+            return self.loss(time, cpu, count, "buffer overrun");
         }
         if let Some(found) = header::of_tool(text) {
             self.emission.counts.header += 1;
@@ -443,7 +445,7 @@ impl<'a, 's> Session<'a, 's> {
         if let MmioLine::Lost(count) = found {
             self.emission.counts.loss += 1;
             self.flush()?;
-            self.loss(None, Some(count), "buffer overrun")?;
+            self.loss(None, None, Some(count), "buffer overrun")?;
         } else {
             self.has_heads = true;
             self.item(head, Body::Mmio, line, start)?;
@@ -597,15 +599,21 @@ impl<'a, 's> Session<'a, 's> {
     fn overwritten(&mut self, in_buffer: u64, written: u64) -> Result<(), Error> {
         match written.checked_sub(in_buffer) {
             Some(count) if count > 0 => {
-                self.loss(None, Some(count), "overwritten before it was read")
+                self.loss(None, None, Some(count), "overwritten before it was read")
             }
             _ => Ok(()),
         }
     }
 
-    fn loss(&mut self, cpu: Option<u32>, count: Option<u64>, reason: &str) -> Result<(), Error> {
+    fn loss(
+        &mut self,
+        time: Option<i64>,
+        cpu: Option<u32>,
+        count: Option<u64>,
+        reason: &str,
+    ) -> Result<(), Error> {
         self.emission.sink.event(Event::Loss(Loss {
-            time: None,
+            time,
             cpu,
             event: None,
             count,
@@ -636,7 +644,7 @@ impl<'a, 's> Session<'a, 's> {
             HistLine::Header => self.emission.counts.header += 1,
             HistLine::Dropped(count) => {
                 self.emission.counts.loss += 1;
-                self.loss(None, Some(count), "no room in the histogram")?;
+                self.loss(None, None, Some(count), "no room in the histogram")?;
             }
             HistLine::Wrong { stated, read } => {
                 self.emission.counts.header += 1;

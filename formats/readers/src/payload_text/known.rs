@@ -45,6 +45,8 @@ const FORMS: &[(&[&str], &[&str])] = &[
         &["vec={vec:d} [action={:s}]"],
     ),
     (&["irq_handler_exit"], &["irq={irq:d} ret={ret:h}"]),
+    (&["contention_begin"], &["{lock_addr:x} (flags={flags:w})"]),
+    (&["contention_end"], &["{lock_addr:x} (ret={ret:d})"]),
     (
         &[
             "block_rq_insert",

@@ -109,6 +109,14 @@ impl Completer {
         }
         let mut columns: std::collections::BTreeMap<String, Vec<String>> = Default::default();
         for table in &tables {
+            // A view that is not planned yet is described by its file.
+            if let Some(view) = session.views.iter().find(|view| view.name == *table) {
+                for column in view.columns() {
+                    let tables = columns.entry(quoted(&column.name)).or_default();
+                    tables.push(table.clone());
+                }
+                continue;
+            }
             let Ok(provider) = session.table(table) else {
                 continue;
             };

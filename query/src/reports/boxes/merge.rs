@@ -202,7 +202,7 @@ impl Merge {
     }
 
     /// The index of a label, which merges those of the same function.
-    fn label(&mut self, mut label: Label) -> u32 {
+    pub(super) fn label(&mut self, mut label: Label) -> u32 {
         let mut module = label.module.clone();
         if self.shape.across_builds {
             label.name = naming::function(&label.name).to_owned();
@@ -217,7 +217,7 @@ impl Merge {
         id
     }
 
-    fn child(&mut self, parent: u32, label: u32) -> u32 {
+    pub(super) fn child(&mut self, parent: u32, label: u32) -> u32 {
         let nodes = &mut self.tree.nodes;
         *self.children.entry((parent, label)).or_insert_with(|| {
             nodes.push(Node {
@@ -231,7 +231,7 @@ impl Merge {
     }
 
     /// Like [`Merge::child`], but merges consecutive unnamed frames into one.
-    fn child_of_frame(&mut self, parent: u32, label: u32) -> u32 {
+    pub(super) fn child_of_frame(&mut self, parent: u32, label: u32) -> u32 {
         let is_same = parent != 0 && self.tree.nodes[parent as usize].label == label;
         if is_same && self.unnamed.contains(&label) {
             return parent;
@@ -240,7 +240,7 @@ impl Merge {
     }
 
     /// The label of each frame, by frame ID.
-    fn labels_of_frames(&mut self, tree: &Tree) -> Vec<u32> {
+    pub(super) fn labels_of_frames(&mut self, tree: &Tree) -> Vec<u32> {
         let (of_frame, labels) = labels::of_frames(tree, self.shape.naming);
         let merges_unnamed = self.shape.naming == Naming::Functions;
         let ids: Vec<u32> = labels.into_iter().map(|label| self.label(label)).collect();

@@ -39,6 +39,8 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Flamegraph>();
   perfquet-query flamegraph a.pqt --event sched:sched_switch --where 'prev_state = 1' -o blocked.svg
   # Draw the self time of calls
   perfquet-query flamegraph t.pqt --weight duration -o t.svg
+  # Draw where threads wait, by their names
+  perfquet-query flamegraph a.pqt --sql 'SELECT comm, user_stack, kernel_stack, duration FROM off_cpu'
   # Compare two traces
   perfquet-query flamegraph before.pqt after.pqt --diff -o change.svg
   # Print folded stacks
@@ -46,6 +48,11 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Flamegraph>();
 pub(super) struct Flamegraph {
     #[command(flatten)]
     traces: Traces,
+    /// Draw the stacks that this query returns
+    ///
+    /// Its last column is the weight; the others are, from the outermost frame inward, stack IDs, folded stacks or names.
+    #[arg(long, value_name = "QUERY", conflicts_with_all = ["by", "weight", "reverse", "diff", "event"])]
+    sql: Option<String>,
     /// Group the stacks by these keys [default: process, if there are several programs]
     #[arg(long, value_enum, value_name = "KEY,…", value_delimiter = ',')]
     by: Vec<By>,

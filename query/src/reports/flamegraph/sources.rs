@@ -3,7 +3,9 @@
 use anyhow::{Result, bail};
 use perfquet_trace::count::{counted, grouped};
 
-use super::super::boxes::{self, By, Groups, Incomplete, Merge, Naming, Shape, note_of_incomplete};
+use super::super::boxes::{
+    self, By, Groups, Incomplete, Merge, Naming, RowStacks, Shape, note_of_incomplete,
+};
 use super::super::folding::{Folded, Weighted};
 use super::super::paths::Paths;
 use super::super::row_source::has_rows;
@@ -15,6 +17,7 @@ use crate::render::flame::{FlameTree, Kind, Label, Node};
 use crate::session::Session;
 use crate::text::harmless;
 use crate::trace::Trace;
+use crate::unit::{DURATION, UNIT};
 
 /// Source of the stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +26,15 @@ pub(super) enum Source {
     /// Stacks that are already aggregated.
     Aggregates,
     Calls,
+    /// Those of `--sql`.
+    Query,
 }
 
 /// Returns the requested source; else samples, stacks of stored aggregates, stacks of any event, or calls.
 pub(super) fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
+    if graph.sql.is_some() {
+        return Ok(Source::Query);
+    }
     if graph.weight == Some(Weight::Duration) {
         if graph.choice.event.is_some() {
             bail!(Misuse(
@@ -116,6 +124,7 @@ impl Source {
             Source::Events => from_events(graph, session, groups),
             Source::Aggregates => from_aggregates(graph, session),
             Source::Calls => from_calls(graph, session),
+            Source::Query => from_query(graph, session),
         }
     }
 }
@@ -325,6 +334,59 @@ fn from_calls(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
         unit: "ns".to_owned(),
         counted: Some("call"),
         notes: Vec::new(),
+        is_off_cpu: false,
+    })
+}
+
+/// Draws the stacks that a query returns.
+fn from_query(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
+    if graph.choice.is_given() {
+        bail!(Misuse(
+            "--sql: cannot be combined with options that select rows\nhint: write the condition into the query"
+                .to_owned()
+        ));
+    }
+    let sql = graph.sql.as_deref().unwrap_or_default();
+    let mut answer = session.query(sql)?;
+    let schema = answer.schema();
+    RowStacks::check(&schema).map_err(|error| Misuse(format!("--sql: {error}")))?;
+    let unit = schema.fields().last().map_or("units", |weight| {
+        let is_duration = weight
+            .metadata()
+            .get(UNIT)
+            .is_some_and(|unit| unit == DURATION);
+        match weight.name().as_str() {
+            _ if is_duration => "ns",
+            name if name
+                .chars()
+                .all(|letter| letter.is_alphanumeric() || letter == '_') =>
+            {
+                name
+            }
+            _ => "units",
+        }
+    });
+    let unit = unit.to_owned();
+    let mut stacks = RowStacks::new(&session.forest);
+    while let Some(batch) = answer.next()? {
+        stacks.add(&batch)?;
+    }
+    let (count, weight, omitted) = (stacks.rows, stacks.weight, stacks.without_weight);
+    if weight == 0 {
+        bail!("the query returns no row with a weight above 0");
+    }
+    let notes = (omitted > 0).then(|| {
+        let rows = counted(omitted, "row");
+        format!("{rows} without a weight of 0 or more omitted")
+    });
+    Ok(Boxes {
+        tree: stacks.merged(),
+        now: Amount { weight, count },
+        before: Amount::default(),
+        name: "query".to_owned(),
+        unit,
+        counted: Some("row"),
+        notes: notes.into_iter().collect(),
         is_off_cpu: false,
     })
 }

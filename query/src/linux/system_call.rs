@@ -1,0 +1,79 @@
+//! System calls by number, which differs between architectures.
+
+use syscalls::{
+    aarch64, arm, loongarch64, mips, mips64, powerpc, powerpc64, riscv32, riscv64, s390x, sparc,
+    sparc64, x86, x86_64,
+};
+
+/// Bit of numbers of the x32 ABI on x86-64.
+const X32: i64 = 0x4000_0000;
+
+/// Returns the name of the system call with that number on an architecture as `uname -m` prints it: `x86_64`, `armv7l`; `None`
+/// if either is not known.
+///
+/// A 32-bit program on a 64-bit kernel has the numbers of its own architecture, which events do not show.
+pub(crate) fn name(number: i64, architecture: &str) -> Option<&'static str> {
+    macro_rules! of {
+        ($table:ident) => {
+            $table::Sysno::new(usize::try_from(number).ok()?).map(|call| call.name())
+        };
+    }
+    match architecture {
+        "x86_64" | "amd64" => {
+            let number = number & !X32;
+            x86_64::Sysno::new(usize::try_from(number).ok()?).map(|call| call.name())
+        }
+        "x86" | "i386" | "i486" | "i586" | "i686" => of!(x86),
+        "aarch64" | "arm64" => of!(aarch64),
+        "riscv64" => of!(riscv64),
+        "riscv32" => of!(riscv32),
+        "s390x" => of!(s390x),
+        "ppc64" | "ppc64le" => of!(powerpc64),
+        "ppc" => of!(powerpc),
+        "loongarch64" => of!(loongarch64),
+        "mips" => of!(mips),
+        "mips64" => of!(mips64),
+        "sparc" => of!(sparc),
+        "sparc64" => of!(sparc64),
+        other if other.starts_with("arm") => of!(arm),
+        _ => None,
+    }
+}
+
+/// The name that programs use for a system call, by the name of its event.
+pub(crate) fn of_event(name: &str) -> &str {
+    match name {
+        "newstat" => "stat",
+        "newfstat" => "fstat",
+        "newlstat" => "lstat",
+        "newuname" => "uname",
+        "sendfile64" => "sendfile",
+        "umount" => "umount2",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_differ_between_architectures() {
+        let names = [
+            name(257, "x86_64"),
+            name(257 | X32, "x86_64"),
+            name(257, "aarch64"),
+            name(56, "aarch64"),
+            name(295, "i686"),
+            name(322, "armv7l"),
+            name(-1, "x86_64"),
+            name(9999, "x86_64"),
+            name(1, "vax"),
+        ];
+        let openat = Some("openat");
+        let expected = [
+            openat, openat, None, openat, openat, openat, None, None, None,
+        ];
+        assert_eq!(names, expected);
+    }
+}

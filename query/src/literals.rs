@@ -1,0 +1,110 @@
+//! Durations in SQL: `500us` is 500000.
+
+use perfquet_cli::quantity::nanoseconds;
+
+/// Replaces every duration in an expression or a statement by its nanoseconds. Quoted strings, names and comments stay. The
+/// error tells which number has an unknown unit.
+pub(crate) fn with_nanoseconds(sql: &str) -> Result<String, String> {
+    let mut result = String::with_capacity(sql.len());
+    let mut rest = sql;
+    // After a letter, digits belong to a name: `arg1s`.
+    let mut in_name = false;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '\'' | '"' => quoted_length(rest, first),
+            '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
+            '0'..='9' if !in_name => {
+                let literal = number_length(rest);
+                match nanoseconds(&rest[..literal]) {
+                    Some(nanoseconds) => result.push_str(&nanoseconds.to_string()),
+                    None if has_unit(&rest[..literal]) => {
+                        let number = &rest[..literal];
+                        return Err(format!("{number}: expected a duration such as 1.5ms"));
+                    }
+                    None => result.push_str(&rest[..literal]),
+                }
+                rest = &rest[literal..];
+                continue;
+            }
+            _ => first.len_utf8(),
+        };
+        in_name = first.is_alphanumeric() || first == '_' || first == '$';
+        result.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    Ok(result)
+}
+
+/// Returns the length of a number with its unit or exponent: `500us`, `1.5e-3`.
+fn number_length(text: &str) -> usize {
+    let ends = |text: &str| {
+        let end = text.find(|c: char| !c.is_alphanumeric() && c != '.' && c != '_');
+        end.unwrap_or(text.len())
+    };
+    let length = ends(text);
+    let (number, rest) = text.split_at(length);
+    let has_exponent = number.ends_with(['e', 'E']) && number[..length - 1].parse::<f64>().is_ok();
+    match rest.strip_prefix(['-', '+']) {
+        Some(exponent) if has_exponent && exponent.starts_with(|c: char| c.is_ascii_digit()) => {
+            length + 1 + ends(exponent)
+        }
+        _ => length,
+    }
+}
+
+/// Whether an invalid literal was probably meant as a duration: `5sec`, but not `1e9` or `0x1f`.
+fn has_unit(literal: &str) -> bool {
+    let unit = literal.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    !unit.is_empty() && !literal.starts_with("0x") && literal.parse::<f64>().is_err()
+}
+
+/// Returns the length of a quoted string with its quotes; a doubled quote does not end it.
+fn quoted_length(text: &str, quote: char) -> usize {
+    let mut letters = text.char_indices().skip(1).peekable();
+    while let Some((index, letter)) = letters.next() {
+        if letter == quote {
+            match letters.peek() {
+                Some((_, next)) if *next == quote => {
+                    letters.next();
+                }
+                _ => return index + quote.len_utf8(),
+            }
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(condition: &str, expected: &str) {
+        assert_eq!(with_nanoseconds(condition).unwrap(), expected);
+    }
+
+    #[test]
+    fn durations_become_numbers() {
+        check(
+            "duration > 500us and comm = 'dd'",
+            "duration > 500000 and comm = 'dd'",
+        );
+        check("duration>1.5ms", "duration>1500000");
+        check(
+            "d between 1s and 2m",
+            "d between 1000000000 and 120000000000",
+        );
+        check("comm = '5s' and \"1s\" = 2", "comm = '5s' and \"1s\" = 2");
+        check(
+            "comm = 'it''s 5s' and x > 1ns",
+            "comm = 'it''s 5s' and x > 1",
+        );
+        check("arg1s = 3 and x = 1e9 -- 5s", "arg1s = 3 and x = 1e9 -- 5s");
+        check("x > 1.5e-3 and y<2E+6-1us", "x > 1.5e-3 and y<2E+6-1000");
+        check("period = 1003009", "period = 1003009");
+        check("d = 9007199254740993ns", "d = 9007199254740993");
+        check("d > 5\u{3bc}s /* 5sec */ or x", "d > 5000 /* 5sec */ or x");
+        check("'open 5s", "'open 5s");
+        assert!(with_nanoseconds("x > 5sec").is_err());
+    }
+}

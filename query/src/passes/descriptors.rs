@@ -1,0 +1,186 @@
+//! Paths of file descriptors, by process.
+
+use hashbrown::HashMap;
+
+use super::names::Name;
+
+/// The descriptors whose paths are known.
+#[derive(Debug, Default)]
+pub(super) struct Descriptors {
+    processes: HashMap<i32, HashMap<i32, File>>,
+    count: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct File {
+    path: Name,
+    closes_on_exec: bool,
+}
+
+/// Values of asm-generic.
+const O_CLOEXEC: i64 = 0o2_000_000;
+const F_DUPFD: i64 = 0;
+const F_SETFD: i64 = 2;
+const F_DUPFD_CLOEXEC: i64 = 1030;
+const FD_CLOEXEC: i64 = 1;
+
+impl Descriptors {
+    /// The path of a descriptor; `None` if unknown.
+    pub(super) fn path(&self, pid: i32, fd: i32) -> Option<Name> {
+        self.processes.get(&pid)?.get(&fd).map(|file| file.path)
+    }
+
+    /// A process has been created.
+    pub(super) fn fork(&mut self, parent: i32, child: i32) {
+        if parent == child {
+            return;
+        }
+        let files = self.processes.get(&parent).cloned().unwrap_or_default();
+        self.count += files.len();
+        let before = self.processes.insert(child, files);
+        self.count -= before.map_or(0, |files| files.len());
+    }
+
+    /// A call has returned. `path` is its path argument.
+    pub(super) fn call(
+        &mut self,
+        pid: i32,
+        call: &str,
+        values: &[Option<i64>],
+        ret: i64,
+        path: Option<Name>,
+    ) {
+        if ret < 0 {
+            return;
+        }
+        let value = |place: usize| values.get(place).copied().flatten();
+        let fd = |place: usize| value(place).map(|value| value as i32);
+        match call {
+            "open" | "openat" | "openat2" | "creat" => {
+                let flags = match call {
+                    "open" => value(1),
+                    "openat" => value(2),
+                    _ => Some(0),
+                };
+                let closes_on_exec = flags.unwrap_or_default() & O_CLOEXEC != 0;
+                let file = path.map(|path| File {
+                    path,
+                    closes_on_exec,
+                });
+                self.set(pid, ret as i32, file);
+            }
+            "close" => self.set(pid, fd(0).unwrap_or(-1), None),
+            "close_range" => {
+                let (first, last) = (value(0).unwrap_or(0), value(1).unwrap_or(0));
+                let (first, last) = (first as u32, last as u32);
+                // With flags, it marks them only.
+                if value(2).unwrap_or_default() == 0
+                    && let Some(files) = self.processes.get_mut(&pid)
+                {
+                    let before = files.len();
+                    files.retain(|&fd, _| !(first..=last).contains(&fd.cast_unsigned()));
+                    self.count -= before - files.len();
+                }
+            }
+            "dup" | "dup2" | "dup3" => {
+                let closes = call == "dup3" && value(2).unwrap_or_default() & O_CLOEXEC != 0;
+                self.copy(pid, fd(0), ret, closes);
+            }
+            "fcntl" => match value(1) {
+                Some(F_DUPFD) => self.copy(pid, fd(0), ret, false),
+                Some(F_DUPFD_CLOEXEC) => self.copy(pid, fd(0), ret, true),
+                Some(F_SETFD) => {
+                    let files = self.processes.get_mut(&pid);
+                    let file = files.zip(fd(0)).and_then(|(files, fd)| files.get_mut(&fd));
+                    if let Some(file) = file {
+                        file.closes_on_exec = value(2).unwrap_or_default() & FD_CLOEXEC != 0;
+                    }
+                }
+                _ => {}
+            },
+            "execve" | "execveat" => {
+                if let Some(files) = self.processes.get_mut(&pid) {
+                    let before = files.len();
+                    files.retain(|_, file| !file.closes_on_exec);
+                    self.count -= before - files.len();
+                }
+            }
+            // Others that return a new descriptor, whose path is not that of an earlier one.
+            "socket" | "accept" | "accept4" | "eventfd" | "eventfd2" | "epoll_create"
+            | "epoll_create1" | "timerfd_create" | "signalfd" | "signalfd4" | "inotify_init"
+            | "inotify_init1" | "memfd_create" | "pidfd_open" | "userfaultfd"
+            | "perf_event_open" | "bpf" | "fanotify_init" | "io_uring_setup" => {
+                self.set(pid, ret as i32, None)
+            }
+            _ => {}
+        }
+    }
+
+    fn copy(&mut self, pid: i32, from: Option<i32>, to: i64, closes_on_exec: bool) {
+        let path = from.and_then(|fd| self.path(pid, fd));
+        let file = path.map(|path| File {
+            path,
+            closes_on_exec,
+        });
+        self.set(pid, to as i32, file);
+    }
+
+    fn set(&mut self, pid: i32, fd: i32, file: Option<File>) {
+        match file {
+            Some(file) => {
+                let files = self.processes.entry(pid).or_default();
+                self.count += usize::from(files.insert(fd, file).is_none());
+            }
+            None => {
+                let files = self.processes.get_mut(&pid);
+                let removed = files.and_then(|files| files.remove(&fd));
+                self.count -= usize::from(removed.is_some());
+            }
+        }
+    }
+
+    /// Size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.count * 2 * size_of::<(i32, File)>() + self.processes.len() * 64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::names::Names;
+    use super::*;
+
+    #[test]
+    fn descriptors_follow_their_files() {
+        let mut names = Names::default();
+        let path = |names: &mut Names, text| Some(names.of(Some(text), Name::default()));
+        let (a, b) = (path(&mut names, "/a"), path(&mut names, "/b"));
+        let mut known = Descriptors::default();
+        let some = |values: &[i64]| values.iter().copied().map(Some).collect::<Vec<_>>();
+        known.call(1, "openat", &some(&[-100, 0, 0]), 3, a);
+        known.call(1, "openat", &some(&[-100, 0, O_CLOEXEC]), 4, b);
+        known.call(1, "dup2", &some(&[3, 1]), 1, None);
+        assert_eq!(
+            (known.path(1, 3), known.path(1, 4), known.path(1, 1)),
+            (a, b, a)
+        );
+        known.fork(1, 2);
+        known.call(
+            2,
+            "execve",
+            &some(&[0, 0, 0]),
+            0,
+            path(&mut names, "/bin/x"),
+        );
+        assert_eq!((known.path(2, 3), known.path(2, 4)), (a, None));
+        known.call(1, "close", &some(&[3]), 0, None);
+        assert_eq!((known.path(1, 3), known.path(2, 3)), (None, a));
+        // Failed calls change nothing; unknown paths are unknown.
+        known.call(1, "close", &some(&[4]), -9, None);
+        assert_eq!(known.path(1, 4), b);
+        known.call(1, "socket", &some(&[2, 1, 0]), 4, None);
+        assert_eq!(known.path(1, 4), None);
+        known.call(2, "close_range", &some(&[1, 0xffff_ffff, 0]), 0, None);
+        assert_eq!((known.path(2, 1), known.bytes() > 0), (None, true));
+    }
+}

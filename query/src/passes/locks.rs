@@ -1,0 +1,428 @@
+//! `pass_locks()`: waits for locks of the kernel and for futexes.
+//!
+//! ```text
+//! lock:contention_begin, contention_end of a thread and an address      a wait in the kernel
+//! futex(uaddr, FUTEX_WAIT) by one thread                                 a wait of a program;
+//! futex(uaddr, FUTEX_WAKE) by another meanwhile                          whoever wakes last has released it
+//! ```
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::error::Result;
+use hashbrown::HashMap;
+
+use super::Function;
+use super::names::{Name, Names};
+use super::pass::{Machine, Pass, PassPlan, PassTable, Tables};
+use super::rows::{Rows, emitted};
+use super::source::{Input, Row, Source};
+use super::system_calls::SystemCalls;
+use crate::linux::errno;
+
+pub(super) const FUNCTION: Function = Function {
+    name: "pass_locks",
+    create: |arguments| match arguments {
+        [] => Some(Arc::new(Locks)),
+        _ => None,
+    },
+};
+
+#[derive(Debug)]
+struct Locks;
+
+emitted! {
+    TIME "time" Int64,
+    DURATION "duration" Int64,
+    CPU "cpu" Int32,
+    PID "pid" Int32,
+    TID "tid" Int32,
+    COMM "comm" Text,
+    KIND "kind" Text,
+    ACCESS "access" Text,
+    ADDRESS "address" Address,
+    OWNER_TID "owner_tid" Int32,
+    ERROR "error" Text,
+    KERNEL_STACK "kernel_stack" Stack,
+    USER_STACK "user_stack" Stack,
+}
+
+mod feed {
+    pub(super) const LOSSES: usize = 0;
+    pub(super) const BEGIN: usize = 1;
+    pub(super) const WAKING: usize = 2;
+    pub(super) const WAKEUP: usize = 3;
+    pub(super) const END: usize = 4;
+    pub(super) const FUTEX: usize = 5;
+}
+
+impl Pass for Locks {
+    fn name(&self) -> &'static str {
+        FUNCTION.name
+    }
+
+    fn columns(&self, id: &DataType) -> Vec<Field> {
+        fields(id)
+    }
+
+    fn plan(&self, _: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan {
+        let wake = |name: &str| {
+            let columns = vec![Input::integer(&["arg_pid"]), Input::integer(&["tid"])];
+            Source::event(name, columns)
+        };
+        let common = [
+            Input::integer(&["tid"]),
+            Input::integer(&["cpu"]),
+            Input::integer(&["lock_addr"]),
+        ];
+        let mut begin = common.to_vec();
+        begin.extend([
+            Input::code(&["flags"]),
+            Input::integer(&["pid"]),
+            Input::text(&["comm"]),
+            Input::integer(&["kernel_stack"]),
+            Input::integer(&["user_stack"]),
+        ]);
+        let mut end = common.to_vec();
+        end.push(Input::integer(&["ret"]));
+        let calls = SystemCalls {
+            only: Some(&["futex", "futex_wait", "futex_wake"]),
+        };
+        let name = calls.name();
+        let calls_table = Arc::new(PassTable::new(Arc::new(calls), tables.traces));
+        let names = ["tid", "cpu", "arg0", "arg1", "pid"].map(|name| Input::integer(&[name]));
+        let mut columns = names.to_vec();
+        columns.extend([
+            Input::text(&["comm"]),
+            Input::integer(&["kernel_stack"]),
+            Input::integer(&["user_stack"]),
+            Input::integer(&["duration"]),
+            Input::integer(&["ret"]),
+            Input::text(&["name"]),
+        ]);
+        let sources = vec![
+            Source::fixed("losses", "time", Vec::new()),
+            Source::event("lock:contention_begin", begin),
+            wake("sched:sched_waking"),
+            wake("sched:sched_wakeup"),
+            Source::event("lock:contention_end", end),
+            Source::provided(name, calls_table, columns),
+        ];
+        PassPlan::new(sources, || Waits {
+            losses: 0,
+            kernel: HashMap::new(),
+            futexes: HashMap::new(),
+            ends: BinaryHeap::new(),
+            numbers: 0,
+            names: Names::default(),
+            comm: Name::default(),
+        })
+    }
+}
+
+/// A thread that waits for a lock.
+#[derive(Debug, Clone)]
+struct Wait {
+    time: i64,
+    cpu: Option<i32>,
+    pid: Option<i32>,
+    tid: i32,
+    comm: Name,
+    /// Flags of a kernel lock; `None` for a futex.
+    flags: Option<i64>,
+    address: i64,
+    owner: Option<i32>,
+    kernel_stack: Option<i64>,
+    user_stack: Option<i64>,
+    losses: u64,
+    /// End and result of a wait for a futex, which are known beforehand.
+    duration: Option<i64>,
+    ret: Option<i64>,
+}
+
+/// Flags of contention_begin (include/trace/events/lock.h).
+mod flag {
+    pub(super) const SPIN: i64 = 1;
+    pub(super) const READ: i64 = 2;
+    pub(super) const WRITE: i64 = 4;
+    pub(super) const RT: i64 = 8;
+    pub(super) const PERCPU: i64 = 16;
+    pub(super) const MUTEX: i64 = 32;
+}
+
+fn kind(flags: i64) -> &'static str {
+    let has = |flag: i64| flags & flag != 0;
+    if has(flag::MUTEX) {
+        "mutex"
+    } else if has(flag::PERCPU) {
+        "percpu_rwsem"
+    } else if has(flag::RT) {
+        "rtmutex"
+    } else if has(flag::SPIN) && has(flag::READ | flag::WRITE) {
+        "rwlock"
+    } else if has(flag::SPIN) {
+        "spin"
+    } else if has(flag::READ | flag::WRITE) {
+        "rwsem"
+    } else {
+        "semaphore"
+    }
+}
+
+/// The flags of a text: `MUTEX|SPIN`.
+fn flags_of(text: &str) -> i64 {
+    let flags = text.split('|').map(|word| match word {
+        "SPIN" => flag::SPIN,
+        "READ" => flag::READ,
+        "WRITE" => flag::WRITE,
+        "RT" => flag::RT,
+        "PERCPU" => flag::PERCPU,
+        "MUTEX" => flag::MUTEX,
+        _ => 0,
+    });
+    flags.fold(0, |all, flag| all | flag)
+}
+
+/// Process and address.
+type Futex = (Option<i32>, i64);
+
+/// When the wait with that number ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct End {
+    time: i64,
+    number: u64,
+    futex: Futex,
+}
+
+struct Waits {
+    losses: u64,
+    /// By thread, innermost last.
+    kernel: HashMap<i32, Vec<Wait>>,
+    futexes: HashMap<Futex, Vec<(u64, Wait)>>,
+    /// Ends of waits for futexes.
+    ends: BinaryHeap<Reverse<End>>,
+    numbers: u64,
+    names: Names,
+    comm: Name,
+}
+
+/// Key of the idle tasks, which share a TID.
+fn thread(tid: Option<i32>, cpu: Option<i32>) -> Option<i32> {
+    match tid? {
+        0 => cpu.map(|cpu| -1 - cpu),
+        tid => Some(tid),
+    }
+}
+
+impl Waits {
+    fn emit(&self, wait: &Wait, duration: Option<i64>, error: Option<&str>, rows: &mut Rows) {
+        rows.integer(TIME, Some(wait.time));
+        rows.integer(DURATION, duration);
+        rows.id(CPU, wait.cpu);
+        rows.id(PID, wait.pid);
+        rows.id(TID, Some(wait.tid));
+        rows.text(COMM, self.names.text(wait.comm));
+        rows.text(KIND, Some(wait.flags.map_or("futex", kind)));
+        let access = wait.flags.and_then(|flags| match flags {
+            flags if flags & flag::READ != 0 => Some("read"),
+            flags if flags & flag::WRITE != 0 => Some("write"),
+            _ => None,
+        });
+        rows.text(ACCESS, access);
+        rows.integer(ADDRESS, Some(wait.address));
+        rows.id(OWNER_TID, wait.owner);
+        rows.text(ERROR, error);
+        rows.integer(KERNEL_STACK, wait.kernel_stack);
+        rows.integer(USER_STACK, wait.user_stack);
+        rows.end_row();
+    }
+
+    fn begin(&mut self, row: Row<'_>) {
+        let (tid, cpu) = (row.id(0), row.id(1));
+        let (Some(key), Some(address)) = (thread(tid, cpu), row.integer(2)) else {
+            return;
+        };
+        let flags = row.integer(3).or_else(|| row.text(3).map(flags_of));
+        let flags = flags.unwrap_or_default();
+        let open = self.kernel.entry(key).or_default();
+        if let Some(wait) = open.iter_mut().find(|wait| wait.address == address) {
+            // A mutex is waited for spinning first, then asleep.
+            wait.flags = Some(flags);
+            return;
+        }
+        self.comm = self.names.of(row.text(5), self.comm);
+        open.push(Wait {
+            time: row.time,
+            cpu,
+            pid: row.id(4),
+            tid: tid.unwrap_or_default(),
+            comm: self.comm,
+            flags: Some(flags),
+            address,
+            owner: None,
+            kernel_stack: row.integer(6),
+            user_stack: row.integer(7),
+            losses: self.losses,
+            duration: None,
+            ret: None,
+        });
+    }
+
+    fn end(&mut self, row: Row<'_>, rows: &mut Rows) {
+        let key = thread(row.id(0), row.id(1));
+        let (Some(key), Some(address)) = (key, row.integer(2)) else {
+            return;
+        };
+        let Some(open) = self.kernel.get_mut(&key) else {
+            return;
+        };
+        let Some(place) = open.iter().rposition(|wait| wait.address == address) else {
+            return;
+        };
+        let wait = open.remove(place);
+        let duration = (wait.losses == self.losses).then_some(row.time - wait.time);
+        let error = row.integer(3).and_then(errno::name);
+        self.emit(&wait, duration, error, rows);
+    }
+
+    /// A thread that sleeps on a lock of the kernel is woken by the one that releases it.
+    fn woken(&mut self, row: Row<'_>) {
+        let waits = row.id(0).and_then(|tid| self.kernel.get_mut(&tid));
+        let sleeping = waits.and_then(|waits| waits.last_mut());
+        if let Some(wait) = sleeping
+            && wait.flags.is_some_and(|flags| flags & flag::SPIN == 0)
+        {
+            wait.owner = row.id(1).filter(|&tid| tid != 0 && tid != wait.tid);
+        }
+    }
+
+    fn futex(&mut self, row: Row<'_>) {
+        let (Some(tid), Some(address)) = (row.id(0), row.integer(2)) else {
+            return;
+        };
+        let (pid, ret) = (row.id(4), row.integer(9));
+        const COMMAND: i64 = 127;
+        let command = match row.text(10) {
+            Some("futex_wait") => Command::Wait,
+            Some("futex_wake") => Command::Wake,
+            _ => Command::of(row.integer(3).unwrap_or(-1) & COMMAND),
+        };
+        match command {
+            // The value had changed: there was nothing to wait for.
+            Command::Wait if ret == Some(-11) => {}
+            Command::Wait => {
+                self.comm = self.names.of(row.text(5), self.comm);
+                let duration = row.integer(8);
+                let wait = Wait {
+                    time: row.time,
+                    cpu: row.id(1),
+                    pid,
+                    tid,
+                    comm: self.comm,
+                    flags: None,
+                    address,
+                    owner: None,
+                    kernel_stack: row.integer(6),
+                    user_stack: row.integer(7),
+                    losses: 0,
+                    duration,
+                    ret,
+                };
+                self.numbers += 1;
+                let end = duration.map_or(i64::MAX, |duration| row.time.saturating_add(duration));
+                self.ends.push(Reverse(End {
+                    time: end,
+                    number: self.numbers,
+                    futex: (pid, address),
+                }));
+                let waits = self.futexes.entry((pid, address)).or_default();
+                waits.push((self.numbers, wait));
+            }
+            Command::Wake if ret.is_none_or(|woken| woken >= 0) => {
+                let waits = self.futexes.get_mut(&(pid, address));
+                for (_, wait) in waits.into_iter().flatten() {
+                    if wait.tid != tid {
+                        wait.owner = Some(tid);
+                    }
+                }
+            }
+            Command::Wake | Command::Other => {}
+        }
+    }
+
+    /// Emits the waits for futexes that have ended before `time`.
+    fn pass(&mut self, time: i64, rows: &mut Rows) {
+        while let Some(&Reverse(end)) = self.ends.peek() {
+            if end.time >= time || rows.is_full() {
+                return;
+            }
+            self.ends.pop();
+            let Some(waits) = self.futexes.get_mut(&end.futex) else {
+                continue;
+            };
+            let number = |(number, _): &(u64, Wait)| *number == end.number;
+            let Some(place) = waits.iter().position(number) else {
+                continue;
+            };
+            let (_, wait) = waits.swap_remove(place);
+            if waits.is_empty() {
+                self.futexes.remove(&end.futex);
+            }
+            let error = wait.ret.and_then(errno::name);
+            self.emit(&wait, wait.duration, error, rows);
+        }
+    }
+}
+
+/// What a futex(2) does.
+enum Command {
+    Wait,
+    Wake,
+    Other,
+}
+
+impl Command {
+    /// FUTEX_* of include/uapi/linux/futex.h.
+    fn of(number: i64) -> Command {
+        match number {
+            0 | 6 | 9 | 11 | 13 => Command::Wait,
+            1 | 3 | 4 | 5 | 7 | 10 | 12 => Command::Wake,
+            _ => Command::Other,
+        }
+    }
+}
+
+impl Machine for Waits {
+    fn row(&mut self, source: usize, row: Row<'_>, rows: &mut Rows) -> Result<()> {
+        self.pass(row.time, rows);
+        match source {
+            feed::LOSSES => self.losses += 1,
+            feed::BEGIN => self.begin(row),
+            feed::WAKING | feed::WAKEUP => self.woken(row),
+            feed::END => self.end(row, rows),
+            feed::FUTEX => self.futex(row),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, rows: &mut Rows) -> Result<bool> {
+        self.pass(i64::MAX, rows);
+        if rows.is_full() {
+            return Ok(true);
+        }
+        let open: Vec<Wait> = self.kernel.drain().flat_map(|(_, waits)| waits).collect();
+        let futexes = self.futexes.drain().flat_map(|(_, waits)| waits);
+        let futexes: Vec<Wait> = futexes.map(|(_, wait)| wait).collect();
+        for wait in open.iter().chain(&futexes) {
+            self.emit(wait, None, None, rows);
+        }
+        Ok(false)
+    }
+
+    fn bytes(&self) -> usize {
+        (self.kernel.len() + self.ends.len()) * 2 * size_of::<Wait>() + self.names.bytes()
+    }
+}

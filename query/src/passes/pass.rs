@@ -1,0 +1,436 @@
+//! A pass as a table: reads its sources in the order of time, one row at a time, and emits rows.
+//!
+//! ```text
+//! sched_switch ──┐
+//! sched_waking ──┼─► machine ─► thread_states
+//! threads ───────┘
+//! ```
+//! The sources are merged without copying their rows. Each trace has its own machine, in its own partition. Only the
+//! sources and columns needed for the requested columns are read.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::SortOptions;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{CatalogProvider, Session, TableProvider};
+use datafusion::common::Statistics;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::common::spawn_buffered;
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+};
+use datafusion::prelude::SessionConfig;
+
+use super::rows::{Emits, Rows, field};
+use super::source::{Cursor, Row, Source};
+use super::{TRACE, Traces};
+
+/// A computation over events in the order of time.
+pub(crate) trait Pass: fmt::Debug + Send + Sync {
+    /// Name of the table function.
+    fn name(&self) -> &'static str;
+
+    /// The emitted columns; `id` is the type of IDs.
+    fn columns(&self, id: &DataType) -> Vec<arrow::datatypes::Field>;
+
+    /// Whether rows are emitted in the order of their first column, the time.
+    fn is_in_order(&self) -> bool {
+        false
+    }
+
+    /// Returns the tables to read and the computation. `wants` tells whether a column is requested.
+    fn plan(&self, wants: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan;
+}
+
+/// What a pass can read.
+pub(crate) struct Tables<'t> {
+    pub(crate) catalog: &'t dyn CatalogProvider,
+    pub(crate) traces: &'t Arc<Traces>,
+}
+
+impl Tables<'_> {
+    /// Whether an event, as `system:event`, has a table.
+    pub(crate) fn has(&self, event: &str) -> bool {
+        let (system, event) = event.split_once(':').unwrap_or((event, ""));
+        let schema = self.catalog.schema(system);
+        schema.is_some_and(|schema| schema.table_exist(event))
+    }
+
+    /// The events of a system, in order.
+    pub(crate) fn events_of(&self, system: &str) -> Vec<String> {
+        let schema = self.catalog.schema(system);
+        let mut names = schema
+            .map(|schema| schema.table_names())
+            .unwrap_or_default();
+        names.sort();
+        names
+    }
+
+    /// Whether a system has any event.
+    pub(crate) fn has_system(&self, system: &str) -> bool {
+        self.catalog.schema(system).is_some()
+    }
+}
+
+/// What a pass reads, and how it computes.
+pub(crate) struct PassPlan {
+    pub(crate) sources: Vec<Source>,
+    /// Creates the state for one trace.
+    pub(crate) machine: Box<dyn Fn() -> Box<dyn Machine> + Send + Sync>,
+}
+
+impl PassPlan {
+    pub(crate) fn new<M: Machine + 'static>(
+        sources: Vec<Source>,
+        machine: impl Fn() -> M + Send + Sync + 'static,
+    ) -> PassPlan {
+        PassPlan {
+            sources,
+            machine: Box::new(move || Box::new(machine())),
+        }
+    }
+}
+
+/// State of a pass within one trace.
+pub(crate) trait Machine: Send {
+    /// Takes the next row, which is of the source with that number. Of rows with equal times, those of the first source come first.
+    fn row(&mut self, source: usize, row: Row<'_>, rows: &mut Rows) -> Result<()>;
+
+    /// Called after the last row; may be called again while it returns true.
+    fn end(&mut self, rows: &mut Rows) -> Result<bool>;
+
+    /// Size of the state in bytes.
+    fn bytes(&self) -> usize;
+}
+
+/// A pass as a table.
+#[derive(Debug)]
+pub(super) struct PassTable {
+    pass: Arc<dyn Pass>,
+    traces: Arc<Traces>,
+    schema: SchemaRef,
+}
+
+impl PassTable {
+    pub(super) fn new(pass: Arc<dyn Pass>, traces: &Arc<Traces>) -> PassTable {
+        let mut fields = pass.columns(&traces.id_type());
+        if traces.are_several() {
+            fields.push(field(TRACE, Emits::Text, &DataType::Null));
+        }
+        PassTable {
+            pass,
+            traces: Arc::clone(traces),
+            schema: Arc::new(Schema::new(fields)),
+        }
+    }
+}
+
+#[async_trait]
+impl TableProvider for PassTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(state) = state.as_any().downcast_ref::<SessionState>() else {
+            let text = "a pass needs DataFusion's own session state".to_owned();
+            return Err(DataFusionError::Internal(text));
+        };
+        // The order of a source would be lost and restored if several threads read it.
+        let config: SessionConfig = state.config().clone().with_target_partitions(1);
+        let state = SessionStateBuilder::new_from_existing(state.clone())
+            .with_config(config)
+            .build();
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let projection = projection.unwrap_or(&all).clone();
+        let options = &state.config_options().catalog;
+        let catalog = state.catalog_list().catalog(&options.default_catalog);
+        let catalog = catalog.ok_or_else(|| {
+            DataFusionError::Internal("a pass needs the default catalog".to_owned())
+        })?;
+        let wants = |column: usize| projection.contains(&column);
+        let tables = Tables {
+            catalog: catalog.as_ref(),
+            traces: &self.traces,
+        };
+        let plan = self.pass.plan(&wants, &tables);
+        let mut partitions = Vec::new();
+        for trace in self.traces.each() {
+            let mut plans = Vec::with_capacity(plan.sources.len());
+            let mut row_count = 0;
+            for source in &plan.sources {
+                let planned = source.plan(&state, trace).await?;
+                let (plan, count) = planned.unzip();
+                row_count += count.flatten().unwrap_or_default();
+                plans.push(plan);
+            }
+            partitions.push(TracePlans {
+                trace: trace.map(str::to_owned),
+                plans,
+                row_count,
+            });
+        }
+        let schema = Arc::new(self.schema.project(&projection)?);
+        let mut equivalences = EquivalenceProperties::new(schema);
+        if self.pass.is_in_order()
+            && let Some(time) = projection.iter().position(|&column| column == 0)
+        {
+            equivalences.add_ordering([PhysicalSortExpr {
+                expr: Arc::new(Column::new("time", time)),
+                options: SortOptions {
+                    descending: false,
+                    nulls_first: true,
+                },
+            }]);
+        }
+        let properties = PlanProperties::new(
+            equivalences,
+            Partitioning::UnknownPartitioning(partitions.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Arc::new(PassExec {
+            name: self.pass.name(),
+            plan,
+            schema: Arc::clone(&self.schema),
+            projection,
+            partitions,
+            properties: Arc::new(properties),
+        }))
+    }
+}
+
+/// The sources of one trace; `None` for those that do not exist.
+#[derive(Debug, Clone)]
+struct TracePlans {
+    trace: Option<String>,
+    plans: Vec<Option<Arc<dyn ExecutionPlan>>>,
+    /// Estimated number of rows in all of them.
+    row_count: usize,
+}
+
+/// The execution of a pass. Its sources are planned already, and not part of the plan around it.
+struct PassExec {
+    name: &'static str,
+    plan: PassPlan,
+    schema: SchemaRef,
+    projection: Vec<usize>,
+    partitions: Vec<TracePlans>,
+    properties: Arc<PlanProperties>,
+}
+
+impl fmt::Debug for PassExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_as(DisplayFormatType::Verbose, f)
+    }
+}
+
+impl DisplayAs for PassExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = Vec::new();
+        for (number, source) in self.plan.sources.iter().enumerate() {
+            let mut plans = self.partitions.iter().map(|trace| &trace.plans);
+            if plans.any(|plans| plans.get(number).is_some_and(Option::is_some)) {
+                names.push(source.table.as_str());
+            }
+        }
+        let columns = self.properties.equivalence_properties().schema();
+        let columns: Vec<&str> = (columns.fields().iter())
+            .map(|field| field.name().as_str())
+            .collect();
+        write!(
+            f,
+            "PassExec: {}, sources=[{}], columns=[{}]",
+            self.name,
+            names.join(", "),
+            columns.join(", ")
+        )
+    }
+}
+
+impl ExecutionPlan for PassExec {
+    fn name(&self) -> &str {
+        "PassExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    /// Rows are about as many as events: without an estimate, a join would keep the wrong side in memory.
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        use datafusion::common::stats::Precision;
+        let partitions = match partition {
+            Some(index) => &self.partitions[index..=index],
+            None => &self.partitions[..],
+        };
+        let count = partitions.iter().map(|trace| trace.row_count).sum();
+        let mut statistics =
+            Statistics::new_unknown(self.properties.equivalence_properties().schema());
+        statistics.num_rows = Precision::Inexact(count);
+        Ok(Arc::new(statistics))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let plans = &self.partitions[partition];
+        let mut cursors = Vec::with_capacity(plans.plans.len());
+        for (source, plan) in self.plan.sources.iter().zip(&plans.plans) {
+            let cursor = match plan {
+                Some(plan) => {
+                    // Decoded in another thread, a batch ahead.
+                    let rows = plan.execute(0, Arc::clone(&context))?;
+                    Some(Cursor::new(spawn_buffered(rows, 1), source))
+                }
+                None => None,
+            };
+            cursors.push(cursor);
+        }
+        let memory = MemoryConsumer::new(self.name).register(context.memory_pool());
+        let run = Run {
+            cursors,
+            machine: (self.plan.machine)(),
+            rows: Rows::new(&self.schema, &self.projection, plans.trace.as_deref())?,
+            memory,
+            is_done: false,
+        };
+        let batches = futures::stream::try_unfold(run, |mut run| async move {
+            Ok(run.next().await?.map(|batch| (batch, run)))
+        });
+        let schema = Arc::clone(self.properties.equivalence_properties().schema());
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+}
+
+/// A pass over one trace.
+struct Run {
+    /// `None` for sources that do not exist.
+    cursors: Vec<Option<Cursor>>,
+    machine: Box<dyn Machine>,
+    rows: Rows,
+    memory: MemoryReservation,
+    is_done: bool,
+}
+
+impl Run {
+    /// Returns the next rows; `None` after the last ones.
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        while !self.is_done {
+            for cursor in self.cursors.iter_mut().flatten() {
+                cursor.fill().await?;
+            }
+            self.memory.try_resize(self.machine.bytes())?;
+            if !self.merge()? {
+                while self.machine.end(&mut self.rows)? && !self.rows.is_full() {}
+                self.is_done = !self.rows.is_full();
+            }
+            if self.rows.is_full() {
+                break;
+            }
+        }
+        self.rows.take()
+    }
+
+    /// Gives the machine rows in the order of time, until a source must be read or the batch is full. Returns false after the
+    /// last row.
+    fn merge(&mut self) -> Result<bool> {
+        let mut had_rows = false;
+        loop {
+            // The source with the earliest row, and the time up to which it stays that.
+            let mut first: Option<(i64, usize)> = None;
+            let mut limit: Option<(i64, usize)> = None;
+            for (number, cursor) in self.cursors.iter().enumerate() {
+                let Some(time) = cursor.as_ref().and_then(Cursor::time) else {
+                    continue;
+                };
+                match first {
+                    Some(before) if before <= (time, number) => {
+                        limit =
+                            Some(limit.map_or((time, number), |limit| limit.min((time, number))));
+                    }
+                    before => {
+                        limit = match (limit, before) {
+                            (Some(limit), Some(before)) => Some(limit.min(before)),
+                            (limit, before) => limit.or(before),
+                        };
+                        first = Some((time, number));
+                    }
+                }
+            }
+            let Some((_, source)) = first else {
+                return Ok(had_rows);
+            };
+            let Some(Some(cursor)) = self.cursors.get_mut(source) else {
+                return Ok(false);
+            };
+            had_rows = true;
+            while let Some(time) = cursor.time() {
+                if limit.is_some_and(|limit| limit < (time, source)) {
+                    break;
+                }
+                self.machine.row(source, cursor.row(time), &mut self.rows)?;
+                cursor.advance();
+                if self.rows.is_full() {
+                    return Ok(true);
+                }
+            }
+            if cursor.time().is_none() {
+                // Its next row may come before those of the others.
+                return Ok(true);
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! `pass_critical_path(tid, from, to)`: what a thread's time depended on.
+//!
+//! ```text
+//! T  ██████ sleeps ─────────────── ██████      T runs, then waits for W
+//! W           sleeps ── ██████████             W runs before it wakes T; before, it waits for the disk
+//! →  T      W, woken by irq   W    T
+//! ```
+//! The path is followed backward: while a thread sleeps, the path is that of the thread that wakes it; where an interrupt wakes it,
+//! or nobody known, the sleep itself is on the path. The parts add up to the whole interval.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use hashbrown::HashMap;
+
+use super::super::names::{Name, Names};
+use super::super::pass::{Pass, PassPlan, Tables};
+use super::super::rows::{Rows, emitted};
+use super::super::{Function, integer};
+use super::input::{Needs, SchedulerMachine, sources};
+use super::thread::{Context, Observer, Thread, Waker};
+use crate::linux::task_state::State;
+
+pub(in super::super) const FUNCTION: Function = Function {
+    name: "pass_critical_path",
+    create: |arguments| match arguments {
+        [tid, from, to] => {
+            let bound = |argument: &datafusion::scalar::ScalarValue, none: i64| {
+                let is_null = argument.is_null();
+                if is_null {
+                    Some(none)
+                } else {
+                    integer(argument)
+                }
+            };
+            Some(Arc::new(CriticalPath {
+                tid: i32::try_from(integer(tid)?).ok()?,
+                from: bound(from, i64::MIN)?,
+                to: bound(to, i64::MAX)?,
+            }))
+        }
+        _ => None,
+    },
+};
+
+#[derive(Debug, Clone, Copy)]
+struct CriticalPath {
+    tid: i32,
+    from: i64,
+    to: i64,
+}
+
+emitted! {
+    TIME "time" Int64,
+    DURATION "duration" Int64,
+    PID "pid" Int32,
+    TID "tid" Int32,
+    COMM "comm" Text,
+    STATE "state" Text,
+    DEPTH "depth" Int32,
+    WAKER_TID "waker_tid" Int32,
+    WAKER_COMM "waker_comm" Text,
+    WAKER_CONTEXT "waker_context" Text,
+    INTERRUPT "interrupt" Text,
+    KERNEL_STACK "kernel_stack" Stack,
+    USER_STACK "user_stack" Stack,
+}
+
+impl Pass for CriticalPath {
+    fn name(&self) -> &'static str {
+        FUNCTION.name
+    }
+
+    fn columns(&self, id: &DataType) -> Vec<Field> {
+        fields(id)
+    }
+
+    fn is_in_order(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, wants: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+        let needs = Needs {
+            stacks: wants(KERNEL_STACK) || wants(USER_STACK),
+            waker_context: true,
+            ..Needs::default()
+        };
+        let path = *self;
+        PassPlan::new(sources(needs), move || {
+            SchedulerMachine::new(Stretches {
+                path,
+                threads: HashMap::new(),
+                count: 0,
+                first: i64::MAX,
+                last: i64::MIN,
+                is_closing: false,
+            })
+        })
+    }
+}
+
+/// A stretch of a thread.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    begin: i64,
+    end: i64,
+    state: State,
+    comm: Name,
+    pid: Option<i32>,
+    /// Who ended a sleep, or began a wait for a CPU.
+    waker: Option<Waker>,
+    kernel_stack: Option<i64>,
+    user_stack: Option<i64>,
+}
+
+/// The stretches within the interval, by thread.
+struct Stretches {
+    path: CriticalPath,
+    threads: HashMap<i32, Vec<Stretch>>,
+    count: usize,
+    /// First and last time of an event of the scheduler.
+    first: i64,
+    last: i64,
+    is_closing: bool,
+}
+
+impl Observer for Stretches {
+    fn end(&mut self, thread: &Thread, end: Option<i64>, _: &Names, _: &mut Rows) {
+        let end = end.or(self.is_closing.then_some(self.last));
+        let Some(end) = end.filter(|&end| end > thread.since) else {
+            return;
+        };
+        if end <= self.path.from || thread.since >= self.path.to {
+            return;
+        }
+        let left = thread.left.filter(|_| thread.state != State::Running);
+        self.count += 1;
+        self.threads.entry(thread.tid).or_default().push(Stretch {
+            begin: thread.since,
+            end,
+            state: thread.state,
+            comm: thread.comm,
+            pid: thread.pid,
+            waker: thread.wake.map(|wake| wake.waker),
+            kernel_stack: left.and_then(|left| left.kernel_stack),
+            user_stack: left.and_then(|left| left.user_stack),
+        });
+    }
+
+    fn passed(&mut self, time: i64, _: &mut Rows) {
+        self.first = self.first.min(time);
+        self.last = self.last.max(time);
+    }
+
+    fn closing(&mut self) {
+        self.is_closing = true;
+    }
+
+    fn finish(&mut self, names: &Names, rows: &mut Rows) -> bool {
+        let from = self.path.from.max(self.first);
+        let to = self.path.to.min(self.last);
+        if from >= to || !self.threads.contains_key(&self.path.tid) {
+            return false;
+        }
+        let mut parts = Vec::new();
+        self.follow(self.path.tid, (from, to), 0, &mut parts);
+        for part in parts.iter().rev() {
+            part.emit(names, rows);
+        }
+        false
+    }
+
+    fn bytes(&self) -> usize {
+        self.count * 2 * size_of::<Stretch>()
+    }
+}
+
+/// A part of the path.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    begin: i64,
+    end: i64,
+    tid: i32,
+    depth: i32,
+    /// `None` if nothing is known of the thread at that time.
+    stretch: Option<Stretch>,
+}
+
+/// Maximum number of threads that wait for one another.
+const DEEPEST: i32 = 64;
+
+impl Stretches {
+    /// Appends the parts of a thread's path, last one first.
+    fn follow(&self, tid: i32, (from, to): (i64, i64), depth: i32, parts: &mut Vec<Part>) {
+        let stretches = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
+        let mut time = to;
+        // Stretches of a thread are in order.
+        let mut place = stretches.partition_point(|stretch| stretch.begin < to);
+        while time > from {
+            let stretch = place.checked_sub(1).and_then(|place| stretches.get(place));
+            let part = |begin: i64, stretch: Option<Stretch>| Part {
+                begin: begin.max(from),
+                end: time,
+                tid,
+                depth,
+                stretch,
+            };
+            let Some(&stretch) = stretch else {
+                parts.push(part(from, None));
+                return;
+            };
+            if stretch.end < time {
+                parts.push(part(stretch.end, None));
+                time = stretch.end.max(from);
+                continue;
+            }
+            place -= 1;
+            let begin = stretch.begin.max(from);
+            match self.cause(&stretch, tid, depth) {
+                Some(waker) => self.follow(waker, (begin, time), depth + 1, parts),
+                None => parts.push(part(begin, Some(stretch))),
+            }
+            time = begin;
+        }
+    }
+
+    /// The thread for which a sleeping one waits, if it is known and recorded.
+    fn cause(&self, stretch: &Stretch, tid: i32, depth: i32) -> Option<i32> {
+        let waker = stretch.waker.filter(|_| stretch.state.is_asleep())?;
+        let is_task = match waker.context {
+            Some(Context::Task) => true,
+            // Not recorded: most likely the thread itself.
+            None => true,
+            Some(Context::Irq | Context::Softirq | Context::Nmi | Context::Idle) => false,
+        };
+        let other = waker.tid.filter(|&other| other != 0 && other != tid)?;
+        (is_task && depth < DEEPEST && self.threads.contains_key(&other)).then_some(other)
+    }
+}
+
+impl Part {
+    fn emit(&self, names: &Names, rows: &mut Rows) {
+        let stretch = self.stretch.as_ref();
+        rows.integer(TIME, Some(self.begin));
+        rows.integer(DURATION, Some(self.end - self.begin));
+        rows.id(PID, stretch.and_then(|stretch| stretch.pid));
+        rows.id(TID, Some(self.tid));
+        rows.text(COMM, stretch.and_then(|stretch| names.text(stretch.comm)));
+        rows.text(STATE, stretch.and_then(|stretch| stretch.state.name()));
+        rows.integer(DEPTH, Some(self.depth.into()));
+        let waker = stretch.and_then(|stretch| stretch.waker);
+        let waker =
+            waker.filter(|_| stretch.is_some_and(|stretch| stretch.state != State::Running));
+        rows.id(WAKER_TID, waker.and_then(|waker| waker.tid));
+        rows.text(WAKER_COMM, waker.and_then(|waker| names.text(waker.comm)));
+        let context = waker.and_then(|waker| waker.context);
+        rows.text(WAKER_CONTEXT, context.map(Context::name));
+        rows.text(
+            INTERRUPT,
+            waker.and_then(|waker| names.text(waker.interrupt)),
+        );
+        rows.integer(
+            KERNEL_STACK,
+            stretch.and_then(|stretch| stretch.kernel_stack),
+        );
+        rows.integer(USER_STACK, stretch.and_then(|stretch| stretch.user_stack));
+        rows.end_row();
+    }
+}

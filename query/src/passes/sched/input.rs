@@ -1,0 +1,353 @@
+//! The events of the scheduler, and a machine that follows them.
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{Expr, lit};
+use hashbrown::HashMap;
+
+use super::super::names::Name;
+use super::super::pass::Machine;
+use super::super::rows::Rows;
+use super::super::source::{Input, Row, Source, column};
+use super::thread::{Context, Observer, Scheduler, SwitchOut, WakeKind, Waker, Woken};
+use crate::linux::task_state::{State, switched_out, switched_out_text};
+
+/// What a pass needs besides the states themselves.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Needs {
+    /// Stacks of threads that leave their CPU.
+    pub(super) stacks: bool,
+    pub(super) waker_stacks: bool,
+    pub(super) waker_context: bool,
+    /// CPUs on which threads wait.
+    pub(super) queues: bool,
+}
+
+/// The sources of a scheduler machine, by their numbers.
+mod feed {
+    pub(super) const THREADS: usize = 0;
+    pub(super) const LOSSES: usize = 1;
+    pub(super) const INTERRUPTS: usize = 2;
+    pub(super) const WAKING: usize = 3;
+    pub(super) const WAKEUP: usize = 4;
+    pub(super) const WAKEUP_NEW: usize = 5;
+    pub(super) const MIGRATE: usize = 6;
+    pub(super) const SWITCH: usize = 7;
+    pub(super) const CONTEXT_SWITCH: usize = 8;
+}
+
+/// Number of the first source that is not the scheduler's.
+pub(super) const OTHERS: usize = 9;
+
+/// Returns the sources, in the order of [`feed`]; the caller may add others, whose rows go to [`Observer::other`].
+pub(super) fn sources(needs: Needs) -> Vec<Source> {
+    let only = |wanted: bool, name: &'static str| match wanted {
+        true => Input::integer(&[name]),
+        false => Input::integer(&[]),
+    };
+    let wake = |name: &str| {
+        Source::event(
+            name,
+            vec![
+                Input::integer(&["arg_pid"]),
+                Input::text(&["arg_comm"]),
+                Input::integer(&["target_cpu"]),
+                Input::integer(&["success"]),
+                Input::integer(&["cpu"]),
+                Input::integer(&["tid"]),
+                Input::text(&["comm"]),
+                only(needs.waker_stacks, "kernel_stack"),
+                only(needs.waker_stacks, "user_stack"),
+                match needs.waker_context {
+                    true => Input::text(&["context"]),
+                    false => Input::text(&[]),
+                },
+            ],
+        )
+    };
+    let interrupts = Source::fixed(
+        "calls",
+        "time",
+        vec![
+            Input::integer(&["duration"]),
+            Input::integer(&["cpu"]),
+            Input::text(&["context"]),
+            Input::text(&["function"]),
+        ],
+    );
+    let is_wanted = match needs.waker_context {
+        true => column("context").not_eq(lit("task")),
+        false => lit(false),
+    };
+    vec![
+        Source::fixed(
+            "threads",
+            "start_time",
+            vec![Input::integer(&["tid"]), Input::integer(&["pid"])],
+        )
+        .with_unknown_times(),
+        losses(),
+        interrupts.with_condition(is_wanted),
+        wake("sched:sched_waking"),
+        wake("sched:sched_wakeup"),
+        wake("sched:sched_wakeup_new"),
+        Source::event(
+            "sched:sched_migrate_task",
+            vec![Input::integer(&["arg_pid"]), Input::integer(&["dest_cpu"])],
+        )
+        .with_condition(lit(needs.queues)),
+        Source::event(
+            "sched:sched_switch",
+            vec![
+                Input::integer(&["prev_pid"]),
+                Input::text(&["prev_comm"]),
+                Input::code(&["prev_state"]),
+                Input::integer(&["next_pid"]),
+                Input::text(&["next_comm"]),
+                Input::integer(&["cpu"]),
+                Input::integer(&["tid"]),
+                Input::integer(&["pid"]),
+                only(needs.stacks, "kernel_stack"),
+                only(needs.stacks, "user_stack"),
+            ],
+        ),
+        Source::event(
+            "perf:context_switch",
+            vec![
+                Input::flag(&["out"]),
+                Input::flag(&["preempted"]),
+                Input::integer(&["cpu"]),
+                Input::integer(&["tid"]),
+                Input::integer(&["pid"]),
+                Input::text(&["comm"]),
+            ],
+        ),
+    ]
+}
+
+/// Losses after which the states of threads are unknown.
+fn losses() -> Source {
+    let event = || column("event");
+    let is_of = |system: &str| event().like(lit(format!("{system}:%")));
+    let concerns: Expr = event().is_null().or(is_of("sched")).or(is_of("perf"));
+    // Throttling and filters concern samples and calls.
+    let other = column("reason").in_list(vec![lit("throttled"), lit("filtered")], false);
+    Source::fixed("losses", "time", vec![Input::integer(&["cpu"])])
+        .with_condition(concerns.and(other.is_not_true()))
+}
+
+/// Follows the scheduler for an observer.
+pub(super) struct SchedulerMachine<O> {
+    scheduler: Scheduler,
+    observer: O,
+    /// By CPU, the interrupts that have not ended, innermost last.
+    interrupts: HashMap<i32, Vec<Interrupt>>,
+    waker_comm: Name,
+    interrupt_name: Name,
+}
+
+/// An interrupt or softirq.
+#[derive(Debug, Clone, Copy)]
+struct Interrupt {
+    end: i64,
+    context: Context,
+    name: Name,
+}
+
+impl<O: Observer> SchedulerMachine<O> {
+    pub(super) fn new(observer: O) -> SchedulerMachine<O> {
+        SchedulerMachine {
+            scheduler: Scheduler::new(),
+            observer,
+            interrupts: HashMap::new(),
+            waker_comm: Name::default(),
+            interrupt_name: Name::default(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.observer.failure() {
+            Some(failure) => Err(DataFusionError::Plan(failure)),
+            None => Ok(()),
+        }
+    }
+
+    fn interrupt(&mut self, row: Row<'_>) {
+        let context = match row.text(2) {
+            Some("irq") => Context::Irq,
+            Some("softirq") => Context::Softirq,
+            Some("nmi") => Context::Nmi,
+            _ => return,
+        };
+        if let (Some(duration), Some(cpu)) = (row.integer(0), row.id(1)) {
+            self.interrupt_name = self.scheduler.names.of(row.text(3), self.interrupt_name);
+            let open = self.interrupts.entry(cpu).or_default();
+            open.retain(|interrupt| interrupt.end >= row.time);
+            open.push(Interrupt {
+                end: row.time.saturating_add(duration),
+                context,
+                name: self.interrupt_name,
+            });
+        }
+    }
+
+    /// The interrupt during a wake-up.
+    fn around(&self, time: i64, cpu: Option<i32>) -> Option<Interrupt> {
+        let open = self.interrupts.get(&cpu?)?;
+        let last = open.iter().rev().find(|interrupt| interrupt.end >= time);
+        last.copied()
+    }
+
+    /// The context of a wake-up, as recorded with it, or by the interrupt around it.
+    fn context(
+        recorded: Option<&str>,
+        around: Option<Interrupt>,
+        tid: Option<i32>,
+    ) -> Option<Context> {
+        match recorded {
+            Some("irq") => Some(Context::Irq),
+            Some("softirq") => Some(Context::Softirq),
+            Some("nmi") => Some(Context::Nmi),
+            Some("task") => Some(Context::Task),
+            _ => match around {
+                Some(interrupt) => Some(interrupt.context),
+                // The idle task wakes nobody.
+                None => (tid == Some(0)).then_some(Context::Idle),
+            },
+        }
+    }
+
+    fn wake(&mut self, kind: WakeKind, row: Row<'_>, rows: &mut Rows) {
+        // Linux before 3.17 reports attempts, too.
+        let Some(tid) = row.id(0).filter(|_| row.integer(3) != Some(0)) else {
+            return;
+        };
+        self.waker_comm = self.scheduler.names.of(row.text(6), self.waker_comm);
+        let around = self.around(row.time, row.id(4));
+        let woken = Woken {
+            time: row.time,
+            kind,
+            tid,
+            comm: row.text(1),
+            target_cpu: row.id(2),
+            waker: Waker {
+                tid: row.id(5),
+                comm: self.waker_comm,
+                cpu: row.id(4),
+                context: Self::context(row.text(9), around, row.id(5)),
+                interrupt: around.map_or(Name::default(), |interrupt| interrupt.name),
+                kernel_stack: row.integer(7),
+                user_stack: row.integer(8),
+            },
+        };
+        self.scheduler.wake(&woken, &mut self.observer, rows);
+    }
+
+    fn switch(&mut self, row: Row<'_>, rows: &mut Rows) {
+        let cpu = row.id(5);
+        let state = match (row.integer(2), row.text(2)) {
+            (Some(number), _) => switched_out(number),
+            (None, Some(text)) => switched_out_text(text),
+            (None, None) => State::Blocked,
+        };
+        if let Some(tid) = row.id(0) {
+            let out = SwitchOut {
+                time: row.time,
+                tid,
+                // The event's own thread is the one that leaves.
+                pid: row.id(7).filter(|_| row.id(6) == Some(tid)),
+                comm: row.text(1),
+                cpu,
+                state,
+                kernel_stack: row.integer(8),
+                user_stack: row.integer(9),
+            };
+            self.scheduler.switch_out(&out, &mut self.observer, rows);
+        }
+        if let Some(tid) = row.id(3) {
+            let next = (row.time, tid, cpu);
+            self.scheduler
+                .switch_in(next, row.text(4), &mut self.observer, rows);
+        }
+    }
+
+    /// perf's own record, of threads in the recording's scope.
+    fn context_switch(&mut self, row: Row<'_>, rows: &mut Rows) {
+        let (Some(tid), Some(is_out)) = (row.id(3), row.flag(0)) else {
+            return;
+        };
+        let cpu = row.id(2);
+        if !is_out {
+            let next = (row.time, tid, cpu);
+            self.scheduler
+                .switch_in(next, row.text(5), &mut self.observer, rows);
+            if tid != 0 {
+                self.scheduler.belongs(tid, row.id(4), false);
+            }
+        } else if self.scheduler.runs(tid, cpu) {
+            // sched_switch, which comes first, was not recorded.
+            let out = SwitchOut {
+                time: row.time,
+                tid,
+                pid: row.id(4),
+                comm: row.text(5),
+                cpu,
+                state: match row.flag(1) {
+                    Some(true) => State::Preempted,
+                    _ => State::Blocked,
+                },
+                kernel_stack: None,
+                user_stack: None,
+            };
+            self.scheduler.switch_out(&out, &mut self.observer, rows);
+        }
+    }
+}
+
+impl<O: Observer> Machine for SchedulerMachine<O> {
+    fn row(&mut self, source: usize, row: Row<'_>, rows: &mut Rows) -> Result<()> {
+        match source {
+            feed::THREADS => {
+                if let Some(tid) = row.id(0) {
+                    let is_new = row.time > super::super::source::BEFORE;
+                    self.scheduler.belongs(tid, row.id(1), is_new);
+                }
+                return Ok(());
+            }
+            feed::LOSSES => {
+                self.scheduler.lost(row.id(0));
+                self.observer.lost(row.id(0));
+                return Ok(());
+            }
+            feed::INTERRUPTS => {
+                self.interrupt(row);
+                return Ok(());
+            }
+            _ => self.observer.passed(row.time, rows),
+        }
+        match source {
+            feed::WAKING => self.wake(WakeKind::Waking, row, rows),
+            feed::WAKEUP => self.wake(WakeKind::Wakeup, row, rows),
+            feed::WAKEUP_NEW => self.wake(WakeKind::New, row, rows),
+            feed::MIGRATE => {
+                if let Some(tid) = row.id(0) {
+                    let to = &mut self.observer;
+                    self.scheduler.migrate(tid, row.id(1), row.time, to);
+                }
+            }
+            feed::SWITCH => self.switch(row, rows),
+            feed::CONTEXT_SWITCH => self.context_switch(row, rows),
+            other => self.observer.other(other, row, rows),
+        }
+        self.check()
+    }
+
+    fn end(&mut self, rows: &mut Rows) -> Result<bool> {
+        let has_more = self.scheduler.finish(&mut self.observer, rows);
+        self.check()?;
+        has_more
+    }
+
+    fn bytes(&self) -> usize {
+        self.scheduler.bytes() + self.observer.bytes()
+    }
+}

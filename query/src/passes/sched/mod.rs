@@ -1,0 +1,29 @@
+//! Threads and CPUs as the scheduler's events show them.
+//!
+//! ```text
+//! sched_switch   prev leaves the CPU in its state, next begins to run
+//! sched_waking   a thread becomes runnable; its waker, and where the wake-up came from
+//! sched_wakeup   the same, on the CPU where it will wait; counts where sched_waking was not recorded
+//! context_switch perf's own record: a thread begins or ends to run. In recordings of single tasks, sched_switch shows
+//!                only how they leave
+//! losses         from here on, nothing is known of threads that do not run
+//! ```
+//! Rules:
+//! - A stretch ends where the next one begins. Its end is unknown if events in between are missing: if another thread than the
+//!   one switched in leaves the CPU, or if a loss was noticed on the way. Then it has no duration.
+//! - A thread that is switched in without a wake-up slept until then: waiting for the CPU is part of its sleep.
+//! - A wake-up of a thread that runs or waits changes nothing.
+//! - The idle tasks are not threads. A thread of which only the switch to it is recorded is not shown: it was not in the
+//!   recording's scope.
+
+pub(super) mod cpu_utilization;
+pub(super) mod critical_path;
+mod input;
+pub(super) mod lengths;
+pub(super) mod off_cpu;
+pub(super) mod processes;
+pub(super) mod states;
+mod steps;
+mod thread;
+pub(super) mod thread_utilization;
+pub(super) mod wakeups;

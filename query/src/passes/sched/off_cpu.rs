@@ -1,0 +1,95 @@
+//! `pass_off_cpu()`: from leaving the CPU until the thread runs again.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+
+use super::super::Function;
+use super::super::names::Names;
+use super::super::pass::{Pass, PassPlan, Tables};
+use super::super::rows::{Rows, emitted};
+use super::input::{Needs, SchedulerMachine, sources};
+use super::thread::{Context, Observer, Thread};
+
+pub(in super::super) const FUNCTION: Function = Function {
+    name: "pass_off_cpu",
+    create: |arguments| match arguments {
+        [] => Some(Arc::new(OffCpu)),
+        _ => None,
+    },
+};
+
+#[derive(Debug)]
+struct OffCpu;
+
+emitted! {
+    TIME "time" Int64,
+    DURATION "duration" Int64,
+    CPU "cpu" Int32,
+    PID "pid" Int32,
+    TID "tid" Int32,
+    COMM "comm" Text,
+    STATE "state" Text,
+    WAKE_TIME "wake_time" Int64,
+    WAKER_TID "waker_tid" Int32,
+    WAKER_COMM "waker_comm" Text,
+    WAKER_CONTEXT "waker_context" Text,
+    KERNEL_STACK "kernel_stack" Stack,
+    USER_STACK "user_stack" Stack,
+    WAKER_KERNEL_STACK "waker_kernel_stack" Stack,
+    WAKER_USER_STACK "waker_user_stack" Stack,
+}
+
+impl Pass for OffCpu {
+    fn name(&self) -> &'static str {
+        FUNCTION.name
+    }
+
+    fn columns(&self, id: &DataType) -> Vec<Field> {
+        fields(id)
+    }
+
+    fn plan(&self, wants: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+        let needs = Needs {
+            stacks: wants(KERNEL_STACK) || wants(USER_STACK),
+            waker_stacks: wants(WAKER_KERNEL_STACK) || wants(WAKER_USER_STACK),
+            waker_context: wants(WAKER_CONTEXT),
+            ..Needs::default()
+        };
+        PassPlan::new(sources(needs), || SchedulerMachine::new(Absences))
+    }
+}
+
+struct Absences;
+
+impl Observer for Absences {
+    fn back(&mut self, thread: &Thread, end: Option<i64>, names: &Names, rows: &mut Rows) {
+        let Some(left) = thread.left else {
+            return;
+        };
+        rows.integer(TIME, Some(left.time));
+        rows.integer(DURATION, end.map(|end| end - left.time));
+        rows.id(CPU, thread.cpu);
+        rows.id(PID, thread.pid);
+        rows.id(TID, Some(thread.tid));
+        rows.text(COMM, names.text(thread.comm));
+        rows.text(STATE, left.state.name());
+        let wake = thread.wake.as_ref();
+        let waker = wake.map(|wake| wake.waker);
+        rows.integer(WAKE_TIME, wake.map(|wake| wake.time));
+        rows.id(WAKER_TID, waker.and_then(|waker| waker.tid));
+        rows.text(WAKER_COMM, waker.and_then(|waker| names.text(waker.comm)));
+        rows.text(
+            WAKER_CONTEXT,
+            waker.and_then(|waker| waker.context.map(Context::name)),
+        );
+        rows.integer(KERNEL_STACK, left.kernel_stack);
+        rows.integer(USER_STACK, left.user_stack);
+        rows.integer(
+            WAKER_KERNEL_STACK,
+            waker.and_then(|waker| waker.kernel_stack),
+        );
+        rows.integer(WAKER_USER_STACK, waker.and_then(|waker| waker.user_stack));
+        rows.end_row();
+    }
+}

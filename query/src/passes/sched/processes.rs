@@ -1,0 +1,245 @@
+//! `pass_processes()`: each process with its CPU time; `pass_process_tree()`: the same in the order of a tree.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use hashbrown::{HashMap, HashSet};
+
+use super::super::Function;
+use super::super::names::Names;
+use super::super::pass::{Pass, PassPlan, Tables};
+use super::super::rows::{Rows, emitted};
+use super::super::source::{BEFORE, Input, Row, Source};
+use super::input::{Needs, OTHERS, SchedulerMachine, sources};
+use super::thread::{Observer, Thread};
+use crate::linux::task_state::State;
+
+pub(in super::super) const FUNCTION: Function = Function {
+    name: "pass_processes",
+    create: |arguments| match arguments {
+        [] => Some(Arc::new(ProcessList { is_tree: false })),
+        _ => None,
+    },
+};
+
+pub(in super::super) const TREE: Function = Function {
+    name: "pass_process_tree",
+    create: |arguments| match arguments {
+        [] => Some(Arc::new(ProcessList { is_tree: true })),
+        _ => None,
+    },
+};
+
+#[derive(Debug)]
+struct ProcessList {
+    is_tree: bool,
+}
+
+emitted! {
+    PID "pid" Int32,
+    PARENT "parent" Int32,
+    COMM "comm" Text,
+    CMDLINE "cmdline" Text,
+    START_TIME "start_time" Int64,
+    END_TIME "end_time" Int64,
+    EXIT_CODE "exit_code" Int32,
+    CPU_TIME "cpu_time" Int64,
+    THREADS "threads" Int32,
+    DEPTH "depth" Int32,
+    NAME "name" Text,
+}
+
+impl Pass for ProcessList {
+    fn name(&self) -> &'static str {
+        match self.is_tree {
+            true => TREE.name,
+            false => FUNCTION.name,
+        }
+    }
+
+    fn columns(&self, id: &DataType) -> Vec<Field> {
+        fields(id)
+    }
+
+    fn plan(&self, wants: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan {
+        let mut sources = sources(Needs::default());
+        if !wants(CPU_TIME) {
+            // Only the threads are needed.
+            sources.truncate(1);
+            sources.resize_with(OTHERS, Source::none);
+        }
+        let columns = vec![
+            Input::integer(&["tid"]),
+            Input::integer(&["pid"]),
+            Input::integer(&["parent"]),
+            Input::text(&["comm"]),
+            Input::text(&["cmdline"]),
+            Input::integer(&["end_time"]),
+            Input::integer(&["exit_code"]),
+        ];
+        sources.push(Source::fixed("threads", "start_time", columns).with_unknown_times());
+        let is_tree = self.is_tree;
+        let has_times = tables.has("sched:sched_switch") || tables.has("perf:context_switch");
+        PassPlan::new(sources, move || {
+            SchedulerMachine::new(Processes {
+                is_tree,
+                has_times,
+                processes: Vec::new(),
+                current: HashMap::new(),
+                bytes: 0,
+            })
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    pid: i32,
+    parent: Option<i32>,
+    comm: Option<Box<str>>,
+    cmdline: Option<Box<str>>,
+    start: Option<i64>,
+    end: Option<i64>,
+    exit_code: Option<i64>,
+    threads: i64,
+    cpu_time: i64,
+    is_known: bool,
+}
+
+struct Processes {
+    is_tree: bool,
+    has_times: bool,
+    processes: Vec<Process>,
+    /// The latest process of each ID.
+    current: HashMap<i32, usize>,
+    bytes: usize,
+}
+
+impl Processes {
+    fn process(&mut self, pid: i32) -> &mut Process {
+        let next = self.processes.len();
+        let place = *self.current.entry(pid).or_insert(next);
+        if place == next {
+            self.processes.push(Process {
+                pid,
+                ..Process::default()
+            });
+        }
+        &mut self.processes[place]
+    }
+
+    fn emit(&self, process: &Process, depth: i32, rows: &mut Rows) {
+        let comm = process.comm.as_deref();
+        rows.id(PID, Some(process.pid));
+        rows.id(PARENT, process.parent);
+        rows.text(COMM, comm);
+        rows.text(CMDLINE, process.cmdline.as_deref());
+        rows.integer(START_TIME, process.start);
+        rows.integer(END_TIME, process.end);
+        rows.integer(EXIT_CODE, process.exit_code);
+        rows.integer(CPU_TIME, self.has_times.then_some(process.cpu_time));
+        rows.integer(THREADS, Some(process.threads));
+        rows.id(DEPTH, Some(depth));
+        if rows.wants(NAME) {
+            let indent = "  ".repeat(usize::try_from(depth).unwrap_or_default());
+            rows.text(NAME, Some(&format!("{indent}{}", comm.unwrap_or("?"))));
+        }
+        rows.end_row();
+    }
+}
+
+impl Observer for Processes {
+    fn end(&mut self, thread: &Thread, end: Option<i64>, _: &Names, _: &mut Rows) {
+        if thread.state != State::Running {
+            return;
+        }
+        if let (Some(pid), Some(end)) = (thread.pid, end) {
+            self.process(pid).cpu_time += end - thread.since;
+        }
+    }
+
+    fn other(&mut self, _: usize, row: Row<'_>, _: &mut Rows) {
+        let (Some(tid), Some(pid)) = (row.id(0), row.id(1)) else {
+            return;
+        };
+        // The idle tasks.
+        if pid == 0 {
+            return;
+        }
+        let start = (row.time > BEFORE).then_some(row.time);
+        if tid == pid
+            && start.is_some()
+            && self
+                .current
+                .get(&pid)
+                .is_some_and(|&place| self.processes[place].is_known)
+        {
+            // The ID is used again.
+            self.current.remove(&pid);
+        }
+        let text = |column: usize| row.text(column).map(Box::from);
+        let (parent, comm, cmdline): (_, Option<Box<str>>, Option<Box<str>>) =
+            (row.id(2), text(3), text(4));
+        let texts = [&comm, &cmdline].map(|text| text.as_ref().map_or(0, |text| text.len()));
+        self.bytes += texts.iter().sum::<usize>();
+        let process = self.process(pid);
+        process.threads += 1;
+        if tid == pid {
+            process.is_known = true;
+            process.parent = parent;
+            process.comm = comm;
+            process.cmdline = cmdline;
+            process.start = start;
+            process.end = row.integer(5);
+            process.exit_code = row.integer(6);
+        } else if process.comm.is_none() {
+            process.comm = comm;
+        }
+    }
+
+    fn finish(&mut self, _: &Names, rows: &mut Rows) -> bool {
+        if !self.is_tree {
+            for process in &self.processes {
+                self.emit(process, 0, rows);
+            }
+            return false;
+        }
+        let mut children: HashMap<i32, Vec<usize>> = HashMap::new();
+        let mut roots = Vec::new();
+        for (place, process) in self.processes.iter().enumerate() {
+            match process
+                .parent
+                .filter(|parent| self.current.contains_key(parent) && *parent != process.pid)
+            {
+                Some(parent) => children.entry(parent).or_default().push(place),
+                None => roots.push(place),
+            }
+        }
+        // Depth first; what a damaged trace connects in a circle follows at the end.
+        let mut done = HashSet::new();
+        let mut waiting: Vec<(usize, i32)> =
+            roots.into_iter().rev().map(|place| (place, 0)).collect();
+        let mut rest = (0..self.processes.len()).collect::<Vec<_>>();
+        rest.reverse();
+        loop {
+            let Some((place, depth)) = waiting.pop().or_else(|| rest.pop().map(|place| (place, 0)))
+            else {
+                return false;
+            };
+            if !done.insert(place) {
+                continue;
+            }
+            let process = &self.processes[place];
+            self.emit(process, depth, rows);
+            // Only the latest process of an ID can still have children.
+            if self.current.get(&process.pid) == Some(&place) {
+                let below = children.remove(&process.pid).unwrap_or_default();
+                waiting.extend(below.into_iter().rev().map(|place| (place, depth + 1)));
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.processes.capacity() * size_of::<Process>() + self.current.capacity() * 32 + self.bytes
+    }
+}

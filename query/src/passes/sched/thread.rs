@@ -1,0 +1,541 @@
+//! Follows threads and CPUs from event to event.
+
+use datafusion::error::Result;
+use hashbrown::HashMap;
+
+use super::super::names::{Name, Names};
+use super::super::rows::Rows;
+use super::super::source::Row;
+use crate::linux::task_state::State;
+
+/// A thread, its current state and how it came to it.
+#[derive(Debug, Clone)]
+pub(super) struct Thread {
+    pub(super) tid: i32,
+    pub(super) pid: Option<i32>,
+    pub(super) comm: Name,
+    pub(super) state: State,
+    /// Begin of the state.
+    pub(super) since: i64,
+    /// Number of losses, which concern the state, before `since`.
+    losses: u32,
+    /// CPU on which it runs or ran last.
+    pub(super) cpu: Option<i32>,
+    /// CPU on which it waits.
+    pub(super) queue: Option<i32>,
+    /// How it left the CPU; `None` if that was not seen.
+    pub(super) left: Option<Left>,
+    /// What made it runnable; of the current or the last wait for a CPU.
+    pub(super) wake: Option<Wake>,
+    /// The last sched_waking, whether it changed anything or not.
+    waking: Option<Wake>,
+    /// Whether an event of the thread itself was recorded.
+    is_recorded: bool,
+}
+
+/// How a thread left the CPU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left {
+    pub(super) time: i64,
+    pub(super) state: State,
+    pub(super) kernel_stack: Option<i64>,
+    pub(super) user_stack: Option<i64>,
+    losses: u32,
+}
+
+/// A wake-up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wake {
+    pub(super) time: i64,
+    /// Whether the thread is new.
+    pub(super) is_new: bool,
+    /// Time since it left its CPU, if known.
+    pub(super) slept: Option<i64>,
+    pub(super) waker: Waker,
+}
+
+/// Who woke a thread: the thread that ran there, in whatever context.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Waker {
+    pub(super) tid: Option<i32>,
+    pub(super) comm: Name,
+    pub(super) cpu: Option<i32>,
+    pub(super) context: Option<Context>,
+    /// Handler of the interrupt around the wake-up, if there was one and it was recorded.
+    pub(super) interrupt: Name,
+    pub(super) kernel_stack: Option<i64>,
+    pub(super) user_stack: Option<i64>,
+}
+
+/// Where a wake-up came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Context {
+    Task,
+    Softirq,
+    Irq,
+    Nmi,
+    /// The CPU was idle: an interrupt, of unknown kind.
+    Idle,
+}
+
+impl Context {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Context::Task => "task",
+            Context::Softirq => "softirq",
+            Context::Irq => "irq",
+            Context::Nmi => "nmi",
+            Context::Idle => "idle",
+        }
+    }
+}
+
+/// What a pass does with the threads' stretches.
+pub(super) trait Observer: Send {
+    /// A thread has entered its state.
+    fn begin(&mut self, _: &Thread, _: &Names) {}
+
+    /// A thread leaves its state, at a known time or not.
+    fn end(&mut self, _: &Thread, _: Option<i64>, _: &Names, _: &mut Rows) {}
+
+    /// A thread that left its CPU runs again, or is lost from sight.
+    fn back(&mut self, _: &Thread, _: Option<i64>, _: &Names, _: &mut Rows) {}
+
+    /// A waiting thread is on the queue of another CPU: from `time` on, or since it waits.
+    fn moved(&mut self, _: &Thread, _: Option<i64>) {}
+
+    /// A CPU is idle from that time on.
+    fn idle_begins(&mut self, _: i32, _: i64) {}
+
+    /// A CPU is not idle any more, from a known time on or not.
+    fn idle_ends(&mut self, _: i32, _: Option<i64>, _: &mut Rows) {}
+
+    /// Events are missing on a CPU, or on unknown ones.
+    fn lost(&mut self, _: Option<i32>) {}
+
+    /// A row of a source that is not the scheduler's.
+    fn other(&mut self, _: usize, _: Row<'_>, _: &mut Rows) {}
+
+    /// Why the computation cannot go on.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
+    /// An event of the scheduler occurred at this time.
+    fn passed(&mut self, _: i64, _: &mut Rows) {}
+
+    /// There are no more events: the states that end from here on last to the end of the recording.
+    fn closing(&mut self) {}
+
+    /// All states have ended. Returns whether there are more rows.
+    fn finish(&mut self, _: &Names, _: &mut Rows) -> bool {
+        false
+    }
+
+    /// Size of the state in bytes.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// What a CPU does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Occupant {
+    Unknown,
+    Idle,
+    Thread(usize),
+}
+
+/// All threads and CPUs.
+pub(super) struct Scheduler {
+    pub(super) names: Names,
+    threads: Vec<Thread>,
+    /// Places that are free again.
+    free: Vec<usize>,
+    places: HashMap<i32, usize>,
+    cpus: HashMap<i32, Occupant>,
+    /// Number of losses on any CPU, on unknown ones, and by CPU.
+    losses: u32,
+    losses_anywhere: u32,
+    losses_by_cpu: HashMap<i32, u32>,
+    next_at_end: usize,
+}
+
+impl Scheduler {
+    pub(super) fn new() -> Scheduler {
+        Scheduler {
+            names: Names::default(),
+            threads: Vec::new(),
+            free: Vec::new(),
+            places: HashMap::new(),
+            cpus: HashMap::new(),
+            losses: 0,
+            losses_anywhere: 0,
+            losses_by_cpu: HashMap::new(),
+            next_at_end: 0,
+        }
+    }
+
+    /// Size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.threads.capacity() * size_of::<Thread>()
+            + self.places.capacity() * 2 * size_of::<(i32, usize)>()
+            + self.names.bytes()
+    }
+
+    #[inline]
+    fn place(&mut self, tid: i32) -> usize {
+        if let Some(&place) = self.places.get(&tid) {
+            return place;
+        }
+        let thread = Thread {
+            tid,
+            pid: None,
+            comm: Name::default(),
+            state: State::Unknown,
+            since: 0,
+            losses: 0,
+            cpu: None,
+            queue: None,
+            left: None,
+            wake: None,
+            waking: None,
+            is_recorded: false,
+        };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.threads[place] = thread;
+                place
+            }
+            None => {
+                self.threads.push(thread);
+                self.threads.len() - 1
+            }
+        };
+        self.places.insert(tid, place);
+        place
+    }
+
+    fn forget(&mut self, place: usize) {
+        let thread = &mut self.threads[place];
+        self.places.remove(&thread.tid);
+        thread.state = State::Unknown;
+        thread.left = None;
+        thread.wake = None;
+        self.free.push(place);
+    }
+
+    /// The process of a thread.
+    pub(super) fn belongs(&mut self, tid: i32, pid: Option<i32>, is_new: bool) {
+        let place = self.place(tid);
+        let thread = &mut self.threads[place];
+        if is_new || thread.pid.is_none() {
+            thread.pid = pid.or(thread.pid);
+        }
+    }
+
+    /// Ends the state of a thread.
+    #[inline]
+    fn end<O: Observer>(&mut self, place: usize, time: Option<i64>, to: &mut O, rows: &mut Rows) {
+        let thread = &self.threads[place];
+        if thread.state == State::Unknown {
+            return;
+        }
+        let is_certain = thread.losses == self.losses_of(thread.state, thread.cpu);
+        let time = time.filter(|_| is_certain);
+        if time.is_some() || thread.is_recorded {
+            to.end(thread, time, &self.names, rows);
+        }
+    }
+
+    #[inline]
+    fn begin<O: Observer>(&mut self, place: usize, state: State, time: i64, to: &mut O) {
+        let losses = self.losses_of(state, self.threads[place].cpu);
+        let thread = &mut self.threads[place];
+        thread.state = state;
+        thread.since = time;
+        thread.losses = losses;
+        to.begin(thread, &self.names);
+    }
+
+    /// What happens to a thread is unknown from here on.
+    fn lose<O: Observer>(&mut self, place: usize, to: &mut O, rows: &mut Rows) {
+        self.end(place, None, to, rows);
+        let thread = &mut self.threads[place];
+        if thread.left.is_some() || thread.wake.is_some() {
+            to.back(thread, None, &self.names, rows);
+        }
+        thread.left = None;
+        thread.wake = None;
+        thread.state = State::Unknown;
+    }
+
+    /// A thread leaves a CPU.
+    pub(super) fn switch_out<O: Observer>(
+        &mut self,
+        out: &SwitchOut<'_>,
+        to: &mut O,
+        rows: &mut Rows,
+    ) {
+        if out.tid == 0 {
+            let before = out
+                .cpu
+                .map(|cpu| (cpu, self.cpus.insert(cpu, Occupant::Unknown)));
+            match before {
+                Some((_, Some(Occupant::Thread(other)))) => self.lose(other, to, rows),
+                Some((cpu, Some(Occupant::Idle))) => to.idle_ends(cpu, Some(out.time), rows),
+                _ => {}
+            }
+            return;
+        }
+        let place = self.place(out.tid);
+        let known = out
+            .cpu
+            .and_then(|cpu| self.cpus.insert(cpu, Occupant::Unknown));
+        match (known, out.cpu) {
+            (Some(Occupant::Thread(other)), _) if other != place => self.lose(other, to, rows),
+            (Some(Occupant::Idle), Some(cpu)) => to.idle_ends(cpu, None, rows),
+            _ => {}
+        }
+        let thread = &mut self.threads[place];
+        thread.comm = self.names.of(out.comm, thread.comm);
+        thread.pid = out.pid.or(thread.pid);
+        thread.is_recorded = true;
+        let runs_here = thread.state == State::Running && thread.cpu == out.cpu;
+        if runs_here {
+            self.end(place, Some(out.time), to, rows);
+        } else {
+            // It was switched in unseen.
+            self.lose(place, to, rows);
+        }
+        let losses = self.losses;
+        let thread = &mut self.threads[place];
+        thread.cpu = out.cpu;
+        thread.queue = out.cpu;
+        thread.wake = None;
+        thread.left = Some(Left {
+            time: out.time,
+            state: out.state,
+            kernel_stack: out.kernel_stack,
+            user_stack: out.user_stack,
+            losses,
+        });
+        self.begin(place, out.state, out.time, to);
+        if out.state == State::Dead {
+            self.end(place, None, to, rows);
+            self.forget(place);
+        }
+    }
+
+    /// A thread begins to run on a CPU.
+    pub(super) fn switch_in<O: Observer>(
+        &mut self,
+        (time, tid, cpu): (i64, i32, Option<i32>),
+        comm: Option<&str>,
+        to: &mut O,
+        rows: &mut Rows,
+    ) {
+        let occupant = match tid {
+            0 => Occupant::Idle,
+            tid => Occupant::Thread(self.place(tid)),
+        };
+        let before = cpu.and_then(|cpu| self.cpus.insert(cpu, occupant));
+        match (before, cpu) {
+            (Some(Occupant::Thread(other)), _) if before != Some(occupant) => {
+                self.lose(other, to, rows);
+            }
+            (Some(Occupant::Idle), Some(cpu)) if before != Some(occupant) => {
+                to.idle_ends(cpu, None, rows);
+            }
+            _ => {}
+        }
+        let Occupant::Thread(place) = occupant else {
+            if let Some(cpu) = cpu {
+                to.idle_begins(cpu, time);
+            }
+            return;
+        };
+        let thread = &mut self.threads[place];
+        thread.comm = match comm {
+            Some(comm) => self.names.of(Some(comm), thread.comm),
+            None => thread.comm,
+        };
+        if thread.state == State::Running {
+            if thread.cpu == cpu {
+                // Reported twice, by sched_switch and by perf.
+                return;
+            }
+            self.lose(place, to, rows);
+        }
+        let thread = &mut self.threads[place];
+        thread.queue = cpu.or(thread.queue);
+        self.end(place, Some(time), to, rows);
+        let losses = self.losses;
+        let thread = &mut self.threads[place];
+        if let Some(left) = thread.left {
+            let time = Some(time).filter(|_| left.losses == losses);
+            to.back(thread, time, &self.names, rows);
+        } else if thread.wake.is_some() {
+            to.back(thread, Some(time), &self.names, rows);
+        }
+        thread.left = None;
+        thread.cpu = cpu;
+        self.begin(place, State::Running, time, to);
+        self.threads[place].wake = None;
+    }
+
+    /// Whether a thread runs on that CPU.
+    pub(super) fn runs(&self, tid: i32, cpu: Option<i32>) -> bool {
+        let place = self.places.get(&tid);
+        let thread = place.and_then(|&place| self.threads.get(place));
+        thread.is_some_and(|thread| thread.state == State::Running && thread.cpu == cpu)
+    }
+
+    /// A thread is woken.
+    pub(super) fn wake<O: Observer>(&mut self, woken: &Woken<'_>, to: &mut O, rows: &mut Rows) {
+        if woken.tid == 0 {
+            return;
+        }
+        let place = self.place(woken.tid);
+        let thread = &mut self.threads[place];
+        thread.comm = self.names.of(woken.comm, thread.comm);
+        let mut wake = Wake {
+            time: woken.time,
+            is_new: woken.kind == WakeKind::New,
+            slept: None,
+            waker: woken.waker,
+        };
+        match woken.kind {
+            WakeKind::New => {
+                self.lose(place, to, rows);
+                let thread = &mut self.threads[place];
+                thread.waking = None;
+                thread.is_recorded = true;
+            }
+            WakeKind::Waking => thread.waking = Some(wake),
+            WakeKind::Wakeup => {
+                // Of a wake-up before the thread had left its CPU, the waker is known only now.
+                if let Some(waking) = thread.waking.take().filter(|_| thread.state.is_asleep()) {
+                    wake.waker = waking.waker;
+                }
+            }
+        }
+        let thread = &mut self.threads[place];
+        if thread.state.is_waiting() {
+            // The CPU is chosen after sched_waking.
+            let before = thread.queue;
+            thread.queue = woken.target_cpu.or(before);
+            if thread.queue != before {
+                to.moved(thread, None);
+            }
+            return;
+        }
+        if thread.state == State::Running || thread.state == State::Dead {
+            return;
+        }
+        let left = thread.left.filter(|left| left.losses == self.losses);
+        wake.slept = left.map(|left| woken.time - left.time);
+        thread.wake = Some(wake);
+        self.end(place, Some(woken.time), to, rows);
+        let thread = &mut self.threads[place];
+        thread.queue = woken.target_cpu.or(thread.queue);
+        thread.waking = None;
+        self.begin(place, State::Runnable, woken.time, to);
+    }
+
+    /// A waiting thread is moved to another CPU.
+    pub(super) fn migrate<O: Observer>(
+        &mut self,
+        tid: i32,
+        cpu: Option<i32>,
+        time: i64,
+        to: &mut O,
+    ) {
+        let Some(&place) = self.places.get(&tid) else {
+            return;
+        };
+        let thread = &mut self.threads[place];
+        let before = thread.queue;
+        thread.queue = cpu.or(before);
+        if thread.state.is_waiting() && thread.queue != before {
+            to.moved(thread, Some(time));
+        }
+    }
+
+    /// Events are missing, on that CPU or on unknown ones.
+    pub(super) fn lost(&mut self, cpu: Option<i32>) {
+        self.losses += 1;
+        match cpu {
+            Some(cpu) => *self.losses_by_cpu.entry(cpu).or_default() += 1,
+            None => self.losses_anywhere += 1,
+        }
+    }
+
+    /// Number of losses until now that may concern a thread in that state: of one that runs, only those on its CPU.
+    #[inline]
+    fn losses_of(&self, state: State, cpu: Option<i32>) -> u32 {
+        match (state, cpu) {
+            _ if self.losses == 0 => 0,
+            (State::Running, Some(cpu)) => {
+                self.losses_anywhere + self.losses_by_cpu.get(&cpu).copied().unwrap_or_default()
+            }
+            _ => self.losses,
+        }
+    }
+
+    /// Ends the states of threads at the end of the recording, some at a time. Returns whether there are more.
+    pub(super) fn finish<O: Observer>(&mut self, to: &mut O, rows: &mut Rows) -> Result<bool> {
+        const AT_ONCE: usize = 1024;
+        if self.next_at_end == 0 {
+            to.closing();
+            let is_idle =
+                |(&cpu, occupant): (&i32, &Occupant)| (*occupant == Occupant::Idle).then_some(cpu);
+            for cpu in self.cpus.iter().filter_map(is_idle) {
+                to.idle_ends(cpu, None, rows);
+            }
+        }
+        for _ in 0..AT_ONCE {
+            if self.next_at_end == self.threads.len() {
+                return Ok(to.finish(&self.names, rows));
+            }
+            self.lose(self.next_at_end, to, rows);
+            self.next_at_end += 1;
+        }
+        Ok(true)
+    }
+}
+
+/// A thread that leaves a CPU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SwitchOut<'a> {
+    pub(super) time: i64,
+    pub(super) tid: i32,
+    pub(super) pid: Option<i32>,
+    pub(super) comm: Option<&'a str>,
+    pub(super) cpu: Option<i32>,
+    pub(super) state: State,
+    pub(super) kernel_stack: Option<i64>,
+    pub(super) user_stack: Option<i64>,
+}
+
+/// A thread that is woken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Woken<'a> {
+    pub(super) time: i64,
+    pub(super) kind: WakeKind,
+    pub(super) tid: i32,
+    pub(super) comm: Option<&'a str>,
+    pub(super) target_cpu: Option<i32>,
+    pub(super) waker: Waker,
+}
+
+/// The event of a wake-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WakeKind {
+    /// sched_waking
+    Waking,
+    /// sched_wakeup
+    Wakeup,
+    /// sched_wakeup_new
+    New,
+}

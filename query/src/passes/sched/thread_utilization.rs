@@ -1,0 +1,171 @@
+//! `pass_thread_utilization(step)`: how each thread spent its time, step by step.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use hashbrown::HashMap;
+
+use super::super::Function;
+use super::super::names::{Name, Names};
+use super::super::pass::{Pass, PassPlan, Tables};
+use super::super::rows::{Rows, emitted};
+use super::super::step_argument;
+use super::input::{Needs, SchedulerMachine, sources};
+use super::steps::Steps;
+use super::thread::{Observer, Thread};
+use crate::linux::task_state::State;
+
+pub(in super::super) const FUNCTION: Function = Function {
+    name: "pass_thread_utilization",
+    create: |arguments| {
+        let steps = Steps::new(step_argument(arguments)?)?;
+        Some(Arc::new(ThreadUtilization { steps }))
+    },
+};
+
+#[derive(Debug)]
+struct ThreadUtilization {
+    steps: Steps,
+}
+
+emitted! {
+    TIME "time" Int64,
+    DURATION "duration" Int64,
+    PID "pid" Int32,
+    TID "tid" Int32,
+    COMM "comm" Text,
+    BUSY "busy" Float,
+    WAITING "waiting" Float,
+    BLOCKED "blocked" Float,
+}
+
+impl Pass for ThreadUtilization {
+    fn name(&self) -> &'static str {
+        FUNCTION.name
+    }
+
+    fn columns(&self, id: &DataType) -> Vec<Field> {
+        fields(id)
+    }
+
+    fn plan(&self, _: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+        let steps = self.steps;
+        PassPlan::new(sources(Needs::default()), move || {
+            SchedulerMachine::new(Threads {
+                steps,
+                threads: HashMap::new(),
+                last: i64::MIN,
+                is_closing: false,
+                failure: None,
+            })
+        })
+    }
+}
+
+/// Times of a thread within one step, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    step: i64,
+    pid: Option<i32>,
+    comm: Name,
+    busy: i64,
+    waiting: i64,
+    blocked: i64,
+}
+
+struct Threads {
+    steps: Steps,
+    threads: HashMap<i32, Spent>,
+    last: i64,
+    is_closing: bool,
+    failure: Option<String>,
+}
+
+fn emit(tid: i32, spent: &Spent, steps: Steps, names: &Names, rows: &mut Rows) {
+    let share = |time: i64| Some(time as f64 / steps.length() as f64);
+    rows.integer(TIME, Some(steps.begin(spent.step)));
+    rows.integer(DURATION, Some(steps.length()));
+    rows.id(PID, spent.pid);
+    rows.id(TID, Some(tid));
+    rows.text(COMM, names.text(spent.comm));
+    rows.float(BUSY, share(spent.busy));
+    rows.float(WAITING, share(spent.waiting));
+    rows.float(BLOCKED, share(spent.blocked));
+    rows.end_row();
+}
+
+impl Observer for Threads {
+    fn end(&mut self, thread: &Thread, end: Option<i64>, names: &Names, rows: &mut Rows) {
+        let add: fn(&mut Spent, i64) = match thread.state {
+            State::Running => |spent, length| spent.busy += length,
+            State::Runnable | State::Preempted => |spent, length| spent.waiting += length,
+            State::Uninterruptible => |spent, length| spent.blocked += length,
+            // Asleep on purpose.
+            State::Interruptible
+            | State::Stopped
+            | State::Idle
+            | State::Parked
+            | State::Blocked
+            | State::Dead
+            | State::Unknown => return,
+        };
+        let end = end.or(self.is_closing.then_some(self.last));
+        let Some(end) = end.filter(|&end| end > thread.since && self.failure.is_none()) else {
+            return;
+        };
+        self.failure = self.steps.why_not(end - thread.since);
+        if self.failure.is_some() {
+            return;
+        }
+        let steps = self.steps;
+        for (step, length) in steps
+            .parts(thread.since, end)
+            .filter(|(_, length)| *length > 0)
+        {
+            let spent = self.threads.entry(thread.tid).or_default();
+            if spent.step != step {
+                if spent.busy + spent.waiting + spent.blocked > 0 {
+                    emit(thread.tid, spent, steps, names, rows);
+                }
+                *spent = Spent {
+                    step,
+                    ..Spent::default()
+                };
+            }
+            spent.pid = thread.pid;
+            spent.comm = thread.comm;
+            add(spent, length);
+        }
+        if self.is_closing
+            && let Some(spent) = self.threads.remove(&thread.tid)
+        {
+            emit(thread.tid, &spent, steps, names, rows);
+        }
+    }
+
+    fn passed(&mut self, time: i64, _: &mut Rows) {
+        self.last = self.last.max(time);
+    }
+
+    fn closing(&mut self) {
+        self.is_closing = true;
+    }
+
+    fn finish(&mut self, names: &Names, rows: &mut Rows) -> bool {
+        let mut threads: Vec<(i32, Spent)> = self.threads.drain().collect();
+        threads.retain(|(_, spent)| spent.busy + spent.waiting + spent.blocked > 0);
+        threads.sort_unstable_by_key(|(tid, _)| *tid);
+        for (tid, spent) in threads {
+            emit(tid, &spent, self.steps, names, rows);
+        }
+        false
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.clone()
+    }
+
+    fn bytes(&self) -> usize {
+        self.threads.capacity() * 2 * size_of::<(i32, Spent)>()
+    }
+}

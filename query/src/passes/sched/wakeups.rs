@@ -1,0 +1,87 @@
+//! `pass_wakeups()`: who wakes whom.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+
+use super::super::Function;
+use super::super::names::Names;
+use super::super::pass::{Pass, PassPlan, Tables};
+use super::super::rows::{Rows, emitted};
+use super::input::{Needs, SchedulerMachine, sources};
+use super::thread::{Context, Observer, Thread};
+
+pub(in super::super) const FUNCTION: Function = Function {
+    name: "pass_wakeups",
+    create: |arguments| match arguments {
+        [] => Some(Arc::new(Wakeups)),
+        _ => None,
+    },
+};
+
+#[derive(Debug)]
+struct Wakeups;
+
+emitted! {
+    TIME "time" Int64,
+    WAKER_CPU "waker_cpu" Int32,
+    WAKER_TID "waker_tid" Int32,
+    WAKER_COMM "waker_comm" Text,
+    WAKER_CONTEXT "waker_context" Text,
+    INTERRUPT "interrupt" Text,
+    TARGET_CPU "target_cpu" Int32,
+    PID "pid" Int32,
+    TID "tid" Int32,
+    COMM "comm" Text,
+    IS_NEW "is_new" Flag,
+    SLEPT "slept" Int64,
+    LATENCY "latency" Int64,
+    KERNEL_STACK "kernel_stack" Stack,
+    USER_STACK "user_stack" Stack,
+}
+
+impl Pass for Wakeups {
+    fn name(&self) -> &'static str {
+        FUNCTION.name
+    }
+
+    fn columns(&self, id: &DataType) -> Vec<Field> {
+        fields(id)
+    }
+
+    fn plan(&self, wants: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+        let needs = Needs {
+            waker_stacks: wants(KERNEL_STACK) || wants(USER_STACK),
+            waker_context: wants(WAKER_CONTEXT) || wants(INTERRUPT),
+            ..Needs::default()
+        };
+        PassPlan::new(sources(needs), || SchedulerMachine::new(Woken))
+    }
+}
+
+struct Woken;
+
+impl Observer for Woken {
+    fn back(&mut self, thread: &Thread, end: Option<i64>, names: &Names, rows: &mut Rows) {
+        let Some(wake) = &thread.wake else {
+            return;
+        };
+        let waker = &wake.waker;
+        rows.integer(TIME, Some(wake.time));
+        rows.id(WAKER_CPU, waker.cpu);
+        rows.id(WAKER_TID, waker.tid);
+        rows.text(WAKER_COMM, names.text(waker.comm));
+        rows.text(WAKER_CONTEXT, waker.context.map(Context::name));
+        rows.text(INTERRUPT, names.text(waker.interrupt));
+        rows.id(TARGET_CPU, thread.queue);
+        rows.id(PID, thread.pid);
+        rows.id(TID, Some(thread.tid));
+        rows.text(COMM, names.text(thread.comm));
+        rows.flag(IS_NEW, Some(wake.is_new));
+        rows.integer(SLEPT, wake.slept);
+        rows.integer(LATENCY, end.map(|end| end - wake.time));
+        rows.integer(KERNEL_STACK, waker.kernel_stack);
+        rows.integer(USER_STACK, waker.user_stack);
+        rows.end_row();
+    }
+}

@@ -1,0 +1,422 @@
+//! The tables that a pass reads, each in the order of time.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, RecordBatch, StringViewArray,
+};
+use arrow::datatypes::{DataType, Int64Type, Schema};
+use datafusion::catalog::TableProvider;
+use datafusion::common::{Column as Name, TableReference};
+use datafusion::datasource::provider_as_source;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, lit, try_cast};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::scalar::ScalarValue;
+use futures::StreamExt;
+
+use super::TRACE;
+
+/// A table, and the columns that a pass needs of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    /// Schema and name: `sched.sched_switch`; fixed tables have no schema.
+    pub(crate) schema: Option<String>,
+    pub(crate) table: String,
+    /// Column with the time of a row; empty if rows have none.
+    pub(crate) time: &'static str,
+    /// Whether rows without a time come first; otherwise they are skipped.
+    pub(crate) keeps_unknown_times: bool,
+    pub(crate) columns: Vec<Input>,
+    /// Rows to read; all if `None`.
+    pub(crate) condition: Option<Expr>,
+    /// Reads this instead of a table of the catalog.
+    pub(crate) provider: Option<Arc<dyn TableProvider>>,
+}
+
+/// A column of a source.
+#[derive(Debug, Clone)]
+pub(crate) struct Input {
+    /// The first of these names that the table has; NULL if it has none.
+    names: Vec<String>,
+    kind: Kind,
+}
+
+/// How a column is read, whatever its type in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Integers; addresses as bit patterns.
+    Integer,
+    Text,
+    /// Integers or strings, as the table has them.
+    Code,
+    /// Strings; integers are NULL.
+    String,
+    Flag,
+    Integers,
+    Texts,
+}
+
+impl Source {
+    /// The table of an event, given as `sched:sched_switch`.
+    pub(crate) fn event(name: &str, columns: Vec<Input>) -> Source {
+        let (system, event) = name.split_once(':').unwrap_or(("", name));
+        Source {
+            schema: Some(system.to_owned()),
+            table: event.to_owned(),
+            time: "time",
+            keeps_unknown_times: false,
+            columns,
+            condition: None,
+            provider: None,
+        }
+    }
+
+    /// A table of every trace.
+    pub(crate) fn fixed(name: &str, time: &'static str, columns: Vec<Input>) -> Source {
+        Source {
+            schema: None,
+            table: name.to_owned(),
+            time,
+            keeps_unknown_times: false,
+            columns,
+            condition: None,
+            provider: None,
+        }
+    }
+
+    /// No rows.
+    pub(crate) fn none() -> Source {
+        Source::event("none:none", Vec::new())
+    }
+
+    /// The facts of a trace, name and value, before everything else.
+    pub(crate) fn facts() -> Source {
+        let columns = vec![Input::text(&["name"]), Input::text(&["value"])];
+        Source::fixed("trace_info", "", columns).with_unknown_times()
+    }
+
+    /// The rows of a table that the session does not know, such as that of another pass.
+    pub(super) fn provided(
+        name: &'static str,
+        provider: Arc<dyn TableProvider>,
+        columns: Vec<Input>,
+    ) -> Source {
+        Source {
+            provider: Some(provider),
+            ..Source::fixed(name, "time", columns)
+        }
+    }
+
+    pub(crate) fn with_condition(self, condition: Expr) -> Source {
+        let condition = Some(condition);
+        Source { condition, ..self }
+    }
+
+    /// Rows without a time come first, with the time [`BEFORE`].
+    pub(crate) fn with_unknown_times(self) -> Source {
+        Source {
+            keeps_unknown_times: true,
+            ..self
+        }
+    }
+
+    /// Plans the rows of one trace, in the order of time, and estimates their number; `None` if there is no such table.
+    pub(super) async fn plan(
+        &self,
+        state: &SessionState,
+        trace: Option<&str>,
+    ) -> Result<Option<(Arc<dyn ExecutionPlan>, Option<usize>)>> {
+        let Some(table) = self.table(state).await? else {
+            return Ok(None);
+        };
+        let fields = table.schema();
+        let statistics = table.statistics();
+        let count = statistics.and_then(|known| known.num_rows.get_value().copied());
+        if count == Some(0) {
+            return Ok(None);
+        }
+        let time = match self.time {
+            "" => lit(ScalarValue::Null),
+            name => column(name),
+        };
+        let mut columns = vec![cast(time.clone(), DataType::Int64).alias("time")];
+        for (number, input) in self.columns.iter().enumerate() {
+            // Several inputs may be the same column.
+            columns.push(input.read(&fields).alias(format!("input {number}")));
+        }
+        let scan = provider_as_source(table);
+        let mut plan = LogicalPlanBuilder::scan(TableReference::bare("source"), scan, None)?;
+        if let Some(trace) = trace {
+            let trace = ScalarValue::Utf8View(Some(trace.to_owned()));
+            plan = plan.filter(column(TRACE).eq(lit(trace)))?;
+        }
+        if let Some(condition) = &self.condition {
+            plan = plan.filter(condition.clone())?;
+        }
+        if !self.time.is_empty() {
+            plan = plan.sort([time.sort(true, true)])?;
+        }
+        let plan = plan.project(columns)?.build()?;
+        Ok(Some((state.create_physical_plan(&plan).await?, count)))
+    }
+}
+
+impl Source {
+    async fn table(&self, state: &SessionState) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(provider) = &self.provider {
+            return Ok(Some(Arc::clone(provider)));
+        }
+        let options = &state.config_options().catalog;
+        let catalog = state.catalog_list().catalog(&options.default_catalog);
+        let schema = self.schema.as_deref().unwrap_or(&options.default_schema);
+        match catalog.and_then(|catalog| catalog.schema(schema)) {
+            Some(schema) => schema.table(&self.table).await,
+            None => Ok(None),
+        }
+    }
+}
+
+/// A column by its name as written.
+pub(crate) fn column(name: &str) -> Expr {
+    Expr::Column(Name::new_unqualified(name))
+}
+
+impl Input {
+    fn new(names: &[&str], kind: Kind) -> Input {
+        Input {
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+            kind,
+        }
+    }
+
+    /// A column of integers. Strings of digits are read as such.
+    pub(crate) fn integer(names: &[&str]) -> Input {
+        Input::new(names, Kind::Integer)
+    }
+
+    pub(crate) fn text(names: &[&str]) -> Input {
+        Input::new(names, Kind::Text)
+    }
+
+    /// A column that holds integers in some traces and strings in others.
+    pub(crate) fn code(names: &[&str]) -> Input {
+        Input::new(names, Kind::Code)
+    }
+
+    /// The first of these columns that holds strings.
+    pub(crate) fn string(names: &[&str]) -> Input {
+        Input::new(names, Kind::String)
+    }
+
+    pub(crate) fn flag(names: &[&str]) -> Input {
+        Input::new(names, Kind::Flag)
+    }
+
+    pub(crate) fn integers(names: &[&str]) -> Input {
+        Input::new(names, Kind::Integers)
+    }
+
+    pub(crate) fn texts(names: &[&str]) -> Input {
+        Input::new(names, Kind::Texts)
+    }
+
+    fn read(&self, fields: &Schema) -> Expr {
+        let found = self.names.iter().find_map(|name| {
+            let kind = fields.field_with_name(name).ok()?.data_type();
+            let is_string = matches!(kind, DataType::Utf8View | DataType::Utf8);
+            (self.kind != Kind::String || is_string).then_some((name, kind))
+        });
+        let Some((name, kind)) = found else {
+            return lit(ScalarValue::Null);
+        };
+        let value = column(name);
+        let list =
+            |item| DataType::List(Arc::new(arrow::datatypes::Field::new("item", item, true)));
+        match (self.kind, kind) {
+            (Kind::Integer, DataType::Int64) | (Kind::Flag, DataType::Boolean) => value,
+            // The bits of an address, whose sign does not matter.
+            (Kind::Integer, DataType::UInt64) => value,
+            (Kind::Integer, _) => try_cast(value, DataType::Int64),
+            (Kind::Code, kind) if kind.is_integer() => cast(value, DataType::Int64),
+            (Kind::Text | Kind::Code | Kind::String, DataType::Utf8View) => value,
+            (Kind::Text | Kind::Code | Kind::String, _) => cast(value, DataType::Utf8View),
+            (Kind::Flag, _) => try_cast(value, DataType::Boolean),
+            (Kind::Integers, DataType::List(item)) if *item.data_type() == DataType::UInt64 => {
+                value
+            }
+            (Kind::Texts, _) => cast(value, list(DataType::Utf8View)),
+            (Kind::Integers, _) => try_cast(value, list(DataType::Int64)),
+        }
+    }
+}
+
+/// Time of rows without one.
+pub(crate) const BEFORE: i64 = i64::MIN;
+
+/// Values of a column in the current rows.
+#[derive(Debug)]
+pub(crate) enum Column {
+    Missing,
+    Integer(Int64Array),
+    Text(StringViewArray),
+    Flag(BooleanArray),
+    List(ListArray),
+}
+
+/// One row of a source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row<'a> {
+    pub(crate) time: i64,
+    columns: &'a [Column],
+    row: usize,
+}
+
+impl<'a> Row<'a> {
+    /// The integer in a column; `None` for NULL.
+    #[inline]
+    pub(crate) fn integer(&self, column: usize) -> Option<i64> {
+        match self.columns.get(column) {
+            Some(Column::Integer(values)) if values.is_valid(self.row) => {
+                Some(values.value(self.row))
+            }
+            _ => None,
+        }
+    }
+
+    /// A process, thread or CPU.
+    #[inline]
+    pub(crate) fn id(&self, column: usize) -> Option<i32> {
+        i32::try_from(self.integer(column)?).ok()
+    }
+
+    #[inline]
+    pub(crate) fn text(&self, column: usize) -> Option<&'a str> {
+        match self.columns.get(column) {
+            Some(Column::Text(values)) if values.is_valid(self.row) => Some(values.value(self.row)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn flag(&self, column: usize) -> Option<bool> {
+        match self.columns.get(column) {
+            Some(Column::Flag(values)) if values.is_valid(self.row) => Some(values.value(self.row)),
+            _ => None,
+        }
+    }
+
+    /// The items of a list.
+    pub(crate) fn list(&self, column: usize) -> Option<ArrayRef> {
+        match self.columns.get(column) {
+            Some(Column::List(values)) if values.is_valid(self.row) => Some(values.value(self.row)),
+            _ => None,
+        }
+    }
+}
+
+/// A position in the rows of a source.
+pub(super) struct Cursor {
+    stream: SendableRecordBatchStream,
+    times: Int64Array,
+    columns: Vec<Column>,
+    row: usize,
+    keeps_unknown_times: bool,
+    is_done: bool,
+}
+
+impl Cursor {
+    pub(super) fn new(stream: SendableRecordBatchStream, source: &Source) -> Cursor {
+        Cursor {
+            stream,
+            times: Int64Array::from(Vec::<i64>::new()),
+            columns: Vec::new(),
+            row: 0,
+            keeps_unknown_times: source.keeps_unknown_times,
+            is_done: false,
+        }
+    }
+
+    /// Reads more rows if there are none left.
+    pub(super) async fn fill(&mut self) -> Result<()> {
+        loop {
+            self.skip_unknown_times();
+            if self.row < self.times.len() || self.is_done {
+                return Ok(());
+            }
+            match self.stream.next().await.transpose()? {
+                Some(batch) => self.read(&batch)?,
+                None => self.is_done = true,
+            }
+        }
+    }
+
+    fn read(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.row = 0;
+        self.times = batch.column(0).as_primitive::<Int64Type>().clone();
+        self.columns = batch.columns()[1..]
+            .iter()
+            .map(values)
+            .collect::<Result<_>>()?;
+        Ok(())
+    }
+
+    fn skip_unknown_times(&mut self) {
+        let is_skipped = |row: usize| {
+            row < self.times.len() && self.times.is_null(row) && !self.keeps_unknown_times
+        };
+        while is_skipped(self.row) {
+            self.row += 1;
+        }
+    }
+
+    /// Time of the current row; `None` after the last row that was read.
+    #[inline]
+    pub(super) fn time(&self) -> Option<i64> {
+        if self.row >= self.times.len() {
+            return None;
+        }
+        Some(match self.times.is_null(self.row) {
+            true => BEFORE,
+            false => self.times.value(self.row),
+        })
+    }
+
+    #[inline]
+    pub(super) fn row(&self, time: i64) -> Row<'_> {
+        Row {
+            time,
+            columns: &self.columns,
+            row: self.row,
+        }
+    }
+
+    #[inline]
+    pub(super) fn advance(&mut self) {
+        self.row += 1;
+        self.skip_unknown_times();
+    }
+}
+
+fn values(column: &ArrayRef) -> Result<Column> {
+    let wide = |column: &ArrayRef| arrow::compute::cast(column, &DataType::Int64);
+    Ok(match column.data_type() {
+        DataType::Null => Column::Missing,
+        DataType::Int64 => Column::Integer(column.as_primitive::<Int64Type>().clone()),
+        DataType::UInt64 => {
+            let bits = column.as_primitive::<arrow::datatypes::UInt64Type>();
+            let signed = bits.values().inner().clone();
+            Column::Integer(Int64Array::new(signed.into(), bits.nulls().cloned()))
+        }
+        kind if kind.is_integer() => {
+            Column::Integer(wide(column)?.as_primitive::<Int64Type>().clone())
+        }
+        DataType::Utf8View => Column::Text(column.as_string_view().clone()),
+        DataType::Boolean => Column::Flag(column.as_boolean().clone()),
+        DataType::List(_) => Column::List(column.as_list::<i32>().clone()),
+        other => {
+            let text = format!("a pass cannot read a column of type {other}");
+            return Err(DataFusionError::Internal(text));
+        }
+    })
+}

@@ -1,0 +1,451 @@
+//! `pass_system_calls()`: calls of the kernel by programs, with what their entries recorded.
+//!
+//! ```text
+//! raw_syscalls:sys_enter id=257 args=…  ──┐
+//! syscalls:sys_enter_openat filename=… ──┼─► openat, args, fd, path
+//! calls: sys_openat, syscall:257       ──┘
+//! ```
+//! Entries and exits are paired in `calls` already; a call and its entry have the same thread and time. Paths of file
+//! descriptors are known from the calls that opened, duplicated and closed them, if these recorded the path.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{DataType, Field, Int64Type, UInt64Type};
+use datafusion::catalog::CatalogProvider;
+use datafusion::error::Result;
+use datafusion::logical_expr::lit;
+use hashbrown::HashMap;
+
+use super::Function;
+use super::descriptors::Descriptors;
+use super::names::{Name, Names};
+use super::pass::{Machine, Pass, PassPlan, Tables};
+use super::rows::{Rows, emitted};
+use super::source::{Input, Row, Source, column};
+use crate::linux::prototypes::{self, Kind};
+use crate::linux::{arguments, errno, system_call};
+
+pub(super) const FUNCTION: Function = Function {
+    name: "pass_system_calls",
+    create: |arguments| match arguments {
+        [] => Some(Arc::new(SystemCalls { only: None })),
+        _ => None,
+    },
+};
+
+/// System calls, all or only those of the given names.
+#[derive(Debug)]
+pub(super) struct SystemCalls {
+    pub(super) only: Option<&'static [&'static str]>,
+}
+
+emitted! {
+    TIME "time" Int64,
+    DURATION "duration" Int64,
+    CPU "cpu" Int32,
+    PID "pid" Int32,
+    TID "tid" Int32,
+    COMM "comm" Text,
+    NAME "name" Text,
+    NUMBER "nr" Int32,
+    ARGS "args" Texts,
+    FD "fd" Int32,
+    PATH "path" Text,
+    RET "ret" Int64,
+    ERROR "error" Text,
+    KERNEL_STACK "kernel_stack" Stack,
+    USER_STACK "user_stack" Stack,
+    CALL_ID "call_id" Int64,
+    ARG0 "arg0" Int64,
+    ARG1 "arg1" Int64,
+    ARG2 "arg2" Int64,
+}
+
+/// The first sources; those of named entries follow, and the calls are the last.
+mod feed {
+    pub(super) const FACTS: usize = 0;
+    pub(super) const THREADS: usize = 1;
+    pub(super) const RAW: usize = 2;
+    pub(super) const NAMED: usize = 3;
+}
+
+/// Parameters of an event `sys_enter_X`.
+#[derive(Debug, Clone)]
+struct Entry {
+    /// Name of the system call.
+    call: String,
+    parameters: Vec<(String, Kind)>,
+}
+
+/// Maximum number of parameters.
+const MOST: usize = 6;
+
+impl SystemCalls {
+    /// The named entries in a catalog, in the order of their sources.
+    fn entries(&self, catalog: &dyn CatalogProvider) -> Vec<Entry> {
+        let Some(schema) = catalog.schema("syscalls") else {
+            return Vec::new();
+        };
+        let mut names = schema.table_names();
+        names.sort();
+        let calls = names
+            .iter()
+            .filter_map(|name| name.strip_prefix("sys_enter_"));
+        let is_wanted = |call: &&str| self.only.is_none_or(|only| only.contains(call));
+        calls.filter(is_wanted).map(Entry::of).collect()
+    }
+}
+
+impl Entry {
+    fn of(call: &str) -> Entry {
+        let known = prototypes::of(call).into_iter().flatten();
+        Entry {
+            call: call.to_owned(),
+            parameters: known
+                .map(|parameter| (parameter.name.to_owned(), parameter.kind))
+                .collect(),
+        }
+    }
+
+    /// Its table: number, thread, arguments, then recorded strings of arguments.
+    fn source(&self) -> Source {
+        let mut columns = vec![
+            Input::integer(&["__syscall_nr", "nr"]),
+            Input::integer(&["tid"]),
+        ];
+        for (name, _) in &self.parameters {
+            // A field with the name of a common column is called otherwise.
+            columns.push(Input::integer(&[&format!("arg_{name}"), name]));
+        }
+        for _ in self.parameters.len()..MOST {
+            columns.push(Input::integer(&[]));
+        }
+        for (name, _) in &self.parameters {
+            // Linux 6.19 and later, or an input with the string in the argument's place.
+            columns.push(Input::string(&[&format!("__{name}_val"), name]));
+        }
+        Source::event(&format!("syscalls:sys_enter_{}", self.call), columns)
+    }
+}
+
+impl Pass for SystemCalls {
+    fn name(&self) -> &'static str {
+        FUNCTION.name
+    }
+
+    fn columns(&self, id: &DataType) -> Vec<Field> {
+        fields(id)
+    }
+
+    fn is_in_order(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, _: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan {
+        let mut sources = vec![
+            Source::facts(),
+            Source::fixed(
+                "threads",
+                "start_time",
+                vec![
+                    Input::integer(&["tid"]),
+                    Input::integer(&["pid"]),
+                    Input::integer(&["parent"]),
+                ],
+            )
+            .with_unknown_times(),
+            Source::event(
+                "raw_syscalls:sys_enter",
+                vec![
+                    Input::integer(&["id"]),
+                    Input::integer(&["tid"]),
+                    Input::integers(&["args"]),
+                ],
+            ),
+        ];
+        let entries = self.entries(tables.catalog);
+        let only = self.only;
+        sources.extend(entries.iter().map(Entry::source));
+        let is_one = column("function").like(lit("sys\\_%"));
+        let is_one = is_one.or(column("function").like(lit("syscall:%")));
+        let calls = Source::fixed(
+            "calls",
+            "time",
+            vec![
+                Input::integer(&["tid"]),
+                Input::integer(&["duration"]),
+                Input::integer(&["cpu"]),
+                Input::integer(&["pid"]),
+                Input::text(&["comm"]),
+                Input::text(&["function"]),
+                Input::integer(&["retval"]),
+                Input::flag(&["entry_seen"]),
+                Input::integer(&["kernel_stack"]),
+                Input::integer(&["user_stack"]),
+                Input::integer(&["call_id"]),
+            ],
+        );
+        sources.push(calls.with_condition(is_one));
+        PassPlan::new(sources, move || Calls {
+            only,
+            entries: entries.clone(),
+            architecture: String::new(),
+            pending: HashMap::new(),
+            names: Names::default(),
+            descriptors: Descriptors::default(),
+            text: String::new(),
+        })
+    }
+}
+
+/// The entry of a call, until the call itself comes.
+#[derive(Debug, Clone, Default)]
+struct Pending {
+    time: i64,
+    /// Index of the named entry; `None` for a numbered one.
+    entry: Option<usize>,
+    number: Option<i64>,
+    values: [Option<i64>; MOST],
+    /// Strings that were recorded with the arguments.
+    strings: Vec<(usize, Box<str>)>,
+}
+
+struct Calls {
+    only: Option<&'static [&'static str]>,
+    entries: Vec<Entry>,
+    architecture: String,
+    pending: HashMap<i32, Pending>,
+    names: Names,
+    descriptors: Descriptors,
+    text: String,
+}
+
+impl Calls {
+    fn raw(&mut self, row: Row<'_>) {
+        let Some(tid) = row.id(1) else {
+            return;
+        };
+        let mut pending = Pending {
+            time: row.time,
+            number: row.integer(0),
+            ..Pending::default()
+        };
+        if let Some(list) = row.list(2) {
+            for (place, value) in pending.values.iter_mut().enumerate().take(list.len()) {
+                *value = match list.data_type() {
+                    DataType::UInt64 => {
+                        Some(list.as_primitive::<UInt64Type>().value(place).cast_signed())
+                    }
+                    DataType::Int64 => Some(list.as_primitive::<Int64Type>().value(place)),
+                    _ => None,
+                };
+            }
+        }
+        self.pending.insert(tid, pending);
+    }
+
+    fn named(&mut self, entry: usize, row: Row<'_>) {
+        let (Some(tid), Some(of)) = (row.id(1), self.entries.get(entry)) else {
+            return;
+        };
+        let pending = self.pending.entry(tid).or_default();
+        pending.time = row.time;
+        pending.entry = Some(entry);
+        pending.number = row.integer(0);
+        for (place, value) in pending.values.iter_mut().enumerate() {
+            *value = row.integer(2 + place);
+        }
+        pending.strings.clear();
+        for place in 0..of.parameters.len() {
+            if let Some(text) = row.text(2 + MOST + place) {
+                pending.strings.push((place, text.into()));
+            }
+        }
+    }
+
+    fn call(&mut self, row: Row<'_>, rows: &mut Rows) {
+        let (Some(tid), Some(function)) = (row.id(0), row.text(5)) else {
+            return;
+        };
+        let pending = self.pending.get(&tid);
+        let pending = pending.filter(|pending| pending.time == row.time);
+        let entry_seen = row.flag(7).unwrap_or(true);
+        let raw_number = function.strip_prefix("syscall:");
+        let named = function.strip_prefix("sys_").unwrap_or_default();
+        if raw_number == Some("-1") && !entry_seen {
+            // The exit of rt_sigreturn: the kernel has restored the registers, which had the number, to those before the signal.
+            return;
+        }
+        if raw_number.is_none() {
+            let is_of = |pending: &Pending| {
+                let entry = pending.entry.and_then(|entry| self.entries.get(entry));
+                entry.is_some_and(|entry| entry.call == named)
+            };
+            let is_known = || self.entries.iter().any(|entry| entry.call == named);
+            // Otherwise a function of this name in the kernel, from a function tracer.
+            if !pending.is_some_and(is_of) && (entry_seen || !is_known()) {
+                return;
+            }
+        }
+        let number = pending.and_then(|pending| pending.number);
+        let number = number.or_else(|| raw_number?.parse().ok());
+        // The return of a signal has no number.
+        let number = number.filter(|&number| number >= 0);
+        let name = match raw_number {
+            Some(_) => number.and_then(|number| system_call::name(number, &self.architecture)),
+            None => Some(system_call::of_event(named)),
+        };
+        let ret = row.integer(6);
+        let call = name.unwrap_or_default();
+        if self.only.is_some_and(|only| !only.contains(&call)) {
+            return;
+        }
+        let none = Pending::default();
+        let entry = pending.unwrap_or(&none);
+        let pid = row.id(3);
+        let fd = fd_of(call, entry);
+        // Inputs without process IDs have programs of one thread, mostly.
+        let process = pid.or(Some(tid));
+        let path_of_fd = process
+            .zip(fd)
+            .and_then(|(pid, fd)| self.descriptors.path(pid, fd));
+        let path = match path_argument(call, entry) {
+            Some(path) => self.names.of(Some(path), Name::default()),
+            None => path_of_fd.unwrap_or_default(),
+        };
+        rows.integer(TIME, Some(row.time));
+        rows.integer(DURATION, row.integer(1));
+        rows.integer(CPU, row.integer(2));
+        rows.id(PID, pid);
+        rows.id(TID, Some(tid));
+        rows.text(COMM, row.text(4));
+        rows.text(NAME, name);
+        rows.integer(NUMBER, number);
+        if rows.wants(ARGS) {
+            self.text.clear();
+            let known = pending.is_some();
+            if known {
+                write_arguments(call, entry, &self.architecture, &mut self.text);
+            }
+            let arguments = self.text.split('\0').filter(|text| !text.is_empty());
+            rows.texts(ARGS, known.then_some(arguments));
+        }
+        rows.id(FD, fd);
+        rows.text(PATH, self.names.text(path));
+        rows.integer(RET, ret);
+        rows.text(ERROR, ret.and_then(errno::name));
+        rows.integer(KERNEL_STACK, row.integer(8));
+        rows.integer(USER_STACK, row.integer(9));
+        rows.integer(CALL_ID, row.integer(10));
+        for (column, value) in [ARG0, ARG1, ARG2].into_iter().zip(entry.values) {
+            rows.integer(column, value);
+        }
+        rows.end_row();
+        if let (Some(pid), Some(ret)) = (process, ret) {
+            let new_path = path_argument(call, entry).map(|_| path);
+            self.descriptors
+                .call(pid, call, &entry.values, ret, new_path);
+        }
+    }
+}
+
+/// The file descriptor among the arguments.
+fn fd_of(call: &str, entry: &Pending) -> Option<i32> {
+    let place = prototypes::of(call)?.position(|parameter| {
+        matches!(
+            parameter.name,
+            "fd" | "fildes" | "oldfd" | "epfd" | "out_fd" | "sockfd" | "in_fd" | "fd_in"
+        )
+    })?;
+    let value = (*entry.values.get(place)?)?;
+    // 32 bits; programs pass -1 as well.
+    Some(value as i32).filter(|fd| *fd >= 0)
+}
+
+/// The path among the arguments, if it was recorded.
+fn path_argument<'e>(call: &str, entry: &'e Pending) -> Option<&'e str> {
+    const PATHS: [&str; 9] = [
+        "filename", "pathname", "path", "oldname", "name", "library", "dir_name", "fs_name",
+        "dev_name",
+    ];
+    let (place, _) = prototypes::of(call)?
+        .enumerate()
+        .find(|(_, parameter)| PATHS.contains(&parameter.name))?;
+    let found = entry.strings.iter().find(|(other, _)| *other == place);
+    found.map(|(_, text)| &**text)
+}
+
+/// Appends `name=value` for each argument, separated by NUL.
+fn write_arguments(call: &str, entry: &Pending, architecture: &str, into: &mut String) {
+    let is_generic = matches!(
+        architecture,
+        "x86_64" | "amd64" | "x86" | "i386" | "i486" | "i586" | "i686" | "s390x" | "loongarch64"
+    ) || architecture.starts_with("riscv");
+    let add = |place: usize, name: &str, kind: Kind, into: &mut String| {
+        let string = entry.strings.iter().find(|(other, _)| *other == place);
+        let value = entry.values.get(place).copied().flatten();
+        if string.is_none() && value.is_none() {
+            return;
+        }
+        into.push_str(name);
+        into.push('=');
+        match (string, value) {
+            (Some((_, text)), _) => into.extend(text.chars().filter(|&letter| letter != '\0')),
+            (None, Some(value)) => arguments::write(call, name, kind, value, is_generic, into),
+            (None, None) => {}
+        }
+        into.push('\0');
+    };
+    match prototypes::of(call) {
+        Some(parameters) => {
+            for (place, parameter) in parameters.enumerate() {
+                add(place, parameter.name, parameter.kind, into);
+            }
+        }
+        None => {
+            for place in 0..MOST {
+                add(place, &format!("arg{place}"), Kind::Long, into);
+            }
+        }
+    }
+}
+
+impl Machine for Calls {
+    fn row(&mut self, source: usize, row: Row<'_>, rows: &mut Rows) -> Result<()> {
+        match source {
+            feed::FACTS => {
+                if row.text(0) == Some("architecture") {
+                    row.text(1)
+                        .unwrap_or_default()
+                        .clone_into(&mut self.architecture);
+                }
+            }
+            feed::THREADS => {
+                // A new process has the descriptors of its parent.
+                if let (Some(tid), Some(pid), Some(parent)) = (row.id(0), row.id(1), row.id(2))
+                    && tid == pid
+                    && row.time > super::source::BEFORE
+                {
+                    self.descriptors.fork(parent, pid);
+                }
+            }
+            feed::RAW => self.raw(row),
+            other if other < feed::NAMED + self.entries.len() => {
+                self.named(other - feed::NAMED, row);
+            }
+            _ => self.call(row, rows),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _: &mut Rows) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn bytes(&self) -> usize {
+        self.pending.capacity() * size_of::<Pending>()
+            + self.names.bytes()
+            + self.descriptors.bytes()
+    }
+}

@@ -1,0 +1,22 @@
+-- allocations: Allocated memory, of programs and of the kernel, and when it was released.
+-- needs: kmem:kmalloc | kmem:kmem_cache_alloc | kmem:mm_page_alloc | calls
+-- record: --call 'libc.so.6:malloc bytes $retval' --call 'libc.so.6:free ptr' -g
+-- columns:
+--   time          time  Time of the allocation.
+--   cpu           CPU.
+--   pid           Process that allocated it.
+--   tid           Thread that allocated it.
+--   comm          Name of the thread.
+--   kind          malloc, kmalloc, slab or pages.
+--   function      Function that allocated it.
+--   bytes         bytes    Requested size; NULL if not recorded.
+--   allocated     bytes    Allocated size; NULL if not recorded.
+--   address       address  Address; of pages, the physical one.
+--   freed_at      time  Time of the release; NULL if there was none until the end of the recording, or it was not recorded.
+--   lifetime      ns    Time from the allocation to the release.
+--   kernel_stack  Kernel stack of the allocation, an ID in stacks.
+--   user_stack    User stack of the allocation, an ID in stacks.
+-- Functions of programs come from calls: malloc, calloc, realloc, free, operator new and others, with the size or the address as
+-- first argument.
+SELECT time, cpu, pid, tid, comm, kind, function, bytes, allocated, address, freed_at, lifetime, kernel_stack, user_stack{, trace}
+FROM pass_allocations()

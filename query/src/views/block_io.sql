@@ -1,0 +1,21 @@
+-- block_io: Requests of block devices: time in the queue, time in the device.
+-- needs: block:block_rq_issue, block:block_rq_complete
+-- record: -a -g -e block:block_rq_insert,block:block_rq_issue,block:block_rq_requeue,block:block_rq_complete
+-- columns:
+--   time          time  Time at which the request was given to the driver.
+--   duration      ns    Time until its completion; NULL if that was not recorded.
+--   queued        ns    Time in the queue before; NULL if it did not wait there, or that was not recorded.
+--   cpu           CPU of the issuer.
+--   pid           Process that made the request, or wrote back for others.
+--   tid           Thread that made the request.
+--   comm          Name of the thread.
+--   device        Device as major:minor.
+--   op            read, write, flush, discard, erase or zone; NULL if unknown.
+--   flags         Flags as the kernel prints them, such as WS for a synchronous write.
+--   sector        First sector, of 512 bytes; NULL if there is none.
+--   bytes         bytes  Size.
+--   error         Name of the error; NULL if the request succeeded.
+--   kernel_stack  Kernel stack of the issuer, an ID in stacks.
+--   user_stack    User stack of the issuer, an ID in stacks.
+SELECT time, duration, queued, cpu, pid, tid, comm, device, op, flags, sector, bytes, error, kernel_stack, user_stack{, trace}
+FROM pass_block_io()

@@ -1,0 +1,26 @@
+-- critical_path(tid, from_time, to_time): What a thread's time depended on: its own work, that of the threads it waited for, waits.
+-- needs: sched:sched_switch, sched:sched_waking | sched:sched_wakeup
+-- record: -a -g -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new,irq:*
+-- arguments:
+--   tid        The thread.
+--   from_time  time  Begin of the interval; NULL for that of the recording.
+--   to_time    time  End of the interval; NULL for that of the recording.
+-- columns:
+--   time           time  Begin of the part.
+--   duration       ns    Length; the parts add up to the interval.
+--   pid            Process ID; NULL if unknown.
+--   tid            Thread on which the interval depended at that time.
+--   comm           Name of the thread.
+--   state          What the thread did, as in thread_states; NULL if unknown.
+--   why            Function in which it waited, from its kernel stack; NULL if it did not, or stacks were not recorded.
+--   depth          Number of threads that waited for each other, from the given one.
+--   waker_tid      Thread that woke it, or that was interrupted where it was woken.
+--   waker_comm     Name of the waker.
+--   waker_context  task, softirq, irq, nmi, or idle for an unknown interrupt; NULL if unknown.
+--   interrupt      Interrupt or softirq that woke it; NULL if none, or it was not recorded.
+--   kernel_stack   Kernel stack with which it left its CPU, an ID in stacks.
+--   user_stack     User stack with which it left its CPU, an ID in stacks.
+-- While a thread sleeps, the path is that of the thread that wakes it. A sleep that an interrupt ends is on the path itself.
+SELECT time, duration, pid, tid, comm, state, blocked_function(kernel_stack) AS why, depth, waker_tid, waker_comm, waker_context, interrupt,
+  kernel_stack, user_stack{, trace}
+FROM pass_critical_path($tid, $from_time, $to_time)

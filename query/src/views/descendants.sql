@@ -1,0 +1,15 @@
+-- descendants(call_id): The calls inside of a call.
+-- needs: calls
+-- record: --call 'vfs_*' -a
+-- arguments:
+--   call_id  The call, an ID in calls.
+-- columns:
+--   time         time  Time of the entry.
+--   duration     ns    Time from entry to exit; NULL if unknown.
+--   self_time    ns    Duration minus that of the calls inside; NULL if one of them is unknown.
+--   call_id      The call inside.
+--   ancestor_id  The enclosing call.
+--   distance     Number of calls between them, plus 1.
+--   function     Function of the call inside.
+SELECT time, duration, self_time, call_id, ancestor_id, distance, function{, trace}
+FROM pass_descendants($call_id)

@@ -1,0 +1,112 @@
+//! Views with arguments, which are called: `SELECT * FROM cpu_utilization(1s)`.
+//!
+//! ```text
+//! -- arguments:
+//! --   step  ns  Length of a step.
+//! SELECT * FROM pass_cpu_utilization($step)
+//! ```
+
+use std::sync::Arc;
+
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::Expr;
+use datafusion::prelude::SessionContext;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+use super::View;
+use super::schema::Planner;
+
+/// Registers the views that have arguments.
+pub(crate) fn register(context: &SessionContext, views: &[Arc<View>], planner: &Arc<Planner>) {
+    for view in views.iter().filter(|view| !view.arguments().is_empty()) {
+        let function = ViewFunction {
+            view: Arc::clone(view),
+            planner: Arc::clone(planner),
+        };
+        context.register_udtf(&view.name, Arc::new(function));
+    }
+}
+
+#[derive(Debug)]
+struct ViewFunction {
+    view: Arc<View>,
+    planner: Arc<Planner>,
+}
+
+impl TableFunctionImpl for ViewFunction {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let names = self.view.arguments();
+        let literals: Option<Vec<String>> = args.exprs().iter().map(literal).collect();
+        let literals = literals.filter(|literals| literals.len() == names.len());
+        let Some(literals) = literals else {
+            let usage = self.view.usage();
+            let values = counted(names.len());
+            let text = format!(
+                "{usage}: expected {values}, {}",
+                "such as 1000, 500us or 'text'"
+            );
+            return Err(DataFusionError::Plan(text));
+        };
+        let values = |name: &str| {
+            let place = names.iter().position(|argument| argument.name == name);
+            place.and_then(|place| literals.get(place).cloned())
+        };
+        let planned = self
+            .planner
+            .plan(&self.view, |sql| with_values(&sql, values));
+        // Planning waits for nothing.
+        futures::executor::block_on(planned)
+    }
+}
+
+fn counted(count: usize) -> String {
+    match count {
+        1 => "1 literal".to_owned(),
+        count => format!("{count} literals"),
+    }
+}
+
+/// The SQL of a literal.
+fn literal(expr: &Expr) -> Option<String> {
+    let Expr::Literal(value, _) = expr else {
+        return None;
+    };
+    Some(match value {
+        ScalarValue::Utf8(Some(text))
+        | ScalarValue::Utf8View(Some(text))
+        | ScalarValue::LargeUtf8(Some(text)) => format!("'{}'", text.replace('\'', "''")),
+        value if value.is_null() => "NULL".to_owned(),
+        value if value.data_type().is_numeric() => value.to_string(),
+        _ => return None,
+    })
+}
+
+/// Replaces each `$name` by its value.
+fn with_values(sql: &str, values: impl Fn(&str) -> Option<String>) -> Result<String> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize();
+    let tokens = tokens.map_err(|error| DataFusionError::Plan(error.to_string()))?;
+    let text = tokens.iter().map(|token| match token {
+        Token::Placeholder(name) => {
+            let value = values(name.trim_start_matches('$'));
+            value.unwrap_or_else(|| token.to_string())
+        }
+        token => token.to_string(),
+    });
+    Ok(text.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_replaced() {
+        let value = |name: &str| (name == "step").then(|| "'it''s'".to_owned());
+        let sql = "SELECT '$step', \"a\", f($step, $other) -- $step\nFROM t";
+        let expected = "SELECT '$step', \"a\", f('it''s', $other) -- $step\nFROM t";
+        assert_eq!(with_values(sql, value).unwrap(), expected);
+    }
+}

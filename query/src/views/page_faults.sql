@@ -1,0 +1,21 @@
+-- page_faults: Page faults: address, kind of access, and the file that is mapped there.
+-- needs: exceptions:page_fault_user | exceptions:page_fault_kernel | software:*-faults*
+-- record: -a -g -e exceptions:page_fault_user,exceptions:page_fault_kernel
+-- columns:
+--   time          time  Time of the fault.
+--   cpu           CPU.
+--   pid           Process ID.
+--   tid           Thread ID.
+--   comm          Thread name.
+--   address       address  Address that was accessed; NULL if not recorded.
+--   kind          read, write or exec of a page that is not there, or protection; NULL if not recorded, and on other architectures than x86.
+--   user          Whether the access was made in user mode; NULL if not recorded.
+--   ip            address  Address of the instruction.
+--   mapping       File mapped at the address; NULL if there is none, or it was not recorded.
+--   file_offset   bytes    Offset of the address in the file.
+--   event         Event that reported the fault.
+--   kernel_stack  Kernel stack, an ID in stacks.
+--   user_stack    User stack, an ID in stacks.
+-- perf records mappings of data only with -d.
+SELECT time, cpu, pid, tid, comm, address, kind, "user", ip, mapping, file_offset, event, kernel_stack, user_stack{, trace}
+FROM pass_page_faults()

@@ -1,0 +1,11 @@
+-- runqueue_lengths: Number of threads that wait for each CPU, as a step function.
+-- needs: sched:sched_switch, sched:sched_waking | sched:sched_wakeup
+-- record: -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new,sched:sched_migrate_task
+-- columns:
+--   time      time  Begin of the step.
+--   duration  ns    Time until the length changes; NULL for the last step.
+--   cpu       CPU.
+--   length    Number of waiting threads, without the running one.
+-- Waits whose end was not recorded do not count.
+SELECT time, duration, cpu, length{, trace}
+FROM pass_runqueue_lengths()

@@ -1,0 +1,23 @@
+-- syscalls: System calls: name, arguments, file, result.
+-- needs: raw_syscalls:sys_enter | syscalls:sys_enter_*, raw_syscalls:sys_exit | syscalls:sys_exit_*
+-- record: -a -e raw_syscalls:sys_enter,raw_syscalls:sys_exit
+-- columns:
+--   time          time  Time of the entry.
+--   duration      ns    Time from entry to exit; NULL if one of them was not recorded.
+--   cpu           CPU of the entry.
+--   pid           Process ID.
+--   tid           Thread ID.
+--   comm          Thread name.
+--   name          Name of the system call, as programs call it; NULL if its number is not known.
+--   nr            Number of the system call; NULL if not recorded.
+--   args          Arguments as name=value; NULL if the entry was not recorded.
+--   fd            File descriptor among the arguments; NULL if there is none.
+--   path          Path among the arguments, or of fd; NULL if not recorded.
+--   ret           Result; NULL if the exit was not recorded.
+--   error         Name of the error, such as ENOENT; NULL if the call succeeded.
+--   kernel_stack  Kernel stack at the entry, an ID in stacks.
+--   user_stack    User stack at the entry, an ID in stacks.
+--   call_id       The call in calls.
+-- Kernels since 6.19 record the strings that paths and names of files are; earlier ones only their addresses.
+SELECT time, duration, cpu, pid, tid, comm, name, nr, args, fd, path, ret, error, kernel_stack, user_stack, call_id{, trace}
+FROM pass_system_calls()

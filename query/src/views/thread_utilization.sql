@@ -1,0 +1,17 @@
+-- thread_utilization(step): How each thread spent its time, step by step.
+-- needs: sched:sched_switch | perf:context_switch
+-- record: -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new
+-- arguments:
+--   step  ns  Length of a step.
+-- columns:
+--   time      time   Begin of the step.
+--   duration  ns     Length of the step.
+--   pid       Process ID; NULL if unknown.
+--   tid       Thread ID.
+--   comm      Thread name.
+--   busy      share  Time running.
+--   waiting   share  Time waiting for a CPU.
+--   blocked   share  Time in uninterruptible sleep.
+-- Steps in which a thread only slept have no row. The sum of busy is the parallelism.
+SELECT time, duration, pid, tid, comm, busy, waiting, blocked{, trace}
+FROM pass_thread_utilization($step)
