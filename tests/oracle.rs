@@ -42,3 +42,5 @@ mod trace_cmd_report;
 mod trace_dat;
 #[path = "oracle/version_1.rs"]
 mod version_1;
+#[path = "oracle/views.rs"]
+mod views;
