@@ -2,7 +2,7 @@
 //! function takes the kernel several milliseconds at both ends.
 //!
 //! The kernel must know before verification that a program is used this way (`BPF_TRACE_KPROBE_MULTI`), which aya does
-//! not support. So the object is parsed once more, bound to the maps that aya created, and loaded by a separate
+//! not support. So the object is parsed again, bound to the maps that aya created, and loaded by a separate
 //! request.
 
 use std::collections::HashSet;

@@ -175,7 +175,7 @@ impl Object {
         self.set_control()
     }
 
-    /// Begins the interval of this number: from now on aggregates go to other cells.
+    /// Switches the programs to interval `number`, which has separate cells.
     pub fn begin_interval(&mut self, number: u32) -> Result<(), Error> {
         self.control.interval = number;
         self.set_control()

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! parts   0–10   3–7   10–20   8–30   NULL
-//! runs    0–10 10–20      3–7 8–30      NULL         merged by whoever needs the order
+//! runs    0–10 10–20      3–7 8–30      NULL         merged where a plan needs the order
 //! ```
 
 use std::path::Path;

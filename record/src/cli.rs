@@ -498,7 +498,7 @@ fn preset_names() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| preset.name))
 }
 
-/// Permissions in octal. The owner keeps his: otherwise nobody could read or remove the trace.
+/// Parses permissions in octal. The owner keeps read and write access; otherwise nobody could read or remove the trace.
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok();
     mode.filter(|mode| mode & !0o666 == 0 && mode & 0o600 == 0o600)

@@ -26,10 +26,10 @@ use crate::user_stacks::{Counts, UserStacks};
 /// Data that fills less than a quarter of a ring is written to the file after this time.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// Kept of the records with their user stacks from pass to pass.
+/// Memory for records with their user stacks that is kept between passes.
 const SCRATCH_BYTES: usize = 1 << 20;
 
-/// Writes bytes to keep.
+/// Writes the bytes that are kept.
 type Write<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
 /// Destination of the rings' bytes.
@@ -111,8 +111,8 @@ impl Drain {
         })
     }
 
-    /// Passes the records of what existed at the start. Until then only overfull rings are drained. Records from before
-    /// `begin` are dropped.
+    /// Passes the records of threads and mappings that existed at the start. Until then, only rings that are half full are
+    /// drained. Records from before `begin` are dropped.
     pub(crate) fn set_existing(&self, records: Vec<u8>, begin: u64) {
         *lock(&self.shared.existing) = Some((records, begin));
         self.bell.ring();
@@ -166,7 +166,7 @@ struct Worker {
     sink: Sink,
     gate: Gate,
     stacks: Option<UserStacks>,
-    /// Records with their user stacks.
+    /// Buffer for records with their user stacks.
     scratch: Vec<u8>,
     /// When the last pass began.
     passed_at: u64,
@@ -294,7 +294,7 @@ impl Sink {
                 }
                 appended
             }
-            // Nothing is aggregated beside it.
+            // A flight recorder cannot be combined with aggregation, so there are no such records.
             Sink::Flight(_) => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
 //! The output of a recording: a new trace directory with its journal, or a perf.data file.
 //!
 //! ```text
-//! a.pqt/journal/perf.data     while recording; the encoder puts the tables beside journal/
-//! a.pqt.perfquet-old          with --force: the trace that stood there, until the new one is whole
+//! a.pqt/journal/perf.data     while recording; the encoder writes the tables next to journal/
+//! a.pqt.perfquet-old          with --force: the previous trace, until the new one is complete
 //! ```
 
 use std::fs;

@@ -14,7 +14,7 @@ const ALLOWED: [(&str, [&str; 2], &str); 1] = [(
     "tables are generated code in the store's vocabulary, and the store checks traces against them",
 )];
 
-/// What each room sees.
+/// The rooms that each room uses.
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 #[test]

@@ -147,7 +147,7 @@ pub struct KeyPart {
 pub struct AggSettings {
     /// Bits of the actions, by `Action::number` of perfquet-events, with at most one distribution.
     pub actions: u32,
-    /// Bits of the actions on the time without that in other calls, beside those on the duration; no distribution.
+    /// Bits of the actions on the self time, in addition to those on the duration; no distributions.
     pub self_actions: u32,
     /// Whether keys have [`WIDE_WORDS`].
     pub is_wide: u32,

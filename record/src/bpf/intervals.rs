@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! interval 3 ends      programs begin with the cells of interval 4; those of 3 are read
-//! interval 4 ends      those of 4 are read, and those of 3 once more: a program may have been in the middle
+//! interval 4 ends      those of 4 are read, and those of 3 again: a program may have been in the middle of an update
 //! ```
 //! Every hit is in one interval, and the intervals add up to the totals. Without `--every` there is one interval.
 

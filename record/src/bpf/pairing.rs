@@ -126,7 +126,7 @@ impl Pairing {
         if wanted.all.is_empty() {
             return Ok(());
         }
-        // What the kernel says to the programs, before it is asked for the probes.
+        // Load the programs first, so that a rejection by the verifier leaves no probes to remove.
         for program in ["call_leave", "call_enter"] {
             object.prepare(program).map_err(failed)?;
         }

@@ -42,7 +42,7 @@ pub(crate) struct Memory {
     folder: PathBuf,
     limit: Limit,
     head: Arc<Vec<u8>>,
-    /// Facts and side-band, followed by what was added since.
+    /// Facts and side-band, followed by later additions.
     journal: Journal,
     segments: VecDeque<Segment>,
     next_number: u64,
@@ -82,12 +82,12 @@ impl Memory {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// The time that nothing held is older than.
+    /// Returns a lower bound of the times of retained events.
     pub(super) fn horizon(&self) -> Option<u64> {
         self.segments.front().map(|first| first.begin)
     }
 
-    /// Adds to who is who.
+    /// Adds records of processes and mappings.
     pub(super) fn add_side_band(&mut self, records: &[u8]) -> io::Result<()> {
         let whole = self.journal.length();
         let added = self.journal.append(records);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! --ring 30s                            what the last 30 seconds held; 64M: the last 64 MiB; 30s,64M: whichever is less
-//! --snapshot-on SIGUSR1                 written to OUT.1.pqt, OUT.2.pqt, …; recording goes on
+//! --snapshot-on SIGUSR1                 written to OUT.1.pqt, OUT.2.pqt, …; recording continues
 //! --snapshot-on 'slow:vfs_read>10ms'    when a call took longer
 //! ```
 //! At the end, the recording writes the remaining events to OUT. [`buffer`] takes the bytes of the rings, [`memory`]

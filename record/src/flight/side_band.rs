@@ -1,4 +1,4 @@
-//! Who is who: the records that give events their names, which must outlive the events.
+//! Records of threads and mappings, which must be kept longer than the events that they name.
 //!
 //! Forks, names and mappings are kept as received. Records of a process are dropped once it ended before the oldest
 //! kept event, unless a living process was forked from it and may have inherited its mappings.

@@ -3,9 +3,9 @@
 //! ```text
 //! --function-graph ksys_write --max-depth 2
 //!   the kernel's one graph tracer     set_graph_function, max_graph_depth, …      (claim.rs)
-//!   or a ring of our own              instances/pq_4711_88123/set_ftrace_filter   (buffer.rs)
+//!   or a separate ring                instances/pq_4711_88123/set_ftrace_filter   (buffer.rs)
 //! per_cpu/cpuN/trace_pipe_raw ─pages.rs─► OUT.pqt/journal/.trace.dat.cpuN         whole pages of the ring
-//!                              head.rs─► OUT.pqt/journal/trace.dat                formats, symbols, what was lost
+//!                              head.rs─► OUT.pqt/journal/trace.dat                formats, symbols, losses
 //! ```
 //! The trace.dat reader imports the journal like the files of a killed trace-cmd: a head without events, and the pages
 //! of each CPU in adjacent files. The recording of a killed recorder is therefore completed like any other.

@@ -1,4 +1,4 @@
-//! Why function tracing cannot be had here, in words with a next step.
+//! Errors for hosts without function tracing, with a next step.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

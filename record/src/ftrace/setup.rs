@@ -76,7 +76,7 @@ pub(super) fn set_up(
         must(&mut buffer, "trace_clock", CLOCK)?;
     }
     set_size(&mut buffer, threads.cpus.len(), ring_bytes)?;
-    // Wakes us when a quarter is full (Linux 4.21).
+    // Wakes the reader when a quarter is full (Linux 4.21).
     may(&mut buffer, "buffer_percent", "25");
     if threads.cpus != host::online_cpus() {
         must(&mut buffer, "tracing_cpumask", &mask(threads.cpus))?;
@@ -173,7 +173,7 @@ fn choose_threads(buffer: &mut Buffer, threads: &TracedThreads<'_>) -> Result<()
     }
 }
 
-/// Threads that started between the listing and the writing: of those that they start from now on, the kernel knows.
+/// Adds threads that started between the listing and the write. With function-fork set, the kernel adds later ones itself.
 fn add_new_threads(buffer: &mut Buffer, target: &Target, tids: &[i32]) {
     let mut known: HashSet<i32> = tids.iter().copied().collect();
     loop {

@@ -3,7 +3,7 @@
 //! ```text
 //! /run/perfquet/ftrace
 //!   pq_4711_88123
-//!   value  tracing_on  1  0                   file, what it was, what we made of it
+//!   value  tracing_on  1  0                   file, its previous value, our value
 //!   list   set_graph_function                 was empty
 //!   held   function_graph  9f3a…              the tracer that comes next, and a sum over the lists
 //! ```
@@ -45,7 +45,7 @@ enum Undo {
 }
 
 impl Saved {
-    /// Claims the top for us.
+    /// Claims the top level for this recorder.
     pub(super) fn claim() -> Result<Saved, Failure> {
         let path = Path::new(FOLDER).join(FILE);
         let unwritable = |error: io::Error| {

@@ -83,7 +83,7 @@ fn kernel_text() -> Option<Text> {
     (start != 0 && start < end).then_some(Text { symbol, start, end })
 }
 
-/// Symbols that are listed before other sources are asked for the end.
+/// Number of symbols to read before other sources for the end of the code are tried.
 const NEAR: usize = 16;
 
 /// Bytes from `_text` to `_etext`, as on x86-64 the kernel reserves physical memory for its code; `None` if they are hidden,

@@ -62,7 +62,7 @@ pub(crate) enum ProbeOption {
     Latency,
 }
 
-/// What the hits of a probe are for.
+/// The use of the hits of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Usage {
     /// They are recorded.

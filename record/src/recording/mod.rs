@@ -409,7 +409,7 @@ pub(crate) struct Reach<'a> {
     pub(crate) tids: Option<&'a [i32]>,
 }
 
-/// Opens a tracepoint for a BPF program, which is to be attached to the first event; the others stay open while it runs.
+/// Opens a tracepoint for a BPF program. Attach the program to the first event; keep the others open while it runs.
 pub(crate) fn for_program(probe: &Probe, reach: Reach<'_>) -> Result<Vec<Event>> {
     /// Maximum number of events; for more threads, the probe is enabled in all processes.
     const MOST_TIDS: usize = 256;
@@ -420,8 +420,8 @@ pub(crate) fn for_program(probe: &Probe, reach: Reach<'_>) -> Result<Vec<Event>>
         let mut attr = probe.attr;
         attr.sample_period = 1;
         attr.set_disabled(1);
-        // The program is at an event that is not inherited: the end of an heir would detach it (6.18,
-        // perf_event_free_bpf_prog).
+        // Attach the program to an event that is not inherited: when an inherited copy is freed, the kernel detaches the
+        // program (6.18, perf_event_free_bpf_prog).
         let carrier = tids
             .iter()
             .find_map(|&tid| Event::open(&attr, tid, -1).ok());

@@ -83,7 +83,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Maps two rings per CPU. Returns the side-band's events, which run from now on, and the rings.
+    /// Maps two rings per CPU. Returns the side-band's events, which are running, and the rings.
     pub(super) fn rings(&mut self) -> Result<(Track, Rings)> {
         let mut ring_bytes = self
             .settings

@@ -96,7 +96,7 @@ impl<'a> Payloads<'a> {
         }
     }
 
-    /// Ends learning: from now on events are declared and emitted.
+    /// Ends learning: later events are declared and emitted.
     pub(crate) fn learned(&mut self) {
         self.is_learning = false;
         self.scratch.is_prefixed = self.scratch.saw_prefix;

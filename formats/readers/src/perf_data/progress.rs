@@ -35,7 +35,7 @@ impl Meter {
         self.next_report = offset.saturating_add(PROGRESS_BYTES);
     }
 
-    /// Offset from which on progress is to be reported.
+    /// Offset of the next progress report.
     #[inline]
     pub(super) fn next_report(&self) -> u64 {
         self.next_report

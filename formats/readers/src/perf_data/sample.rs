@@ -83,7 +83,7 @@ struct Addresses {
     /// Space of the addresses; `None` if not recorded.
     space: Option<Space>,
     addresses: Vec<u64>,
-    /// The marker of user space follows them once more: perfquet-record's sign of missing outer frames.
+    /// Whether a second marker of user space follows, with which perfquet-record marks missing outer frames.
     is_cut: bool,
 }
 

@@ -6,8 +6,8 @@
 //! ```
 //! Options name the sections and the next options; the last options follow the events. A truncated file, or that of a
 //! killed recorder, lacks them. Then the sections are found by walking from one to the next, and the pages of the CPUs
-//! after the head of their section, each aligned to the page size. Unreachable options are read on the way, even if
-//! their own head is damaged: each leads to the next, up to the section's end.
+//! after the head of their section, each aligned to the page size. Unreachable options are read during the walk, even
+//! if the head of their section is damaged: a chain of options ends exactly at the end of its section.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

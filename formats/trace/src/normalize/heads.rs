@@ -11,7 +11,7 @@ const NONE: u32 = u32::MAX;
 /// No time: before any that an input can have.
 const NO_TIME: i64 = i64::MIN;
 
-/// What every hit has.
+/// Members of every hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     time: i64,

@@ -147,7 +147,7 @@ impl Normalizer<'_> {
         self.make_room()
     }
 
-    /// Handles a hit or sample without unusual members, that nothing excludes. `false`: it is to be handled as a sample.
+    /// Handles a hit or sample without unusual members that no filter excludes. Returns false if it needs the general path.
     #[inline]
     pub(super) fn usual(&mut self, hit: &Hit<'_>) -> Result<bool, Error> {
         let Normalizer {

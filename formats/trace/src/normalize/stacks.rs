@@ -47,8 +47,8 @@ pub(crate) struct Chain<'a> {
 }
 
 impl<'a> Chain<'a> {
-    /// The chain up to the first caller outside of all code, if the code of the process is known: what looks like a frame
-    /// pointer leads there.
+    /// Returns the chain up to the first caller outside all code, if the mappings of the process are known. Code without
+    /// frame pointers keeps data in that register, and a caller read through it is no code address.
     fn within_code(self) -> Chain<'a> {
         if self.space != Space::User || self.map.is_empty() {
             return self;

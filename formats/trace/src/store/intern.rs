@@ -194,7 +194,7 @@ impl Interner {
         self.restarted = true;
     }
 
-    /// Strings come by their numbers among the names with this number from now on.
+    /// Sets the list of names to which the numbers of later strings refer.
     pub(super) fn name_by(&mut self, names: u64) {
         if self.names != names {
             self.names = names;

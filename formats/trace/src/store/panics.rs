@@ -1,7 +1,7 @@
 //! Turns panics of the Parquet reader into errors: it checks less than a damaged or hostile file demands.
 //!
 //! ```text
-//! guarded(|| reader.next())      our own reading: the panic is caught, its message becomes the error's
+//! guarded(|| reader.next())      reads of the store: the panic is caught, its message becomes the error's
 //! watch_readers()                for the threads of a query engine: the message is kept instead of printed
 //! ```
 
@@ -27,7 +27,7 @@ pub(super) fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, String> {
     result.map_err(|_| reader_panic().unwrap_or_else(|| "the reader panicked".to_owned()))
 }
 
-/// From now on panics inside the Parquet reader are not printed, but kept for [`reader_panic`].
+/// Installs a hook that keeps panics inside the Parquet reader for [`reader_panic`] instead of printing them.
 pub fn watch_readers() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -31,8 +31,8 @@ use super::manifest::{Facts, Manifest, Summary};
 use super::place::Place;
 use super::table::TableSchema;
 
-/// Most bytes of rows that are not columns yet, on their way to the encoder: what it does not use at once in the time of
-/// a page, and small enough that the memory of written ones is used again.
+/// Maximum number of bytes of rows that wait for the encoder to become columns: enough for the time in which it writes a
+/// page, and small enough that the memory of written rows is reused.
 const FILLS_IN_FLIGHT: usize = 6 << 20;
 
 /// A table of a [`Writer`].

@@ -72,7 +72,7 @@ impl Overflow {
         })
     }
 
-    /// Writes rows that come from now on. Returns the ID of the first.
+    /// Writes later rows. Returns the ID of the first.
     pub(super) fn record(&mut self, side: usize, rows: &Rows) -> Result<u64> {
         let first = self.next_id[side];
         let count = rows.starts.len() as u64;

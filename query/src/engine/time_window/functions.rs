@@ -59,11 +59,11 @@ pub(super) struct WindowColumn {
     /// Index of its keys.
     pub(super) keying: usize,
     pub(super) field: FieldRef,
-    /// What DataFusion would compute.
+    /// DataFusion's expression of this column.
     pub(super) original: Arc<dyn WindowExpr>,
 }
 
-/// All columns of an operator, with what they share.
+/// All columns of an operator, with their shared keys.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Windows {
     pub(super) args: Vec<Arc<dyn PhysicalExpr>>,

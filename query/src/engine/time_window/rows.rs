@@ -1,4 +1,4 @@
-//! Values of rows that other rows may refer to: of the last rows of each key, and of batches at hand.
+//! Values of rows that other rows may refer to: of the last rows of each key, and of current batches.
 
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::{interleave, take};

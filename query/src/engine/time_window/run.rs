@@ -18,7 +18,7 @@ use super::waiting::{Complete, Waiting};
 /// The state of the operator.
 pub(super) struct Run {
     windows: Arc<Windows>,
-    /// What rows are in the order of, to check it.
+    /// The sort key of the rows, to check their order.
     time: Option<Arc<dyn PhysicalExpr>>,
     last: Option<Option<i64>>,
     schema: SchemaRef,

@@ -233,7 +233,7 @@ impl Normalizer<'_> {
                 if self.calls.ended > ended {
                     self.selected.call_ended();
                 }
-                // From now on, entries of that probe are known to have exits.
+                // Entries of that probe are now known to have exits.
                 let plan = entered_by.and_then(|event| self.plans.get_mut(event as usize));
                 if let (true, Some(role)) = (is_probe, plan.and_then(|plan| plan.role.as_mut())) {
                     role.is_proven = true;

@@ -12,7 +12,7 @@
 //! - A leave belongs to the call of its depth if depths are recorded; otherwise to the innermost open call of its
 //!   function, or of its event pair; without either, to the innermost one. Calls still open inside have no exit.
 //! - A leave without an enter is a call whose entry was not seen; a call never left is one without an exit.
-//! - Nothing is paired across a loss, unless the leave itself proves it: its duration leads back to the entry.
+//! - No pair spans a loss, except if the leave proves it, because it has the duration since the entry.
 //! - If a thread's ID is reused, the open calls of the first thread end.
 //! - A system call recorded by number and by name is one call, that of the name if its exits are known to be
 //!   recorded. One whose entry was not seen is two.
@@ -20,8 +20,8 @@
 //! - A call outside the selection (too short, in another context) is not a row, but counts for enclosing calls.
 //! - Complete calls ([`Call`]) nest by their times; a recorded caller that is open decides.
 //!
-//! PendingRows are written in the order of the entries, as `calls.time` is; those that stay open for very long are
-//! written when they end.
+//! Pending rows are written in the order of their entries, the order of `calls.time`. Calls that stay open for very long
+//! are written when they end, so that they do not hold back all later rows.
 
 mod args;
 mod batch;

@@ -11,7 +11,7 @@ use super::{Entry, Exit};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct CallId(pub(super) i64);
 
-/// What few calls have.
+/// Members that few calls have.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Extra {
     pub(super) args: Box<[TextId]>,

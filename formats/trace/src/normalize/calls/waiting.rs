@@ -185,7 +185,7 @@ impl PendingRows {
         None
     }
 
-    /// Whether rows are to be written: some hundreds of them, or one where a limit counts them.
+    /// Whether enough rows wait to be written: some hundreds, or one if a limit counts rows.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         let is_worth_it = self.closed >= AT_ONCE || self.closed > 0 && self.keep.is_limited();

@@ -40,7 +40,7 @@ pub(super) enum Rule {
 /// The rule of ordinary code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Frame {
-    /// DWARF number of the register that leads to the CFA.
+    /// DWARF number of the base register of the CFA.
     pub(super) base: u8,
     pub(super) offset: i32,
     /// The CFA is not `base + offset`, but the word there plus this.
@@ -79,7 +79,7 @@ pub struct Row {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Wide {
-    /// DWARF number of the register that leads to the CFA.
+    /// DWARF number of the base register of the CFA.
     pub base: u8,
     /// Bit 0: the CFA is in memory. Bit 1: rbp is saved relative to rbp, not to the CFA.
     pub flags: u8,
