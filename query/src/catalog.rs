@@ -44,7 +44,7 @@ const TEXT: DataType = DataType::Utf8View;
 
 /// Builds the catalog of all tables of `traces`.
 ///
-/// `is_view` tells whether a name is that of a view: then an event of the same name needs its system.
+/// `is_view` returns whether a name is that of a view: then an event of the same name needs its system.
 pub(crate) fn catalog(
     traces: &[Trace],
     is_view: impl Fn(&str) -> bool,

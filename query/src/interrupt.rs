@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-/// Time for the program to end by itself.
+/// Time that the program gets to end normally.
 const PATIENCE: Duration = Duration::from_millis(600);
 
 /// Wakes the thread that waits for a result.

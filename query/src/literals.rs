@@ -3,7 +3,7 @@
 use perfquet_cli::quantity::nanoseconds;
 
 /// Replaces every duration in an expression or a statement by its nanoseconds. Quoted strings, names and comments stay. The
-/// error tells which number has an unknown unit.
+/// error names the number with an unknown unit.
 pub(crate) fn with_nanoseconds(sql: &str) -> Result<String, String> {
     let mut result = String::with_capacity(sql.len());
     let mut rest = sql;

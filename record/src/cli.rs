@@ -45,6 +45,8 @@ Sampling:
   # Sample the whole system for 10 seconds
   perfquet-record -a -g -F 997 --duration 10s
 Events and probes:
+  # Show how long threads wait for a CPU
+  perfquet-record --preset runqlat --duration 10s
   # Record every context switch and interrupt until Ctrl-C
   perfquet-record -a -e 'sched:sched_switch,irq:*'
   # Record large writes of a process
@@ -119,7 +121,7 @@ pub(crate) struct Cli {
     pub(crate) usdts: Vec<String>,
     /// Add the options of a preset; repeatable
     ///
-    /// Records the whole system if no target is given. --list presets prints their options.
+    /// Without a target, records the whole system. --list presets describes the presets and prints their options.
     #[arg(long = "preset", value_name = "NAME", value_parser = preset_names(), help_heading = WHAT)]
     pub(crate) presets: Vec<String>,
     #[command(flatten, next_help_heading = CALLS)]
@@ -208,7 +210,7 @@ pub(crate) struct Cli {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "pqt", help_heading = OUTPUT)]
     pub(crate) format: Format,
-    /// List events matching PATTERN, or presets; all events without PATTERN
+    /// List events matching PATTERN, all without it; or presets
     #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*", help_heading = LISTS)]
     pub(crate) list: Option<String>,
     /// List functions that can be probed

@@ -3,9 +3,9 @@
 //! ```text
 //! --preset runqlat      --latency 'sched:sched_wakeup[pid],... -> sched:sched_switch[next_pid]' --agg 'runqlat = quantize(duration)'
 //! ```
-//! The options of presets come before those of the command line, which may add to them: `--filter` and `--agg` apply to the
-//! last event of a preset, and of options that exist once the last one counts. Without a target, the whole system is
-//! recorded. Parts that need tracepoints which the kernel lacks are left out, and reported.
+//! The options of presets precede those of the command line, which may extend them: `--filter` and `--agg` apply to the last
+//! event of a preset, and the last one of a non-repeatable option counts. Without a target, the whole system is recorded.
+//! Parts whose tracepoints the kernel lacks are skipped and reported.
 
 use std::ffi::OsString;
 
@@ -14,16 +14,16 @@ use crate::sys::tracefs::Tracefs;
 /// A set of options.
 pub(crate) struct Preset {
     pub(crate) name: &'static str,
-    /// What it shows.
+    /// Description for `--list presets`.
     about: &'static str,
-    /// A command that shows it.
+    /// The report to run on the trace.
     report: &'static str,
     parts: &'static [Part],
 }
 
-/// Options that need each other.
+/// Options that are used together.
 struct Part {
-    /// Tracepoints, without which the part is left out.
+    /// Required tracepoints; without them, the part is skipped.
     needs: &'static [&'static str],
     options: &'static [&'static str],
 }
@@ -161,7 +161,7 @@ pub(crate) const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "locks",
-        about: "time in which threads waited for locks of the kernel, by stack",
+        about: "time that threads wait for kernel locks, by stack",
         report: "flamegraph -o FILE.svg",
         parts: &[Part {
             needs: &["lock:contention_begin", "lock:contention_end"],

@@ -35,7 +35,7 @@ use crate::user_stacks;
 /// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The trace is complete. Contains how the command ended, if it ended by itself.
+    /// The trace is complete. Contains the status of the command, unless the recorder ended it.
     Done(Option<Ended>),
     /// Ctrl-C before the recording began, or a second one: the journal is complete, its tables are not.
     Interrupted,

@@ -1,7 +1,7 @@
 //! Lines and variables of the kernel, from a file with the running kernel's build ID; slow probe locations in programs.
 //!
 //! Test hosts lack the debug package of their kernel, so a test program gets the kernel's build ID instead. The test
-//! checks what is read from it, but does not use it for probes.
+//! checks the lines and variables that are read from it, but does not use them for probes.
 
 mod room;
 

@@ -51,7 +51,7 @@ pub(crate) fn write(
         Kind::Address if value == 0 => write!(into, "NULL"),
         Kind::Address => write!(into, "{value:#x}"),
         Kind::Signed | Kind::Unsigned => write!(into, "{number}"),
-        // Sizes and offsets; what is larger is an address or a mask.
+        // Sizes and offsets; larger values are addresses or masks.
         Kind::Long if (-(1 << 40)..1 << 40).contains(&value) => write!(into, "{value}"),
         Kind::Long => write!(into, "{value:#x}"),
     };

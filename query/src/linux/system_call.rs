@@ -11,7 +11,7 @@ const X32: i64 = 0x4000_0000;
 /// Returns the name of the system call with that number on an architecture as `uname -m` prints it: `x86_64`, `armv7l`; `None`
 /// if either is not known.
 ///
-/// A 32-bit program on a 64-bit kernel has the numbers of its own architecture, which events do not show.
+/// A 32-bit program on a 64-bit kernel uses the numbers of the 32-bit architecture, but events do not show that.
 pub(crate) fn name(number: i64, architecture: &str) -> Option<&'static str> {
     macro_rules! of {
         ($table:ident) => {

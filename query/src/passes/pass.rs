@@ -52,7 +52,7 @@ pub(crate) trait Pass: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the tables to read and the computation. `wants` tells whether a column is requested.
+    /// Returns the tables to read and the computation. `wants` returns whether a column is requested.
     fn plan(&self, wants: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan;
 }
 

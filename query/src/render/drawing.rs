@@ -1,14 +1,14 @@
 //! Shared parts of SVG images: page, title, styles for light and dark mode, escaping, axes of durations.
 //!
-//! Images are 1,200 pixels wide unless they stand in a window of their own: then [`SCRIPT`] makes them as wide as it is,
-//! and their plots, in which x is in percent. Without scripts, as in `<img>`, they are scaled.
+//! Images are 1,200 pixels wide. Opened directly, [`SCRIPT`] resizes them to the width of the window, including their plots,
+//! in which x is in percent. Without scripts, as in `<img>`, they are scaled.
 
 use std::fmt::Write as _;
 
 use crate::functions::in_fitting_unit;
 use crate::text::{cut, harmless};
 
-/// Width of an image that is not in a window of its own, in pixels.
+/// Width in pixels of an image that is embedded or has no script.
 pub(super) const USUAL_WIDTH: u32 = 1200;
 /// Distance of titles from the left edge.
 pub(super) const MARGIN: f64 = 20.0;
@@ -28,18 +28,18 @@ svg{background:#0d1117}text{fill:#e6edf3}.quiet{fill:#9198a1}.hint{fill:#e8a06a}
 .tip{fill:#1c2128;stroke:#6e7681}
 ";
 
-/// Makes an image as wide as its window; draws tooltips; lets a flame graph be zoomed and searched. Built from
+/// Resizes an image to its window, draws tooltips, zooms and searches flame graphs. Built from
 /// `query/page/src/picture.ts`.
 const SCRIPT: &str = include_str!("../../page/dist/picture.js");
 
-/// The page of an image, and what is written above it.
+/// The page of an image, and the text above the drawing.
 pub(super) struct Page<'a> {
     /// Pixels; `None` for the width of the window.
     pub(super) width: Option<u32>,
     pub(super) height: f64,
     pub(super) title: &'a str,
     pub(super) subtitle: &'a str,
-    /// What the reader should know, and do: one line each.
+    /// Notes for the reader, one line each.
     pub(super) notes: &'a [String],
     /// Styles of this kind of image, for light and dark mode.
     pub(super) style: [&'a str; 2],

@@ -1,5 +1,5 @@
-//! Events by time alone, as a grid: a column is a second, a row a fiftieth of it, read from the bottom upwards. It answers
-//! which 20 ms were busy, and shows what repeats. The idea is FlameScope's (Netflix).
+//! Events by time, as a grid: a column is a second, a row is a fiftieth of it, from the bottom upwards. The grid shows which
+//! 20 ms were busy, and periodic work. The idea is FlameScope's (Netflix).
 //!
 //! ```text
 //! 980 ms ▏░░▒░

@@ -19,10 +19,10 @@ use super::drawing::escaped;
 
 const SCRIPT: &str = include_str!("../../page/dist/report.js");
 const STYLE: &str = include_str!("../../page/dist/report.css");
-/// A line each: the name of a file, and the hash that allows it.
+/// One line per file: its name, and its hash for the content security policy.
 const HASHES: &str = include_str!("../../page/dist/hashes.txt");
 
-/// A page and what it embeds.
+/// A page and its embedded files.
 pub(crate) struct Page {
     pub(crate) title: String,
     pub(crate) data: Value,

@@ -95,7 +95,7 @@ impl Planner {
         Ok(self.missing(view).is_none())
     }
 
-    /// Reads which events are samples, which have no tables of their own.
+    /// Reads which events are samples, which have no separate tables.
     async fn read_samples(&self) -> Result<()> {
         let state = (self.state)();
         let Some(state) = state.filter(|_| self.samples.get().is_none()) else {

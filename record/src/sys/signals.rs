@@ -32,7 +32,7 @@ pub(crate) struct Signals(OwnedFd);
 
 impl Signals {
     /// Blocks the signals in this thread and in all threads started later. Unused user signals are blocked too: sent by
-    /// mistake, one would otherwise end the recording and leave its probes behind.
+    /// mistake, one would otherwise end the recording and leave its probes defined.
     pub(crate) fn block() -> io::Result<Signals> {
         let mut numbers = vec![
             libc::SIGINT,

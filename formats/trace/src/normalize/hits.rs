@@ -66,7 +66,7 @@ impl Decoder {
 #[derive(Debug)]
 struct Batch {
     heads: Vec<Head>,
-    /// Number of events that each stands for, if the table has it.
+    /// Number of events that each hit represents, if the table has it.
     periods: Vec<Option<i64>>,
     payloads: Vec<u8>,
     /// Where each ends; empty while all have the same length.

@@ -73,7 +73,7 @@ enum Way {
     Long,
     /// To `samples`, under the name with this ID.
     Samples(u32),
-    /// To a table of its own, through this decoder.
+    /// To a separate table, through this decoder.
     Table(TableId, Arc<Decoder>),
 }
 

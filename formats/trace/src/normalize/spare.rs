@@ -1,4 +1,4 @@
-//! Batches that were written, to be used again: memory that is new to a process costs more than what is put into it.
+//! Written batches, for reuse: page faults on new memory cost more than filling it.
 
 use std::sync::{Mutex, PoisonError};
 

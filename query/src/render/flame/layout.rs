@@ -25,21 +25,21 @@ pub(super) struct Layout {
     pub(super) boxes: Vec<Placed>,
     /// Number of levels, with the root's.
     pub(super) levels: u32,
-    /// Boxes left out because they are too narrow, or too deep.
+    /// Number of boxes that are too narrow or too deep to draw.
     pub(super) narrow: usize,
     pub(super) deep: usize,
 }
 
-/// What is drawn.
+/// Limits of the drawing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cutoff {
-    /// Narrower boxes are left out.
+    /// Minimum width of a box.
     pub(super) least_width: f64,
-    /// Of more boxes, the widest are drawn.
+    /// Maximum number of boxes; the widest are drawn.
     pub(super) most: usize,
-    /// Levels above the root; the rest is left out.
+    /// Maximum number of levels above the root.
     pub(super) levels: u32,
-    /// All siblings are in the order of their weights.
+    /// Whether siblings are sorted by weight.
     pub(super) heaviest_first: bool,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn layout(tree: &FlameTree, cutoff: Cutoff) -> Layout {
         0 => 0.0,
         all => weight as f64 / all as f64,
     };
-    // Two traces have the width of the mean of their shares, so that what only one of them has is there as well.
+    // In a comparison, the width is the mean of both shares, so that frames of only one trace are visible.
     let width = |node: usize| match (all, all_before) {
         (_, 0) => share(totals[node].0, all),
         (0, _) => share(totals[node].1, all_before),
@@ -64,7 +64,7 @@ pub(super) fn layout(tree: &FlameTree, cutoff: Cutoff) -> Layout {
         deep: 0,
     };
     let mut children: Vec<Vec<u32>> = vec![Vec::new(); tree.nodes.len()];
-    // A caller is as wide at least as its callees, and comes before them.
+    // A caller is at least as wide as its callees and precedes them.
     let mut ranking: Vec<(f64, usize)> = (1..tree.nodes.len())
         .map(|node| (width(node), node))
         .filter(|&(width, _)| width > 0.0)

@@ -25,7 +25,7 @@ pub(crate) struct Flame {
     pub(crate) source: String,
     /// Event, number of samples, total with its unit.
     pub(crate) subtitle: String,
-    /// What the reader should know, and do: one line each.
+    /// Notes for the reader, one line each.
     pub(crate) notes: Vec<String>,
     pub(crate) tree: FlameTree,
     /// Unit of the weights: `ns`, or a noun in the plural.
@@ -44,7 +44,7 @@ pub(crate) struct Look {
     pub(crate) is_reversed: bool,
     /// The root is at the top.
     pub(crate) is_icicle: bool,
-    /// Colors stand for modules at first, not for kinds of code.
+    /// Whether colors initially show modules instead of kinds of code.
     pub(crate) by_module: bool,
     /// Colors of time off the CPU.
     pub(crate) is_off_cpu: bool,
@@ -56,8 +56,8 @@ pub(crate) struct Look {
 #[derive(Debug, Clone)]
 pub(crate) struct Compared {
     pub(crate) name: String,
-    /// Numbers of samples, by which noise is told from change: of the trace, and of the one before. `None` if weights are
-    /// not those of samples.
+    /// Numbers of samples, of the trace and of the one before, to distinguish change from noise. `None` if weights are not
+    /// those of samples.
     pub(crate) samples: Option<(u64, u64)>,
 }
 

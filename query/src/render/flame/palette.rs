@@ -56,7 +56,7 @@ const MODULES: [Color; 9] = [
     color("m8", "#d0d5db", "#454d57"),
 ];
 
-/// Number of modules with a color of their own.
+/// Number of modules with a separate color.
 pub(super) const OWN_MODULES: usize = MODULES.len() - 1;
 
 /// Colors of differences, from much less to much more. Blue and orange remain distinct for all kinds of color blindness.
@@ -108,7 +108,7 @@ pub(crate) fn table() -> Value {
     })
 }
 
-/// Number of shades of one color: boxes side by side are told apart by them.
+/// Number of shades of a color, which distinguish adjacent boxes.
 const SHADES: u32 = 4;
 
 /// The shade of a name, the same everywhere.

@@ -1,7 +1,7 @@
-//! Flame graphs as SVG. The boxes stand in the file, for viewers without scripts; the script lays them out again in the
+//! Flame graphs as SVG. The file contains all boxes, for viewers without scripts; the script lays them out again for the
 //! width of the window, zooms and searches.
 //!
-//! A box is a `<rect>`; what it means is in the metadata, by its place: level, label, total and own weight.
+//! A box is a `<rect>`; the metadata has its level, label, total and self weight, in the same order.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -23,13 +23,13 @@ const BOX: f64 = 17.0;
 const GAP: f64 = 0.7;
 /// Width of a letter in a box.
 const LETTER: f64 = 7.25;
-/// Of the file. With some room for titles and legend, no image has more than 1 MB.
+/// Maximum size of the boxes. With titles and legend, an image stays below 1 MB.
 const MOST_BYTES: usize = 900_000;
-/// More boxes are slow to lay out again.
+/// Maximum number of boxes; more are slow to lay out again.
 const MOST_BOXES: usize = 9_000;
 /// No box is drawn that is narrower than this part of a pixel.
 const LEAST_PIXELS: f64 = 0.05;
-/// Longer names are cut; no screen shows them.
+/// Maximum length of a name; no screen is wide enough for longer ones.
 const LONGEST_NAME: usize = 400;
 
 /// Draws the image.
@@ -145,7 +145,7 @@ fn rect(
             };
             match palette::shade(&label.name) {
                 0 => color,
-                // The lightness of a change means something.
+                // In a comparison, lightness represents the change.
                 _ if change.is_some() => color,
                 shade => format!("{color} s{shade}"),
             }
@@ -179,7 +179,7 @@ fn name(text: &mut String, flame: &Flame, placed: &Placed, y: f64, plot: f64) {
     );
 }
 
-/// What the script needs to know.
+/// The metadata for the script.
 fn data(flame: &Flame, layout: &Layout) -> String {
     // Numbers of scripts are exact up to 2^53.
     let totals = flame.tree.totals()[0];
@@ -256,7 +256,7 @@ fn leaf_weights(flame: &Flame) -> Vec<u128> {
     weights
 }
 
-/// Modules with a color of their own: the heaviest ones.
+/// The heaviest modules, which have a separate color.
 struct Modules<'t> {
     heaviest: Vec<(&'t str, u128)>,
     all: u128,

@@ -1,13 +1,13 @@
-//! Stacks merged into a tree of boxes, and the folded stacks that it stands for.
+//! Stacks merged into a tree of boxes, and conversion to folded stacks.
 
 use std::collections::BTreeMap;
 
-/// What a box is, by which it is colored.
+/// Kind of a box, which determines its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// A program, or another key that stacks are grouped by.
     Group,
-    /// The box that gathers stacks without their outer frames.
+    /// The box that contains stacks without their outer frames.
     Incomplete,
     Kernel,
     /// Code of a program.
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Generated,
     /// Neither function nor module is known.
     Unknown,
-    /// A function of a source that does not say where it is: calls, folded stacks.
+    /// A function without location, from calls or folded stacks.
     Function,
 }
 
@@ -52,7 +52,7 @@ impl Kind {
     }
 }
 
-/// What is written in boxes of one function.
+/// Label of the boxes of one function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Label {
     pub(crate) name: String,

@@ -1,4 +1,4 @@
-//! The boxes below stacks: programs, threads, CPUs.
+//! The outermost boxes of stacks: programs, threads, CPUs.
 //!
 //! ```text
 //! key of a row: `17 \x1e ls \x1f CPU 1`      its boxes: `ls`, `CPU 1`
@@ -18,7 +18,7 @@ use crate::reports::stored_aggregates::PARTS;
 use crate::session::Session;
 use crate::text::strings;
 
-/// What stacks are grouped by.
+/// A key by which stacks are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(in crate::reports) enum By {
     /// Name of the process
@@ -62,7 +62,7 @@ impl By {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reports) struct Groups {
     pub(in crate::reports) keys: Vec<By>,
-    /// Nobody has chosen them: a single program needs no box.
+    /// Whether they are the default: then a single program has no box.
     are_usual: bool,
 }
 

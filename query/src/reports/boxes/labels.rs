@@ -1,4 +1,4 @@
-//! What is written in the box of a frame.
+//! The label in the box of a frame.
 
 use std::collections::HashMap;
 

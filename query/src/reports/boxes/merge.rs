@@ -14,31 +14,31 @@ use crate::session::Session;
 use crate::stacks::{Forest, Tree};
 use crate::trace::Trace;
 
-/// Name of the box that gathers incomplete stacks.
+/// Name of the box that contains incomplete stacks.
 const INCOMPLETE: &str = "[incomplete stacks]";
 
 /// How stacks become boxes.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reports) struct Shape {
     pub(in crate::reports) naming: Naming,
-    /// Functions match by the names that they have in every build.
+    /// Whether functions match by names that are the same in every build.
     pub(in crate::reports) across_builds: bool,
-    /// The leaf is at the root, and callers lie above; groups are last.
+    /// Whether the leaf is at the root, followed by its callers, and then the groups.
     pub(in crate::reports) is_reversed: bool,
-    /// Whether stacks that do not reach the root of their thread lie in a box.
+    /// How stacks that do not reach the root of their thread are drawn.
     pub(in crate::reports) incomplete: Incomplete,
-    /// Index of the trace whose weights are those before.
+    /// Index of the trace that is compared with.
     pub(in crate::reports) before: Option<usize>,
 }
 
-/// What becomes of incomplete stacks.
+/// Treatment of incomplete stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reports) enum Incomplete {
-    /// They stay where they are.
+    /// Drawn in place.
     Kept,
-    /// They lie in a box; all stacks of frame pointers have to be judged.
+    /// In a separate box. Stacks by frame pointers are not marked, so each is examined.
     Gathered,
-    /// They lie in a box; stacks were unwound, and those that were cut are marked.
+    /// In a separate box. The stacks were unwound, and incomplete ones are marked (`stacks.cut`).
     GatheredOfUnwound,
 }
 
@@ -175,7 +175,7 @@ impl Merge {
         stacks.place(self, user, row.kernel, false)
     }
 
-    /// The row's callers on top of its leaf: every stack has a path of its own.
+    /// Adds a row's callers after its leaf; every stack needs a separate path.
     fn add_reversed(&mut self, stacks: &mut Stacks<'_>, row: &Weighted, names: &[String]) -> u32 {
         if !stacks.whole[row.user as usize] {
             self.incomplete += row.samples;
@@ -275,8 +275,8 @@ struct Stacks<'a> {
 }
 
 impl Stacks<'_> {
-    /// The merged node of `stack` on top of `base`. Outermost frames of which nothing is known are left out where a
-    /// stack is cut off there: they say nothing, and keep alike stacks apart.
+    /// Returns the merged node of `stack` under `base`. Drops outermost frames without any name if the stack is cut off
+    /// there: they have no information, and keep similar stacks from merging.
     fn place(&mut self, merge: &mut Merge, base: u32, stack: u32, is_cut_off: bool) -> u32 {
         // Down to a known node, then up again.
         self.path.clear();

@@ -1,4 +1,4 @@
-//! Stacks as a tree of boxes, for pictures: what is written in a box, where a stack begins, which program it belongs to.
+//! Stacks as a tree of boxes, for pictures: the labels of boxes, the outermost frames of stacks, and their programs.
 
 mod groups;
 mod labels;

@@ -1,16 +1,16 @@
 //! Whether stacks reach the beginning of their thread.
 //!
-//! Stacks walked or unwound by the recorder tell (`stacks.cut`). Those of frame pointers do not: they are whole if they
-//! begin where threads begin.
+//! Stacks that the recorder walked or unwound are marked (`stacks.cut`). Frame-pointer stacks are not; they are complete if
+//! their outermost function is one in which threads begin.
 //!
 //! ```text
 //! _start;__libc_start_main;main;read     whole
-//! [unknown];_int_free                    incomplete: a function kept something else where its caller's frame pointer belongs
+//! [unknown];_int_free                    incomplete: a function used the frame pointer register for something else
 //! ```
 
 use crate::stacks::Tree;
 
-/// Functions in which threads begin, without leading underscores. Below `main`, nothing is missing that anybody looks for.
+/// Functions in which threads begin, without leading underscores. Includes `main`, whose callers are of no interest.
 const ROOTS: &[&str] = &[
     "start",
     "start_c",
@@ -34,7 +34,7 @@ const ROOTS: &[&str] = &[
     "ret_from_fork_asm",
 ];
 
-/// How many of the outermost frames may be without a name: stripped programs hide `_start`, and C libraries `clone3`.
+/// Number of outermost frames that may lack a name: stripped programs hide `_start`, and C libraries `clone3`.
 const OUTERMOST: usize = 3;
 
 /// Returns for each stack of a tree whether it reaches the root of its thread. Stacks without addresses, such as those of

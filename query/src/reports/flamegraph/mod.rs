@@ -1,7 +1,7 @@
 //! `flamegraph`: a picture of all stacks; the width of a frame is its share of the weight.
 //!
-//! Stacks are merged by function first. Frames too narrow to see are not drawn, so that the cost depends on the picture,
-//! not on the number of stacks.
+//! Stacks are merged by function first. Frames too narrow to see are not drawn, so the cost depends on the picture, not on
+//! the number of stacks.
 
 mod sources;
 
@@ -50,11 +50,11 @@ pub(super) struct Flamegraph {
     traces: Traces,
     /// Draw the stacks that this query returns
     ///
-    /// Its last column is the weight; the others are, from the outermost frame inward, stack IDs, folded stacks or names.
+    /// The last column is the weight. The other columns are stack IDs, folded stacks or names, from the outermost frame inward.
     #[arg(long, value_name = "QUERY", conflicts_with_all = ["by", "weight", "reverse", "diff", "event"])]
     sql: Option<String>,
-    /// Group the stacks by these keys [default: process, if there are several programs]
-    #[arg(long, value_enum, value_name = "KEY,…", value_delimiter = ',')]
+    /// Group by these keys; comma-separated [default: process, if there are several]
+    #[arg(long, value_enum, value_name = "KEY", value_delimiter = ',')]
     by: Vec<By>,
     /// Frame width [default: period; duration if the trace has only calls]
     #[arg(long, value_enum, value_name = "WEIGHT")]
@@ -62,14 +62,14 @@ pub(super) struct Flamegraph {
     /// Merge the stacks from their leaves, with callers above
     #[arg(long)]
     reverse: bool,
-    /// Compare two traces, the first one recorded before the second
+    /// Compare two traces, BEFORE and AFTER
     ///
     /// The width of a frame is the mean of its shares in both traces; its color is the change.
     #[arg(long)]
     diff: bool,
-    /// Leave stacks that lack their outer frames where they are
+    /// Show stacks without their outer frames in place
     ///
-    /// Otherwise they are gathered in a frame of their own, one for each program.
+    /// By default, they are under a separate frame of each program, [incomplete stacks].
     #[arg(long)]
     keep_incomplete: bool,
     /// Maximum number of levels; 0 for all [default: all; 24 on a terminal]
@@ -78,7 +78,7 @@ pub(super) struct Flamegraph {
     /// Draw the root at the top
     #[arg(long, help_heading = "Output")]
     icicle: bool,
-    /// Meaning of the colors
+    /// Color frames by kind of code or by module
     #[arg(long, help_heading = "Output", value_enum, value_name = "MEANING", default_value_t = Color::Kind)]
     color: Color,
     /// Title of the image
@@ -87,7 +87,7 @@ pub(super) struct Flamegraph {
     /// Image width in pixels [default: width of the window]
     #[arg(long, help_heading = "Output", value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(200..=100_000))]
     width: Option<u32>,
-    /// Draw on the terminal; the default if stdout is one
+    /// Draw with characters [default: if stdout is a terminal]
     #[arg(long, help_heading = "Output", conflicts_with_all = ["format", "folded", "output"])]
     text: bool,
     /// Print folded stacks, one per line, instead of an image

@@ -1,4 +1,4 @@
-//! What the stacks of a flame graph are from: events, stored aggregates, or calls.
+//! The sources of stacks of a flame graph: events, stored aggregates, or calls.
 
 use anyhow::{Result, bail};
 use perfquet_trace::count::{counted, grouped};
@@ -56,7 +56,7 @@ pub(super) fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
     Ok(Source::Events)
 }
 
-/// Merged stacks, and what there is to say about them.
+/// Merged stacks, with their description and notes.
 pub(super) struct Boxes {
     pub(super) tree: FlameTree,
     pub(super) now: Amount,
@@ -71,7 +71,7 @@ pub(super) struct Boxes {
     pub(super) is_off_cpu: bool,
 }
 
-/// How much there is.
+/// The amount of the drawn stacks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Amount {
     pub(super) weight: u128,
@@ -261,7 +261,7 @@ fn before(graph: &Flamegraph, folded: &Folded) -> Amount {
     }
 }
 
-/// That most of the picture is idle.
+/// The note for pictures that are mostly idle.
 fn note_of_idle(folded: &Folded, groups: &Groups) -> Option<String> {
     if groups.keys.first() != Some(&By::Process) {
         return None;
@@ -273,7 +273,7 @@ fn note_of_idle(folded: &Folded, groups: &Groups) -> Option<String> {
     let rows = folded.rows.iter().filter(|row| is_idle(row.key));
     let idle: u128 = rows.map(|row| row.weight).sum();
     let share = idle as f64 / folded.weight.max(1) as f64;
-    // One program alone is what was asked for.
+    // The user selected a single program.
     (share > 0.3 && share < 1.0).then(|| {
         format!(
             "{:.0}% is idle; to leave it out: --where 'pid <> 0'",

@@ -1,4 +1,4 @@
-//! Weights by time, thread and stack: what a selection is summed from.
+//! Weights by time, thread and stack, which the page adds up for a selection.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::session::Session;
 use crate::text::strings;
 
-/// More cells make a page too large to mail; then the slots of time are longer.
+/// Maximum number of cells, to keep a page small enough for mail; with more, time slots are merged.
 const MOST: usize = 200_000;
 
 /// One cell.

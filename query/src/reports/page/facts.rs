@@ -1,4 +1,4 @@
-//! The head of a page: what was recorded, where and when, and what is missing.
+//! The head of a page: recording, host, time, and losses.
 
 use anyhow::Result;
 use arrow::array::{Array, AsArray};

@@ -3,8 +3,8 @@
 //! ```text
 //! trace ─► profiles (stacks by time and thread), calls, facts ─► JSON ─► one HTML file
 //! ```
-//! Stacks are merged as in `flamegraph`, and whatever has no time is the answer of another report. The page computes its
-//! panels from the selected cells, so that all of them show the same part of the trace.
+//! Stacks are merged as in `flamegraph`; data without a time comes from other reports. The page computes its panels from the
+//! selected cells, so all panels show the same part of the trace.
 
 mod calls;
 mod cells;

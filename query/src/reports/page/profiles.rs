@@ -19,7 +19,7 @@ use crate::session::Session;
 
 /// Events of a page, unless they are chosen.
 const EVENTS: usize = 4;
-/// More frames make a page slow; the lightest ones are gathered.
+/// Maximum number of frames, since more make a page slow; the lightest ones are merged.
 const MOST_NODES: usize = 120_000;
 /// Longer names are cut.
 const LONGEST_NAME: usize = 4000;
@@ -194,7 +194,7 @@ pub(super) fn without_time(
     Ok(found)
 }
 
-/// What changed between two traces.
+/// The differences between two traces.
 pub(super) fn difference(
     session: &Session,
     filters: &Filters,
@@ -277,7 +277,7 @@ fn boxes(tree: &FlameTree) -> Value {
     json!({ "labels": labels, "modules": modules, "parent": parents, "label": label_of })
 }
 
-/// The tree with its heaviest nodes, and the node of each one of before. What is lighter is gathered in a frame.
+/// Returns the tree reduced to its heaviest nodes, and the new node of each old one. Lighter nodes are merged into one frame.
 fn pruned(tree: &FlameTree, name: &str, omitted: &mut Vec<String>) -> (FlameTree, Vec<u32>) {
     let count = tree.nodes.len();
     if count <= MOST_NODES {

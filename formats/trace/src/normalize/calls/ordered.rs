@@ -14,7 +14,7 @@ use super::pending::{CallId, Pending};
 use crate::store::TableId;
 use crate::tables;
 
-/// Maximum number of rows that wait for a part of their own (13 MiB), and maximum size of their arguments in bytes.
+/// Maximum number of rows that wait for a separate part (13 MiB), and maximum size of their arguments in bytes.
 const LATE: usize = 1 << 16;
 const LATE_BYTES: usize = 16 << 20;
 
@@ -89,7 +89,7 @@ impl OrderedRows {
         self.write_late(names, output)
     }
 
-    /// Writes the rows that came late, into a part of their own.
+    /// Writes late rows into a separate part.
     fn write_late(&mut self, names: &CallNames, output: &mut Output) -> Result<(), Error> {
         self.late_bytes = 0;
         let mut late = std::mem::take(&mut self.late);

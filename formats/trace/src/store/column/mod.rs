@@ -143,7 +143,7 @@ impl Rows {
         }
     }
 
-    /// Makes room for so many more rows.
+    /// Reserves memory for this many more rows.
     pub(super) fn reserve(&mut self, rows: usize) {
         self.columns
             .iter_mut()
@@ -472,7 +472,7 @@ impl Column {
         self.presence.reuse(spare.presence);
     }
 
-    /// Makes room for the values of so many rows: growing would copy them.
+    /// Reserves memory for the values of this many rows, since growing would copy them.
     fn reserve(&mut self, rows: usize) {
         match &mut self.values {
             Buffer::Narrow(values) | Buffer::Text(values, _) => values.reserve(rows),

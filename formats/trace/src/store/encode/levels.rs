@@ -62,7 +62,7 @@ fn length_of_all(presence: &Presence, lengths: &[u32]) -> Option<u32> {
     (is_equal && (1..=8).contains(&length)).then_some(length)
 }
 
-/// Appends the levels of so many lists of one length: array fields of kernel events.
+/// Appends the levels of lists of equal length: array fields of kernel events.
 fn encode_equal_lists(count: usize, length: u32, empty: u32, output: &mut Vec<u8>) -> usize {
     let items = count * length as usize;
     with_length(output, |output| match length {

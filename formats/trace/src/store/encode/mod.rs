@@ -1,4 +1,4 @@
-//! Our own page encoder: batches of columns become Parquet pages.
+//! The page encoder: batches of columns become Parquet pages.
 //!
 //! ```text
 //! values ──► keys (dictionary) ─► hybrid ─┐
