@@ -116,7 +116,7 @@ pub mod aggregates {
                     true,
                     "ns",
                     Encoding::Dictionary,
-                    "Start of the period of the value, which ends at `time`; NULL: all the time before the printout.",
+                    "Start of the period of the value, which ends at `time`; NULL if it starts with the recording.",
                 ),
             ],
             sort: vec!["aggregate_id".to_owned()],
@@ -144,7 +144,7 @@ pub mod aggregates {
         pub snapshot: i32,
         /// Time of the printout; NULL if unknown.
         pub time: Option<i64>,
-        /// Start of the period of the value, which ends at `time`; NULL: all the time before the printout.
+        /// Start of the period of the value, which ends at `time`; NULL if it starts with the recording.
         pub since: Option<i64>,
     }
 
@@ -222,7 +222,7 @@ pub mod buckets {
                     false,
                     "",
                     Encoding::Delta,
-                    "The distribution, an ID in aggregates.",
+                    "Distribution of the bar, an ID in aggregates.",
                 ),
                 column(
                     "low",
@@ -256,7 +256,7 @@ pub mod buckets {
     /// A row to be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Row {
-        /// The distribution, an ID in aggregates.
+        /// Distribution of the bar, an ID in aggregates.
         pub aggregate_id: i64,
         /// Smallest value of the bar; NULL if it has no lower bound.
         pub low: Option<i64>,
@@ -300,7 +300,7 @@ pub mod calls {
         TableSchema {
 name: NAME.to_owned(),
 doc: "One execution of a function.".to_owned(),
-columns: [common::columns(), vec![column("duration", ColumnType::Int64, true, "ns", Encoding::Dictionary, "Time from entry to exit; NULL if unknown."),column("self_time", ColumnType::Int64, true, "ns", Encoding::Dictionary, "Duration minus that of the calls inside; NULL if one of them is unknown."),column("function", ColumnType::Text, true, "", Encoding::Dictionary, "Name of the function."),column("module", ColumnType::Text, true, "", Encoding::Dictionary, "File that contains the function; NULL if unknown."),column("caller", ColumnType::Text, true, "", Encoding::Dictionary, "Function that made the call; NULL if unknown."),column("depth", ColumnType::Int32, true, "", Encoding::Dictionary, "Number of enclosing calls, 0 for the outermost one recorded."),column("call_id", ColumnType::Int64, false, "", Encoding::Delta, "ID of the call, from 1."),column("parent_id", ColumnType::Int64, true, "", Encoding::Dictionary, "Enclosing call, an ID in calls; NULL if unknown."),column("retval", ColumnType::Int64, true, "", Encoding::Dictionary, "Return value; NULL if not recorded."),column("args", ColumnType::TextList, true, "", Encoding::Dictionary, "Arguments, as name=value; NULL if not recorded."),column("context", ColumnType::Text, true, "", Encoding::Dictionary, "task, softirq, irq or nmi."),column("entry_seen", ColumnType::Bool, false, "", Encoding::Dictionary, "Whether the entry was recorded; if not, time is that of the exit minus the duration, if known."),column("exit_seen", ColumnType::Bool, false, "", Encoding::Dictionary, "Whether the exit was recorded; if not, duration is NULL."),]].concat(),
+columns: [common::columns(), vec![column("duration", ColumnType::Int64, true, "ns", Encoding::Dictionary, "Time from entry to exit; NULL if unknown."),column("self_time", ColumnType::Int64, true, "ns", Encoding::Dictionary, "Duration without nested calls; NULL if one of their durations is unknown."),column("function", ColumnType::Text, true, "", Encoding::Dictionary, "Name of the function."),column("module", ColumnType::Text, true, "", Encoding::Dictionary, "File that contains the function; NULL if unknown."),column("caller", ColumnType::Text, true, "", Encoding::Dictionary, "Function that made the call; NULL if unknown."),column("depth", ColumnType::Int32, true, "", Encoding::Dictionary, "Number of enclosing calls, 0 for the outermost one recorded."),column("call_id", ColumnType::Int64, false, "", Encoding::Delta, "ID of the call, from 1."),column("parent_id", ColumnType::Int64, true, "", Encoding::Dictionary, "Enclosing call, an ID in calls; NULL if unknown."),column("retval", ColumnType::Int64, true, "", Encoding::Dictionary, "Return value; NULL if not recorded."),column("args", ColumnType::TextList, true, "", Encoding::Dictionary, "Arguments, as name=value; NULL if not recorded."),column("context", ColumnType::Text, true, "", Encoding::Dictionary, "task, softirq, irq or nmi."),column("entry_seen", ColumnType::Bool, false, "", Encoding::Dictionary, "Whether the entry was recorded; if not, time is that of the exit minus the duration, if known."),column("exit_seen", ColumnType::Bool, false, "", Encoding::Dictionary, "Whether the exit was recorded; if not, duration is NULL."),]].concat(),
 sort: vec!["time".to_owned()],
 }
     }
@@ -310,13 +310,13 @@ sort: vec!["time".to_owned()],
     pub struct Row<'a> {
         /// Time of the event on the trace's clock; NULL if unknown.
         pub time: Option<i64>,
-        /// CPU on which it happened; NULL if unknown.
+        /// CPU of the event; NULL if unknown.
         pub cpu: Option<i32>,
         /// Process ID (the kernel's tgid).
         pub pid: Option<i32>,
         /// Thread ID (the kernel's pid).
         pub tid: Option<i32>,
-        /// Thread name at that time.
+        /// Thread name at the time of the event.
         pub comm: Option<&'a [u8]>,
         /// Kernel stack, an ID in stacks; NULL if not recorded.
         pub kernel_stack: Option<i32>,
@@ -324,7 +324,7 @@ sort: vec!["time".to_owned()],
         pub user_stack: Option<i32>,
         /// Time from entry to exit; NULL if unknown.
         pub duration: Option<i64>,
-        /// Duration minus that of the calls inside; NULL if one of them is unknown.
+        /// Duration without nested calls; NULL if one of their durations is unknown.
         pub self_time: Option<i64>,
         /// Name of the function.
         pub function: Option<&'a [u8]>,
@@ -487,7 +487,7 @@ pub mod common {
                 true,
                 "",
                 Encoding::Dictionary,
-                "CPU on which it happened; NULL if unknown.",
+                "CPU of the event; NULL if unknown.",
             ),
             column(
                 "pid",
@@ -511,7 +511,7 @@ pub mod common {
                 true,
                 "",
                 Encoding::Dictionary,
-                "Thread name at that time.",
+                "Thread name at the time of the event.",
             ),
             column(
                 "kernel_stack",
@@ -537,13 +537,13 @@ pub mod common {
     pub struct Row<'a> {
         /// Time of the event on the trace's clock; NULL if unknown.
         pub time: Option<i64>,
-        /// CPU on which it happened; NULL if unknown.
+        /// CPU of the event; NULL if unknown.
         pub cpu: Option<i32>,
         /// Process ID (the kernel's tgid).
         pub pid: Option<i32>,
         /// Thread ID (the kernel's pid).
         pub tid: Option<i32>,
-        /// Thread name at that time.
+        /// Thread name at the time of the event.
         pub comm: Option<&'a [u8]>,
         /// Kernel stack, an ID in stacks; NULL if not recorded.
         pub kernel_stack: Option<i32>,
@@ -662,7 +662,7 @@ pub mod event_types {
                     true,
                     "Hz",
                     Encoding::Dictionary,
-                    "Requested rows per second.",
+                    "Requested sampling rate in rows per second.",
                 ),
                 column(
                     "filter",
@@ -722,7 +722,7 @@ pub mod event_types {
         pub kind: &'a [u8],
         /// Sampling period: one row per this many events.
         pub period: Option<i64>,
-        /// Requested rows per second.
+        /// Requested sampling rate in rows per second.
         pub frequency: Option<i64>,
         /// Filter applied by the kernel.
         pub filter: Option<&'a [u8]>,
@@ -1397,13 +1397,13 @@ sort: vec!["time".to_owned()],
     pub struct Row<'a> {
         /// Time of the event on the trace's clock; NULL if unknown.
         pub time: Option<i64>,
-        /// CPU on which it happened; NULL if unknown.
+        /// CPU of the event; NULL if unknown.
         pub cpu: Option<i32>,
         /// Process ID (the kernel's tgid).
         pub pid: Option<i32>,
         /// Thread ID (the kernel's pid).
         pub tid: Option<i32>,
-        /// Thread name at that time.
+        /// Thread name at the time of the event.
         pub comm: Option<&'a [u8]>,
         /// Kernel stack, an ID in stacks; NULL if not recorded.
         pub kernel_stack: Option<i32>,

@@ -35,7 +35,7 @@ pub(super) const COMMAND: Subcommand = Subcommand::new::<Tables>("tables", run);
   # Describe the columns of a standard table
   perfquet-query tables samples")]
 struct Tables {
-    /// Trace directory, then a table; without a trace, the standard tables
+    /// Trace directory, then a table [default: the standard tables]
     #[arg(value_name = "[TRACE] [TABLE]", num_args = 0..=2)]
     words: Vec<String>,
     #[command(flatten)]

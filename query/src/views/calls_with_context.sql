@@ -10,7 +10,7 @@
 --   kernel_stack   Kernel stack, an ID in stacks.
 --   user_stack     User stack, an ID in stacks.
 --   duration       ns    Time from entry to exit; NULL if unknown.
---   self_time      ns    Duration minus that of the calls inside; NULL if one of them is unknown.
+--   self_time      ns    Duration without nested calls; NULL if one of their durations is unknown.
 --   function       Name of the function.
 --   module         File that contains the function; NULL if unknown.
 --   caller         Function that made the call; NULL if unknown.

@@ -6,7 +6,7 @@
 -- columns:
 --   time         time  Time of the entry.
 --   duration     ns    Time from entry to exit; NULL if unknown.
---   self_time    ns    Duration minus that of the calls inside; NULL if one of them is unknown.
+--   self_time    ns    Duration without nested calls; NULL if one of their durations is unknown.
 --   call_id      The call inside.
 --   ancestor_id  The enclosing call.
 --   distance     Number of calls between them, plus 1.

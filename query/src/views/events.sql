@@ -2,10 +2,10 @@
 -- columns:
 --   time          time  Time of the event on the trace's clock.
 --   wall_time     Wall-clock time; NULL if the offset of the trace's clock is unknown.
---   cpu           CPU on which it happened.
+--   cpu           CPU of the event.
 --   pid           Process ID.
 --   tid           Thread ID.
---   comm          Thread name at that time.
+--   comm          Thread name at the time of the event.
 --   event         Name of the event.
 --   kernel_stack  Kernel stack, an ID in stacks; NULL if not recorded.
 --   user_stack    User stack, an ID in stacks; NULL if not recorded.
