@@ -1,4 +1,4 @@
--- allocations: Allocated memory, of programs and of the kernel, and when it was released.
+-- allocations: Memory allocations of programs and the kernel, and their release.
 -- needs: kmem:kmalloc | kmem:kmem_cache_alloc | kmem:mm_page_alloc | calls
 -- record: --call 'libc.so.6:malloc bytes $retval' --call 'libc.so.6:free ptr' -g
 -- columns:

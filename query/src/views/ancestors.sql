@@ -1,4 +1,4 @@
--- ancestors(call_id): The calls that enclose a call.
+-- ancestors(call_id): Calls that enclose a call.
 -- needs: calls
 -- record: --call 'vfs_*' -a
 -- arguments:

@@ -1,12 +1,12 @@
--- block_io: Requests of block devices: time in the queue, time in the device.
+-- block_io: Block device requests: time in the queue and in the device.
 -- needs: block:block_rq_issue, block:block_rq_complete
 -- record: -a -g -e block:block_rq_insert,block:block_rq_issue,block:block_rq_requeue,block:block_rq_complete
 -- columns:
---   time          time  Time at which the request was given to the driver.
+--   time          time  Time of issue to the driver.
 --   duration      ns    Time until its completion; NULL if that was not recorded.
---   queued        ns    Time in the queue before; NULL if it did not wait there, or that was not recorded.
+--   queued        ns    Time in the queue before; NULL if it was not queued, or that was not recorded.
 --   cpu           CPU of the issuer.
---   pid           Process that made the request, or wrote back for others.
+--   pid           Process that issued the request, for itself or as writeback for others.
 --   tid           Thread that made the request.
 --   comm          Name of the thread.
 --   device        Device as major:minor.

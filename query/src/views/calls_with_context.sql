@@ -1,4 +1,4 @@
--- calls_with_context: Calls with the outermost call around them.
+-- calls_with_context: Calls with their outermost enclosing call.
 -- needs: calls
 -- record: --call 'vfs_*' -a
 -- columns:
@@ -22,7 +22,7 @@
 --   context        task, softirq, irq or nmi.
 --   entry_seen     Whether the entry was recorded.
 --   exit_seen      Whether the exit was recorded.
---   root_id        Outermost call around it, or itself; NULL if unknown.
+--   root_id        Outermost enclosing call, or the call itself; NULL if unknown.
 --   root_function  Function of the outermost call.
 SELECT time, cpu, pid, tid, comm, kernel_stack, user_stack, duration, self_time, function, module, caller, depth, call_id, parent_id,
   retval, args, context, entry_seen, exit_seen, ancestor_id AS root_id, ancestor AS root_function{, trace}

@@ -1,9 +1,9 @@
--- cpu_idle: Idle states of each CPU, as stretches.
+-- cpu_idle: Idle states of each CPU, one row per period.
 -- needs: power:cpu_idle
 -- record: -a -e power:cpu_idle
 -- columns:
 --   time      time  Time at which the CPU enters the state.
---   duration  ns    Time until it leaves the state; NULL for the last stretch, or if events are missing.
+--   duration  ns    Time until it leaves the state; NULL for the last period, or if events are missing.
 --   cpu       CPU.
 --   state     Number of the state; deeper ones have higher numbers.
 SELECT time, duration, cpu, value AS state{, trace}

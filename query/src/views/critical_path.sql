@@ -1,20 +1,20 @@
--- critical_path(tid, from_time, to_time): What a thread's time depended on: its own work, that of the threads it waited for, waits.
+-- critical_path(tid, from_time, to_time): Critical path of a thread: its own work, the work of threads that it waited for, and waits.
 -- needs: sched:sched_switch, sched:sched_waking | sched:sched_wakeup
 -- record: -a -g -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new,irq:*
 -- arguments:
 --   tid        The thread.
---   from_time  time  Begin of the interval; NULL for that of the recording.
+--   from_time  time  Start of the interval; NULL for that of the recording.
 --   to_time    time  End of the interval; NULL for that of the recording.
 -- columns:
---   time           time  Begin of the part.
+--   time           time  Start of the part.
 --   duration       ns    Length; the parts add up to the interval.
 --   pid            Process ID; NULL if unknown.
 --   tid            Thread on which the interval depended at that time.
 --   comm           Name of the thread.
---   state          What the thread did, as in thread_states; NULL if unknown.
+--   state          State of the thread, as in thread_states; NULL if unknown.
 --   why            Function in which it waited, from its kernel stack; NULL if it did not, or stacks were not recorded.
---   depth          Number of threads that waited for each other, from the given one.
---   waker_tid      Thread that woke it, or that was interrupted where it was woken.
+--   depth          Number of threads in the chain of waits from the given one.
+--   waker_tid      Thread that woke it, or was interrupted by the wake-up.
 --   waker_comm     Name of the waker.
 --   waker_context  task, softirq, irq, nmi, or idle for an unknown interrupt; NULL if unknown.
 --   interrupt      Interrupt or softirq that woke it; NULL if none, or it was not recorded.

@@ -1,8 +1,8 @@
--- locks: Waits for locks: those of the kernel, and futexes.
+-- locks: Waits for kernel locks and futexes.
 -- needs: lock:contention_begin | raw_syscalls:sys_enter | syscalls:sys_enter_futex
 -- record: -a -g -e lock:contention_begin,lock:contention_end,syscalls:sys_enter_futex,syscalls:sys_exit_futex
 -- columns:
---   time          time  Begin of the wait.
+--   time          time  Start of the wait.
 --   duration      ns    Time until the lock was taken, or the wait given up; NULL if that was not recorded.
 --   cpu           CPU on which the wait began.
 --   pid           Process ID.
@@ -15,7 +15,7 @@
 --   error         Name of the error with which the wait ended, such as ETIMEDOUT; NULL if the lock was taken.
 --   kernel_stack  Kernel stack of the waiting thread, an ID in stacks.
 --   user_stack    User stack of the waiting thread, an ID in stacks.
--- A futex is whatever a program makes of it: threads also wait for work with it. For the owners of the kernel's locks, record
+-- A futex is not always a lock: threads also wait for work with it. For the owners of kernel locks, record
 -- sched:sched_waking too.
 SELECT time, duration, cpu, pid, tid, comm, kind, access, address, owner_tid, error, kernel_stack, user_stack{, trace}
 FROM pass_locks()

@@ -1,4 +1,4 @@
--- off_cpu: Times that threads spent off the CPU: from leaving it until running again.
+-- off_cpu: Off-CPU periods of threads, from leaving a CPU until running again.
 -- needs: sched:sched_switch
 -- record: -a -g -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new
 -- columns:
@@ -9,9 +9,9 @@
 --   tid                 Thread ID.
 --   comm                Thread name.
 --   state               State in which it left: preempted, interruptible, uninterruptible, stopped, idle or parked.
---   reason              Function in which it waited: the innermost one that is not the scheduler's.
+--   reason              Function in which it waited: the innermost one outside the scheduler.
 --   wake_time           time  Time of the wake-up; NULL if not recorded.
---   waker_tid           Thread that woke it, or that was interrupted where it was woken.
+--   waker_tid           Thread that woke it, or was interrupted by the wake-up.
 --   waker_comm          Name of the waker.
 --   waker_context       task, softirq, irq, nmi, or idle for an unknown interrupt; NULL if unknown.
 --   kernel_stack        Kernel stack with which it left its CPU, an ID in stacks.

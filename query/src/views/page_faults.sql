@@ -1,4 +1,4 @@
--- page_faults: Page faults: address, kind of access, and the file that is mapped there.
+-- page_faults: Page faults: address, kind of access, and mapped file.
 -- needs: exceptions:page_fault_user | exceptions:page_fault_kernel | software:*-faults*
 -- record: -a -g -e exceptions:page_fault_user,exceptions:page_fault_kernel
 -- columns:
@@ -8,10 +8,10 @@
 --   tid           Thread ID.
 --   comm          Thread name.
 --   address       address  Address that was accessed; NULL if not recorded.
---   kind          read, write or exec of a page that is not there, or protection; NULL if not recorded, and on other architectures than x86.
+--   kind          read, write or exec of a missing page, or protection; NULL if not recorded, or on architectures other than x86.
 --   user          Whether the access was made in user mode; NULL if not recorded.
 --   ip            address  Address of the instruction.
---   mapping       File mapped at the address; NULL if there is none, or it was not recorded.
+--   mapping       File mapped at the address; NULL if none, or not recorded.
 --   file_offset   bytes    Offset of the address in the file.
 --   event         Event that reported the fault.
 --   kernel_stack  Kernel stack, an ID in stacks.

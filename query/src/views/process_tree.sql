@@ -1,4 +1,4 @@
--- process_tree: Processes below their parents, in the order of a tree.
+-- process_tree: Process tree, with children below their parents.
 -- columns:
 --   name        Name, indented by two blanks for each parent.
 --   depth       Number of parents that were seen.

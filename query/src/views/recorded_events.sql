@@ -1,4 +1,4 @@
--- recorded_events: Every recorded event: its table, its rows.
+-- recorded_events: Recorded events, with their tables and numbers of rows.
 -- columns:
 --   system      Subsystem of the event.
 --   event       Name of the event.

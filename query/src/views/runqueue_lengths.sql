@@ -2,7 +2,7 @@
 -- needs: sched:sched_switch, sched:sched_waking | sched:sched_wakeup
 -- record: -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new,sched:sched_migrate_task
 -- columns:
---   time      time  Begin of the step.
+--   time      time  Start of the step.
 --   duration  ns    Time until the length changes; NULL for the last step.
 --   cpu       CPU.
 --   length    Number of waiting threads, without the running one.

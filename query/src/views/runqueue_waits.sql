@@ -2,14 +2,14 @@
 -- needs: sched:sched_switch, sched:sched_waking | sched:sched_wakeup
 -- record: -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new
 -- columns:
---   time        time  Begin of the wait.
+--   time        time  Start of the wait.
 --   duration    ns    Time until the thread runs; NULL if that was not recorded.
 --   cpu         CPU on which the wait ended.
 --   pid         Process ID; NULL if unknown.
 --   tid         Thread ID.
 --   comm        Thread name.
 --   why         woken, preempted or new.
---   waker_tid   Thread that woke it, or that was interrupted where it was woken.
+--   waker_tid   Thread that woke it, or was interrupted by the wake-up.
 --   waker_comm  Name of the waker.
 --   from_cpu    CPU on which the thread ran before; NULL if unknown.
 --   migrated    Whether cpu differs from from_cpu.

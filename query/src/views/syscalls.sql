@@ -8,7 +8,7 @@
 --   pid           Process ID.
 --   tid           Thread ID.
 --   comm          Thread name.
---   name          Name of the system call, as programs call it; NULL if its number is not known.
+--   name          Name of the system call; NULL if its number is unknown.
 --   nr            Number of the system call; NULL if not recorded.
 --   args          Arguments as name=value; NULL if the entry was not recorded.
 --   fd            File descriptor among the arguments; NULL if there is none.

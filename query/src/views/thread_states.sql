@@ -1,15 +1,15 @@
--- thread_states: What each thread did: one row per stretch of running, waiting or sleeping.
+-- thread_states: States of threads: one row per period of running, waiting or sleeping.
 -- needs: sched:sched_switch | perf:context_switch
 -- record: -a -g -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new
 -- columns:
---   time           time  Begin of the stretch.
+--   time           time  Start of the period.
 --   duration       ns    Time until the next one; NULL if its end was not recorded.
 --   cpu            CPU on which the thread runs, waits or left.
 --   pid            Process ID; NULL if unknown.
 --   tid            Thread ID.
 --   comm           Thread name.
 --   state          running, runnable (woken, waiting for a CPU), preempted (waiting for a CPU), interruptible, uninterruptible, stopped, idle, parked or dead; NULL if it sleeps in an unknown state.
---   waker_tid      Thread that woke it, or that was interrupted where it was woken; NULL if not recorded.
+--   waker_tid      Thread that woke it, or was interrupted by the wake-up; NULL if not recorded.
 --   waker_comm     Name of the waker.
 --   waker_context  task, softirq, irq, nmi, or idle for an unknown interrupt; NULL if unknown.
 --   wake_time      time  Time of the wake-up that ended a sleep or began a wait.

@@ -1,10 +1,10 @@
--- thread_utilization(step): How each thread spent its time, step by step.
+-- thread_utilization(step): Utilization of each thread, in steps of equal length.
 -- needs: sched:sched_switch | perf:context_switch
 -- record: -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new
 -- arguments:
 --   step  ns  Length of a step.
 -- columns:
---   time      time   Begin of the step.
+--   time      time   Start of the step.
 --   duration  ns     Length of the step.
 --   pid       Process ID; NULL if unknown.
 --   tid       Thread ID.
@@ -12,6 +12,6 @@
 --   busy      share  Time running.
 --   waiting   share  Time waiting for a CPU.
 --   blocked   share  Time in uninterruptible sleep.
--- Steps in which a thread only slept have no row. The sum of busy is the parallelism.
+-- Steps in which a thread only slept have no row. The sum of `busy` is the parallelism.
 SELECT time, duration, pid, tid, comm, busy, waiting, blocked{, trace}
 FROM pass_thread_utilization($step)

@@ -1,10 +1,10 @@
--- wakeups: Who woke whom, how long the woken thread had slept, and how long it then waited for a CPU.
+-- wakeups: Wake-ups: waker, woken thread, time slept before, and wait for a CPU after.
 -- needs: sched:sched_switch, sched:sched_waking | sched:sched_wakeup
 -- record: -a -g -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new
 -- columns:
 --   time           time  Time of the wake-up.
 --   waker_cpu      CPU of the wake-up.
---   waker_tid      Thread that woke the other, or that was interrupted there.
+--   waker_tid      Waking thread, or the one interrupted by the wake-up.
 --   waker_comm     Name of the waker.
 --   waker_context  task, softirq, irq, nmi, or idle for an unknown interrupt; NULL if unknown.
 --   interrupt      Interrupt or softirq in which the wake-up happened; NULL if in none, or it was not recorded.
@@ -17,6 +17,6 @@
 --   latency        ns  Time until the thread runs; NULL if that was not recorded.
 --   kernel_stack   Kernel stack of the waker, an ID in stacks.
 --   user_stack     User stack of the waker, an ID in stacks.
--- Wake-ups of threads that run or wait already have no row.
+-- Wake-ups of threads that are already running or waiting have no row.
 SELECT time, waker_cpu, waker_tid, waker_comm, waker_context, interrupt, target_cpu, pid, tid, comm, is_new, slept, latency, kernel_stack, user_stack{, trace}
 FROM pass_wakeups()
