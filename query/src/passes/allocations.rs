@@ -47,7 +47,7 @@ emitted! {
     USER_STACK "user_stack" Stack,
 }
 
-/// Where addresses are unique.
+/// Scope in which addresses are unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Space {
     Kernel,
@@ -56,7 +56,7 @@ enum Space {
     Process(i32),
 }
 
-/// What an event says about memory.
+/// Effect of an event on memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Feed {
     /// Kind and function.
@@ -203,12 +203,12 @@ impl Memory {
     }
 
     fn allocate(&mut self, space: Space, address: i64, block: Block, rows: &mut Rows) {
-        // Failed.
+        // The allocation failed.
         if address == 0 {
             return;
         }
         if let Some(before) = self.blocks.insert((space, address), block) {
-            // It was released unseen.
+            // The release of the earlier allocation at this address was not recorded.
             self.emit(address, &before, None, rows);
         }
     }

@@ -5,8 +5,8 @@
 //! block_rq_issue      given to the driver
 //! block_rq_complete   done, as a whole or the first sectors of it
 //! ```
-//! The events have no number of the request: device and first sector identify it while it is in flight. A request that was
-//! merged with its neighbors begins elsewhere when it is issued: it includes all requests queued in its range.
+//! The events have no request ID: device and first sector identify a request while it is in flight. A request that was
+//! merged with its neighbors starts at another sector when it is issued; it includes all requests queued in its range.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl Pass for BlockIo {
     }
 }
 
-/// Who made a request.
+/// Origin of a request.
 #[derive(Debug, Clone, Copy, Default)]
 struct Issuer {
     cpu: Option<i32>,
@@ -184,7 +184,7 @@ impl Requests {
             .push(request);
     }
 
-    /// Takes the oldest request in flight at a place.
+    /// Removes the oldest request in flight at a device and sector.
     fn take(&mut self, place: Place) -> Option<Request> {
         let requests = self.issued.get_mut(&place)?;
         let request = (!requests.is_empty()).then(|| requests.remove(0));
@@ -252,7 +252,7 @@ impl Requests {
     }
 }
 
-/// The operation in `rwbs` (blk_fill_rwbs of kernel/trace/blktrace.c): `F` before it asks for a flush of the cache first.
+/// The operation in `rwbs` (blk_fill_rwbs of kernel/trace/blktrace.c): `F` before it requests a flush of the cache first.
 fn operation(flags: &str) -> Option<&'static str> {
     let letters = match flags.strip_prefix('F') {
         Some("" | "N" | "F") => return Some("flush"),

@@ -1,4 +1,4 @@
-//! `pass_ancestors([call_id])`, `pass_descendants(call_id)`, `pass_rooted_calls()`: what `calls.parent_id` connects.
+//! `pass_ancestors([call_id])`, `pass_descendants(call_id)`, `pass_rooted_calls()`: relations along `calls.parent_id`.
 //!
 //! ```text
 //! sys_read                      root

@@ -1,4 +1,4 @@
-//! `pass_cpu_frequency()`, `pass_cpu_idle()`: values that the kernel reports when they change, as stretches.
+//! `pass_cpu_frequency()`, `pass_cpu_idle()`: values that the kernel reports when they change, as periods.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ const LEFT: i64 = 0xffff_ffff;
 struct Counter {
     name: &'static str,
     event: &'static str,
-    /// Value that ends a stretch without beginning another.
+    /// Value that ends a period without starting another.
     none: Option<i64>,
 }
 

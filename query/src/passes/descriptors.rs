@@ -30,7 +30,7 @@ impl Descriptors {
         self.processes.get(&pid)?.get(&fd).map(|file| file.path)
     }
 
-    /// A process has been created.
+    /// Handles the creation of a process.
     pub(super) fn fork(&mut self, parent: i32, child: i32) {
         if parent == child {
             return;
@@ -41,7 +41,7 @@ impl Descriptors {
         self.count -= before.map_or(0, |files| files.len());
     }
 
-    /// A call has returned. `path` is its path argument.
+    /// Handles the return of a system call. `path` is its path argument.
     pub(super) fn call(
         &mut self,
         pid: i32,
@@ -73,7 +73,7 @@ impl Descriptors {
             "close_range" => {
                 let (first, last) = (value(0).unwrap_or(0), value(1).unwrap_or(0));
                 let (first, last) = (first as u32, last as u32);
-                // With flags, it marks them only.
+                // With CLOSE_RANGE_CLOEXEC, it only marks the descriptors.
                 if value(2).unwrap_or_default() == 0
                     && let Some(files) = self.processes.get_mut(&pid)
                 {

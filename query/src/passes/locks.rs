@@ -1,9 +1,9 @@
-//! `pass_locks()`: waits for locks of the kernel and for futexes.
+//! `pass_locks()`: waits for kernel locks and futexes.
 //!
 //! ```text
 //! lock:contention_begin, contention_end of a thread and an address      a wait in the kernel
 //! futex(uaddr, FUTEX_WAIT) by one thread                                 a wait of a program;
-//! futex(uaddr, FUTEX_WAKE) by another meanwhile                          whoever wakes last has released it
+//! futex(uaddr, FUTEX_WAKE) by another during the wait                    the last thread to wake it has released it
 //! ```
 
 use std::cmp::Reverse;
@@ -188,7 +188,7 @@ fn flags_of(text: &str) -> i64 {
 /// Process and address.
 type Futex = (Option<i32>, i64);
 
-/// When the wait with that number ends.
+/// End of the wait with this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct End {
     time: i64,
@@ -248,7 +248,7 @@ impl Waits {
         let flags = flags.unwrap_or_default();
         let open = self.kernel.entry(key).or_default();
         if let Some(wait) = open.iter_mut().find(|wait| wait.address == address) {
-            // A mutex is waited for spinning first, then asleep.
+            // Waiting for a mutex starts with spinning, then sleeps.
             wait.flags = Some(flags);
             return;
         }
@@ -287,7 +287,7 @@ impl Waits {
         self.emit(&wait, duration, error, rows);
     }
 
-    /// A thread that sleeps on a lock of the kernel is woken by the one that releases it.
+    /// Handles a wake-up: a thread that sleeps on a kernel lock is woken by the one that releases it.
     fn woken(&mut self, row: Row<'_>) {
         let waits = row.id(0).and_then(|tid| self.kernel.get_mut(&tid));
         let sleeping = waits.and_then(|waits| waits.last_mut());
@@ -376,7 +376,7 @@ impl Waits {
     }
 }
 
-/// What a futex(2) does.
+/// Operations of futex(2).
 enum Command {
     Wait,
     Wake,

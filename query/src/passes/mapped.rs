@@ -1,4 +1,4 @@
-//! Which file is mapped at an address of a process.
+//! Files mapped at the addresses of processes.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// A file is mapped, in place of what was there.
+    /// Adds a mapping, which replaces earlier ones in its range.
     pub(super) fn map(&mut self, pid: i32, (start, end): (u64, u64), file_offset: u64, path: Name) {
         if end <= start {
             return;
@@ -66,7 +66,7 @@ impl Mapped {
         ranges.insert(start, mapping);
     }
 
-    /// A process is created, with the mappings of its parent until it has its own.
+    /// Handles the creation of a process, which has the mappings of its parent until it has its own.
     pub(super) fn fork(&mut self, parent: i32, child: i32) {
         if let Some(ranges) = self.processes.remove(&child) {
             self.count -= ranges.len();
@@ -79,7 +79,7 @@ impl Mapped {
     /// The mapping of an address, and the offset of the address in the file.
     pub(super) fn at(&self, pid: i32, address: u64) -> Option<(Name, u64)> {
         let mut pid = pid;
-        // A damaged trace may have circles.
+        // In a damaged trace, processes may be their own ancestors.
         for _ in 0..64 {
             match self.processes.get(&pid) {
                 Some(ranges) => {

@@ -3,8 +3,8 @@
 //! ```text
 //! SELECT * FROM pass_thread_states()
 //! ```
-//! Views select from these table functions; nobody else needs them. They depend on nothing but the tables of the session, so
-//! that any DataFusion program with the same tables can register them.
+//! Views select from these table functions, which are not meant for users. They depend only on the tables of the session, so
+//! any DataFusion program with the same tables can register them.
 
 mod allocations;
 mod block_io;

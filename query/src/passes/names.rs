@@ -1,4 +1,4 @@
-//! Strings by number: the names of threads, of which there are few.
+//! Strings by number, for thread names, of which there are few.
 
 use hashbrown::HashMap;
 

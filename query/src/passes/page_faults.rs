@@ -1,4 +1,4 @@
-//! `pass_page_faults()`: page faults, and which file is mapped where they occurred.
+//! `pass_page_faults()`: page faults, with the mapped files.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ impl Faults {
         rows.text(COMM, row.text(3));
         rows.integer(ADDRESS, address);
         rows.text(KIND, code.map(page_fault::kind));
-        // The kernel's own accesses to user memory are faults of its mode.
+        // Accesses of the kernel to user memory count as kernel mode.
         rows.flag(USER, code.map(page_fault::is_of_user).or(is_of_user));
         rows.integer(IP, row.integer(5));
         rows.text(MAPPING, place.and_then(|(path, _)| self.names.text(path)));

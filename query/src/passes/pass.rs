@@ -56,7 +56,7 @@ pub(crate) trait Pass: fmt::Debug + Send + Sync {
     fn plan(&self, wants: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan;
 }
 
-/// What a pass can read.
+/// The tables that a pass can read.
 pub(crate) struct Tables<'t> {
     pub(crate) catalog: &'t dyn CatalogProvider,
     pub(crate) traces: &'t Arc<Traces>,
@@ -86,7 +86,7 @@ impl Tables<'_> {
     }
 }
 
-/// What a pass reads, and how it computes.
+/// The sources of a pass, and its computation.
 pub(crate) struct PassPlan {
     pub(crate) sources: Vec<Source>,
     /// Creates the state for one trace.
@@ -160,7 +160,7 @@ impl TableProvider for PassTable {
             let text = "a pass needs DataFusion's own session state".to_owned();
             return Err(DataFusionError::Internal(text));
         };
-        // The order of a source would be lost and restored if several threads read it.
+        // One partition per source: several would lose its order, which a merge would then have to restore.
         let config: SessionConfig = state.config().clone().with_target_partitions(1);
         let state = SessionStateBuilder::new_from_existing(state.clone())
             .with_config(config)
@@ -307,7 +307,7 @@ impl ExecutionPlan for PassExec {
         Ok(self)
     }
 
-    /// Rows are about as many as events: without an estimate, a join would keep the wrong side in memory.
+    /// Estimates as many rows as events. Without an estimate, a join could load the larger side into memory.
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
         use datafusion::common::stats::Precision;
         let partitions = match partition {
@@ -384,12 +384,12 @@ impl Run {
         self.rows.take()
     }
 
-    /// Gives the machine rows in the order of time, until a source must be read or the batch is full. Returns false after the
+    /// Passes rows in time order to the machine, until a source must be read or the batch is full. Returns false after the
     /// last row.
     fn merge(&mut self) -> Result<bool> {
         let mut had_rows = false;
         loop {
-            // The source with the earliest row, and the time up to which it stays that.
+            // The source with the earliest row, and the time of the next row of another source.
             let mut first: Option<(i64, usize)> = None;
             let mut limit: Option<(i64, usize)> = None;
             for (number, cursor) in self.cursors.iter().enumerate() {
