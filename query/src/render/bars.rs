@@ -15,6 +15,16 @@ pub(crate) fn bars(counts: &[u64], unicode: bool) -> String {
     counts.iter().map(letter).collect()
 }
 
+/// Formats shares from 0 to 1 as bars. Shares that are not 0 are always visible.
+pub(crate) fn shares(values: &[f64], unicode: bool) -> String {
+    let letters = if unicode { BLOCKS } else { ASCII };
+    let letter = |&value: &f64| {
+        let height = (value * 8.0).round().clamp(0.0, 8.0) as usize;
+        letters[if value > 0.0 { height.max(1) } else { 0 }]
+    };
+    values.iter().map(letter).collect()
+}
+
 /// Whether the locale's encoding is Unicode. If none is set, as in most containers, Unicode is assumed.
 pub(crate) fn is_unicode() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
@@ -37,5 +47,6 @@ mod tests {
         assert_eq!(bars(&[0, 1, 1000, 500, 0], false), " .#- ");
         assert_eq!(bars(&[], true), "");
         assert_eq!(bars(&[0, 0], true), "  ");
+        assert_eq!(shares(&[0.0, 0.001, 0.5, 1.0], true), " ▁▄█");
     }
 }

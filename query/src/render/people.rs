@@ -7,13 +7,14 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Int64Type, Schema};
 
-use super::bars::{bars, is_unicode};
+use super::bars::{bars, is_unicode, shares};
 use crate::bins::Bins;
 use crate::functions::in_fitting_unit;
 use crate::text::strings;
 
 /// Key in a field's metadata with the display of the column. `optional`: only if a value is neither NULL nor 0;
-/// `hidden`: never; `bars`: a list of `low`, `high` and `count` in powers of two, as one letter per power.
+/// `hidden`: never; `bars`: a list of `low`, `high` and `count` in powers of two, as one letter per power; `shares`: a list of values
+/// from 0 to 1, as one letter each.
 pub(crate) const TERMINAL: &str = "terminal";
 /// Key in a field's metadata with the column whose value gives the indentation of names.
 pub(crate) const INDENT: &str = "indent";
@@ -30,6 +31,7 @@ pub(super) fn shaped(batch: &RecordBatch) -> Result<RecordBatch> {
             (Some("hidden"), _) => continue,
             (Some("optional"), _) if is_empty(values)? => continue,
             (Some("bars"), _) => histograms(field.name(), values),
+            (Some("shares"), _) => timelines(values),
             (_, Some(depths)) => indented(values, depths)?,
             _ => Arc::clone(values),
         };
@@ -95,6 +97,19 @@ fn histograms(name: &str, lists: &ArrayRef) -> ArrayRef {
         in_fitting_unit(end(highest + 1))
     );
     Arc::new(drawn)
+}
+
+/// Draws lists of shares from 0 to 1.
+fn timelines(lists: &ArrayRef) -> ArrayRef {
+    let lists = lists.as_list::<i32>();
+    let unicode = is_unicode();
+    let drawn = (0..lists.len()).map(|row| {
+        let values = lists.value(row);
+        let values = values.as_primitive::<Float64Type>();
+        let values: Vec<f64> = values.iter().map(Option::unwrap_or_default).collect();
+        shares(&values, unicode)
+    });
+    Arc::new(StringArray::from_iter_values(drawn))
 }
 
 /// The power of two and the count of each bar.

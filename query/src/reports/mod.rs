@@ -4,28 +4,38 @@ mod agg;
 mod boxes;
 mod call_tree;
 mod calls;
+mod critical_path;
 mod diff;
 mod durations;
 mod event_weight;
+mod findings;
 mod flamegraph;
 mod folding;
 mod frame_groups;
 mod function_stats;
 mod heatmap;
 mod hist;
+mod io;
 mod kd;
 mod kd_log;
 mod kd_tree;
+mod locks;
 mod page;
 mod paths;
 mod row_source;
 mod stored_aggregates;
+mod syscalls;
 mod top;
+mod utilization;
+mod view_summary;
+mod waits;
+mod wakers;
 
 use crate::commands::Subcommand;
 
 /// All reports, in the order of `--help`.
 pub(crate) const REPORTS: &[&Subcommand] = &[
+    &findings::REPORT,
     &top::REPORT,
     &flamegraph::REPORT,
     &durations::REPORT,
@@ -34,5 +44,12 @@ pub(crate) const REPORTS: &[&Subcommand] = &[
     &hist::REPORT,
     &agg::REPORT,
     &heatmap::REPORT,
+    &waits::REPORT,
+    &wakers::REPORT,
+    &syscalls::REPORT,
+    &locks::REPORT,
+    &io::REPORT,
+    &utilization::REPORT,
+    &critical_path::REPORT,
     &page::REPORT,
 ];

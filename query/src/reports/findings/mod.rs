@@ -1,0 +1,165 @@
+//! `findings`: the first thing to run on an unknown trace.
+//!
+//! ```text
+//! severity  title                                     detail                          sql
+//! warning   12 events are missing                     ring buffer full                SELECT * FROM losses …
+//! info      The hottest function is copy_user_generic 23.1% of the samples            SELECT stack_text(user_stack), …
+//! ```
+//! Each finding is a query, which runs if its events were recorded; its last column is the query with which to go on.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use clap::Args;
+use perfquet_trace::count::counted;
+
+use super::row_source::has_rows;
+use crate::commands::Subcommand;
+use crate::failure::Misuse;
+use crate::limits::Limits;
+use crate::render::{Answered, Form, Section};
+use crate::report::{self, Report};
+use crate::session::Session;
+use crate::settings::{Output, Traces, Watching};
+use crate::text::strings;
+
+pub(super) const REPORT: Subcommand = report::subcommand::<Findings>();
+
+/// List what stands out: losses, hot functions, long waits, failing calls
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  # Get to know a trace
+  perfquet-query findings a.pqt
+  # Read the queries to go on with
+  perfquet-query findings a.pqt --format records")]
+struct Findings {
+    #[command(flatten)]
+    traces: Traces,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    watching: Watching,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+/// What a finding reads.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Table(&'static str),
+    View(&'static str),
+}
+
+/// A query with the columns severity, title, detail and sql; `{start}` is the time at which the trace begins.
+struct Finding {
+    source: Source,
+    sql: &'static str,
+}
+
+/// Warnings first, then in this order.
+const FINDINGS: &[Finding] = &[
+    table("losses", include_str!("losses.sql")),
+    table("problems", include_str!("problems.sql")),
+    table("samples", include_str!("top_function.sql")),
+    table("samples", include_str!("busiest.sql")),
+    view("runqueue_waits", include_str!("longest_wait.sql")),
+    view("off_cpu", include_str!("longest_block.sql")),
+    view("syscalls", include_str!("failing_call.sql")),
+    view("locks", include_str!("contended_lock.sql")),
+    view("block_io", include_str!("slow_io.sql")),
+    table("calls", include_str!("slow_call.sql")),
+];
+
+const fn table(name: &'static str, sql: &'static str) -> Finding {
+    let source = Source::Table(name);
+    Finding { source, sql }
+}
+
+const fn view(name: &'static str, sql: &'static str) -> Finding {
+    let source = Source::View(name);
+    Finding { source, sql }
+}
+
+const COLUMNS: [&str; 4] = ["severity", "title", "detail", "sql"];
+
+impl Report for Findings {
+    const NAME: &'static str = "findings";
+
+    fn traces(&self) -> Vec<PathBuf> {
+        self.traces.traces.clone()
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn form(&self) -> Result<Form> {
+        Ok(Form::rows(self.output.format))
+    }
+
+    fn watch(&self) -> Option<Duration> {
+        self.watching.watch
+    }
+
+    fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
+        let [trace] = session.traces.as_slice() else {
+            bail!(Misuse(format!(
+                "expected one trace, found {}",
+                session.traces.len()
+            )));
+        };
+        session.is_report();
+        let start = trace.time_range().map_or(0, |(start, _)| start);
+        let mut found: Vec<[String; 4]> = Vec::new();
+        let mut examined = 0;
+        for finding in FINDINGS {
+            if !is_recorded(session, finding.source)? {
+                continue;
+            }
+            examined += 1;
+            let sql = finding.sql.replace("{start}", &start.to_string());
+            for batch in session.collect(&sql)? {
+                let columns: Result<Vec<_>> = batch.columns().iter().map(strings).collect();
+                let columns = columns?;
+                let text = |column: usize, row: usize| columns[column].value(row).to_owned();
+                found.extend(
+                    (0..batch.num_rows()).map(|row| [0, 1, 2, 3].map(|column| text(column, row))),
+                );
+            }
+        }
+        // Stable: warnings keep their order, and so does the rest.
+        found.sort_by_key(|finding| finding[0] != "warning");
+        let warnings = found
+            .iter()
+            .filter(|finding| finding[0] == "warning")
+            .count();
+        let columns = COLUMNS.iter().enumerate().map(|(column, name)| {
+            let texts = found.iter().map(|finding| finding[column].as_str());
+            (
+                *name,
+                Arc::new(StringArray::from_iter_values(texts)) as ArrayRef,
+            )
+        });
+        let rows = RecordBatch::try_from_iter(columns)?;
+        let summary = format!(
+            "{} and {} from {}",
+            counted(warnings as u64, "warning"),
+            counted((found.len() - warnings) as u64, "remark"),
+            counted(examined as u64, "check")
+        );
+        Ok(Answered::new(Section::Table(rows)).with_summary(summary))
+    }
+}
+
+fn is_recorded(session: &Session, source: Source) -> Result<bool> {
+    match source {
+        Source::Table(name) => Ok(has_rows(session, name)),
+        Source::View(name) => match session.views.iter().find(|view| view.name == name) {
+            Some(view) => session.has_events_of(view),
+            None => Ok(false),
+        },
+    }
+}
