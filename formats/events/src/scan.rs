@@ -30,11 +30,16 @@ pub fn find_text(text: &[u8], needle: &[u8]) -> Option<usize> {
 /// Finds the last occurrence of the bytes `needle` in `text`.
 #[inline]
 pub fn rfind_text(text: &[u8], needle: &[u8]) -> Option<usize> {
-    let last = text.len().checked_sub(needle.len())?;
-    (0..=last).rev().find(|&place| {
-        text.get(place..)
-            .is_some_and(|rest| rest.starts_with(needle))
-    })
+    let Some((first, others)) = needle.split_first() else {
+        return Some(text.len());
+    };
+    let mut end = text.len().checked_sub(others.len())?;
+    loop {
+        end = text.get(..end)?.iter().rposition(|byte| byte == first)?;
+        if text.get(end + 1..)?.starts_with(others) {
+            return Some(end);
+        }
+    }
 }
 
 /// Splits `text` at the first `needle`, which is in neither part.

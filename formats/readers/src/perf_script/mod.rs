@@ -20,6 +20,7 @@
 
 mod frame;
 mod head;
+mod known;
 mod read;
 mod record;
 mod sniff;

@@ -10,6 +10,7 @@ use perfquet_events::{Error, Input};
 
 use super::frame;
 use super::head::{self, Head};
+use super::known::KnownFrames;
 use super::record;
 use crate::lines::{Counts, Line, LineProblems, Lines, Meter, quoted};
 use crate::payload_text::{Added, Payloads, Style};
@@ -72,6 +73,7 @@ struct Session<'a, 's> {
     counts: Counts,
     /// The sample whose frames are being read.
     open: Option<(Head<'a>, Line<'a>)>,
+    known_frames: KnownFrames<'a>,
     frames: Vec<NamedFrame<'a>>,
     branches: Vec<Branch>,
     counters: HashMap<&'a [u8], EventId>,
@@ -89,6 +91,7 @@ impl<'a, 's> Session<'a, 's> {
             problems: LineProblems::default(),
             counts: Counts::default(),
             open: None,
+            known_frames: KnownFrames::default(),
             frames: Vec::new(),
             branches: Vec::new(),
             counters: HashMap::new(),
@@ -162,13 +165,16 @@ impl<'a, 's> Session<'a, 's> {
     /// Parses a frame of the open sample. Returns false if the line is not one.
     #[inline]
     fn frame(&mut self, text: &'a [u8]) -> bool {
-        let Some(frame) = frame::frame(text).filter(|_| self.open.is_some()) else {
+        if self.open.is_none() {
+            return false;
+        }
+        let Some(frame) = self.known_frames.of(text) else {
             return false;
         };
         self.counts.data += 1;
         self.is_cut |= self.frames.len() >= MAX_FRAMES;
         if !self.is_cut {
-            self.frames.push(frame.in_chain());
+            self.frames.push(frame);
         }
         true
     }

@@ -289,12 +289,12 @@ fn spread(half: u32) -> u64 {
     u64::from(half).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-fn append(out: &mut Vec<u8>, text: &[u8]) {
+pub(super) fn append(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&(text.len() as u32).to_le_bytes());
     out.extend_from_slice(text);
 }
 
-fn append_number(out: &mut Vec<u8>, number: Option<u64>) {
+pub(super) fn append_number(out: &mut Vec<u8>, number: Option<u64>) {
     out.push(u8::from(number.is_some()));
     out.extend_from_slice(&number.unwrap_or(0).to_le_bytes());
 }

@@ -26,6 +26,7 @@ mod life;
 mod limits;
 mod mappings;
 mod modules;
+mod named_chains;
 mod names;
 mod output;
 mod problems;

@@ -20,6 +20,7 @@ use super::frames::{FrameId, Frames};
 use super::limits::Limits;
 use super::mappings::AddressMap;
 use super::modules::Modules;
+use super::named_chains::NamedChains;
 
 /// ID of a node, as in `stacks.stack_id`.
 pub(crate) type StackId = u32;
@@ -89,6 +90,7 @@ pub(crate) struct Stacks {
     /// Nodes not written yet: the last ones.
     fresh: Vec<Node>,
     cache: Cache,
+    named: NamedChains,
     kernel_trail: Trail,
     user_trail: Trail,
     hasher: DefaultHashBuilder,
@@ -162,6 +164,10 @@ impl Stacks {
         chain: &[NamedFrame<'_>],
         frames: &mut Frames,
     ) -> Option<StackId> {
+        let (hash, known) = self.named.find(chain, &self.hasher);
+        if known.is_some() {
+            return known;
+        }
         self.make_room()?;
         let mut parent = 0;
         let mut depth = 0;
@@ -182,6 +188,7 @@ impl Stacks {
             (parent, is_new) = self.child(parent, frame, depth, is_new);
             end = start;
         }
+        self.named.insert(hash, parent, 8 * self.limits.chain_words);
         Some(parent)
     }
 
@@ -208,6 +215,7 @@ impl Stacks {
     /// Forgets chains found before the reset.
     fn forget_chains(&mut self) {
         self.cache = Cache::default();
+        self.named.forget();
         self.kernel_trail = Trail::default();
         self.user_trail = Trail::default();
     }
