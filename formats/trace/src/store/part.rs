@@ -3,6 +3,8 @@
 //! ```text
 //! PAR1 | row group: column chunks | … | column index | offset index | footer | length | PAR1
 //! ```
+//! Two columns of a row group with equal chunks share one: the footer has its offset twice.
+//!
 //! Pages wait in memory until their row group is full. The file is only open during a write: hundreds of tables would
 //! take hundreds of file descriptors. The footer declares the rows sorted only if they are.
 
@@ -16,13 +18,13 @@ use bytes::Bytes;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{
-    FileMetaData, KeyValue, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
-    SortingColumn,
+    ColumnChunkMetaData, FileMetaData, KeyValue, ParquetMetaDataBuilder, ParquetMetaDataWriter,
+    RowGroupMetaData, SortingColumn,
 };
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
-use parquet::file::writer::{SerializedRowGroupWriter, TrackedWrite};
+use parquet::file::writer::TrackedWrite;
 use parquet::schema::types::SchemaDescPtr;
 
 use perfquet_events::Error;
@@ -261,25 +263,31 @@ impl Part {
         self.begin_file()?;
         let ordinal = i16::try_from(self.groups.len())
             .map_err(|_| ParquetError::General("too many row groups".to_owned()))?;
-        let groups = &mut self.groups;
-        let mut writer = SerializedRowGroupWriter::new(
-            Arc::clone(&self.shape),
-            Arc::clone(&self.properties),
-            &mut self.sink,
-            ordinal,
-            Some(Box::new(move |_, metadata, _, columns, offsets| {
-                groups.push(Group {
-                    metadata,
-                    columns: columns.into_iter().flatten().collect(),
-                    offsets: offsets.into_iter().flatten().collect(),
-                });
-                Ok(())
-            })),
-        );
-        for (bytes, close) in closed {
-            writer.append_column(&bytes, close)?;
+        let start = self.sink.bytes_written() as i64;
+        let starts = write_chunks(&closed, &mut self.sink)?;
+        let mut rows = 0;
+        let mut unpacked_bytes = 0;
+        let mut chunks = Vec::with_capacity(closed.len());
+        let (mut columns, mut offsets) = (Vec::new(), Vec::new());
+        for ((_, close), start) in closed.into_iter().zip(starts) {
+            rows = close.rows_written;
+            unpacked_bytes += close.metadata.uncompressed_size();
+            chunks.push(placed(close.metadata, start)?);
+            columns.extend(close.column_index);
+            offsets.extend(close.offset_index.map(|pages| placed_pages(pages, start)));
         }
-        writer.close()?;
+        let metadata = RowGroupMetaData::builder(Arc::clone(&self.shape))
+            .set_column_metadata(chunks)
+            .set_total_byte_size(unpacked_bytes)
+            .set_num_rows(rows as i64)
+            .set_ordinal(ordinal)
+            .set_file_offset(start)
+            .build()?;
+        self.groups.push(Group {
+            metadata,
+            columns,
+            offsets,
+        });
         self.sink.flush()?;
         Ok(())
     }
@@ -375,6 +383,60 @@ impl Part {
             .collect();
         columns.filter(|columns| !columns.is_empty())
     }
+}
+
+/// Writes the chunks of a row group, and returns the offset of each. Columns whose values are equal, such as the duration
+/// and the self time of calls without calls inside, have equal chunks: these are stored once.
+fn write_chunks(
+    closed: &[(Bytes, ColumnCloseResult)],
+    sink: &mut TrackedWrite<Sink>,
+) -> ParquetResult<Vec<i64>> {
+    let mut starts = Vec::with_capacity(closed.len());
+    for (bytes, close) in closed {
+        let mut former = closed.iter().zip(&starts);
+        let same = former.find(|((other, former), _)| {
+            other == bytes && is_same_kind(&former.metadata, &close.metadata)
+        });
+        let start = match same {
+            Some((_, &start)) => start,
+            None => {
+                let start = sink.bytes_written() as i64;
+                sink.write_all(bytes)?;
+                start
+            }
+        };
+        starts.push(start);
+    }
+    Ok(starts)
+}
+
+/// Whether equal bytes have the same meaning in two chunks.
+fn is_same_kind(a: &ColumnChunkMetaData, b: &ColumnChunkMetaData) -> bool {
+    let kind = |chunk: &ColumnChunkMetaData| {
+        let column = chunk.column_descr();
+        let levels = (column.max_def_level(), column.max_rep_level());
+        (column.physical_type(), column.type_length(), levels)
+    };
+    kind(a) == kind(b)
+}
+
+/// The metadata of a chunk that starts at `start`; its offsets are relative to that.
+fn placed(chunk: ColumnChunkMetaData, start: i64) -> ParquetResult<ColumnChunkMetaData> {
+    let dictionary = chunk.dictionary_page_offset();
+    let data = chunk.data_page_offset();
+    chunk
+        .into_builder()
+        .set_dictionary_page_offset(dictionary.map(|offset| start + offset))
+        .set_data_page_offset(start + data)
+        .build()
+}
+
+/// The places of a chunk's pages, like [`placed`].
+fn placed_pages(mut pages: OffsetIndexMetaData, start: i64) -> OffsetIndexMetaData {
+    for page in &mut pages.page_locations {
+        page.offset += start;
+    }
+    pages
 }
 
 /// Writes indexes and footer after the row groups. Returns the size of the complete file.

@@ -327,6 +327,43 @@ fn footers_have_no_entry_without_a_value_and_an_index_of_pages() {
     );
 }
 
+/// Equal columns share their bytes, unless these have another meaning: without NULL, they have no levels.
+#[test]
+fn equal_chunks_are_stored_once() {
+    use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pqt");
+    let number = |at: i64| Cell::Signed(at * at % 1009);
+    let rows: Vec<Vec<Cell>> = (0..3000)
+        .map(|at| {
+            let other = number(if at == 2500 { at + 1 } else { at });
+            vec![number(at), number(at), number(at), other]
+        })
+        .collect();
+    let options = WriterOptions {
+        rows_per_page: 1000,
+        ..WriterOptions::default()
+    };
+    let columns = [("a", true), ("b", true), ("never_null", false), ("c", true)]
+        .map(|(name, nullable)| column(name, ColumnType::Int64, nullable, Encoding::Plain));
+    write(&path, options, table("t", columns.to_vec()), &rows);
+    assert_eq!(read(&path, "t"), rows);
+    let trace = Directory::open(&path).unwrap();
+    let file = std::fs::File::open(&trace.parts("t")[0]).unwrap();
+    let metadata = ParquetMetaDataReader::new()
+        .with_page_index_policy(PageIndexPolicy::Required)
+        .parse_and_finish(&file)
+        .unwrap();
+    let starts: Vec<i64> = (0..4)
+        .map(|index| metadata.row_group(0).column(index).data_page_offset())
+        .collect();
+    assert_eq!(starts[0], starts[1]);
+    assert!(starts[1] < starts[2] && starts[2] < starts[3]);
+    let pages = &metadata.offset_index().unwrap()[0];
+    assert_eq!(pages[0].page_locations(), pages[1].page_locations());
+    assert_eq!(pages[3].page_locations()[0].offset, starts[3]);
+}
+
 /// So little memory that the distinct strings are forgotten repeatedly.
 #[test]
 fn dictionaries_contain_no_string_twice() {
