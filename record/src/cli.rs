@@ -1,7 +1,7 @@
 //! The command line, modeled on perf's.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
@@ -20,6 +20,7 @@ use crate::probe::ProbeOption;
 use crate::probe::stacks::StackOptions;
 use crate::probe::vmlinux::KernelOptions;
 use crate::recording::DEFAULT_FREQUENCY_HZ;
+use crate::rotation;
 use crate::runtimes;
 use crate::selection::CallOptions;
 use crate::sys::ring::page_bytes;
@@ -180,6 +181,8 @@ pub(crate) struct Cli {
     pub(crate) runtimes: runtimes::Options,
     #[command(flatten, next_help_heading = FLIGHT)]
     pub(crate) flight: flight::Options,
+    #[command(flatten, next_help_heading = FLIGHT)]
+    pub(crate) rotation: rotation::RotationOptions,
     /// Ring buffer size per CPU (512K, 64M); a bare number counts pages
     ///
     /// [default: 32M as root, at most 1/32 of memory for all rings; otherwise the locked-memory limit]
@@ -491,7 +494,10 @@ impl Cli {
             Format::Pqt => "trace.pqt",
             Format::PerfData => "perf.data",
         };
-        self.output.clone().unwrap_or_else(|| usual.into())
+        let segment = self.rotation.segment().map(Path::to_owned);
+        segment
+            .or_else(|| self.output.clone())
+            .unwrap_or_else(|| usual.into())
     }
 }
 

@@ -68,7 +68,7 @@ enum Ending {
     #[default]
     Running,
     /// A caller waits for the moment between two passes.
-    Requested(Sender<()>),
+    Requested(Sender<u64>),
     /// The thread has ended.
     Over,
 }
@@ -120,16 +120,16 @@ impl Drain {
 
     /// Ends the recording at one moment for all events: records that events write later, while they are stopped one by
     /// one, are dropped. Waits for the moment between two passes; otherwise one ring would be read up to a later time
-    /// than the next.
-    pub(crate) fn end(&self) {
+    /// than the next. Returns that moment, the last time of the recording.
+    pub(crate) fn end(&self) -> u64 {
         let (set, is_set) = channel();
         match &mut *lock(&self.shared.ending) {
-            Ending::Over => return,
+            Ending::Over => return clock::monotonic(),
             ending => *ending = Ending::Requested(set),
         }
         self.bell.ring();
         // An error is an answer too: the thread has ended.
-        let _ = is_set.recv();
+        is_set.recv().unwrap_or_else(|_| clock::monotonic())
     }
 
     /// Adds records after what the rings hold now.
@@ -228,8 +228,9 @@ impl Worker {
     fn pass(&mut self) -> io::Result<u64> {
         let ending = std::mem::take(&mut *lock(&self.shared.ending));
         if let Ending::Requested(set) = ending {
-            self.sieve.end_at(clock::monotonic());
-            let _ = set.send(());
+            let time = clock::monotonic();
+            self.sieve.end_at(time);
+            let _ = set.send(time);
         }
         let mut drained = 0;
         self.passed_at = clock::monotonic();

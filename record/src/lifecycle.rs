@@ -20,6 +20,7 @@ use crate::journal::processes;
 use crate::probe::definition::Definitions;
 use crate::progress::{Progress, Shown};
 use crate::recording::{Recording, Rings};
+use crate::rotation::Handover;
 use crate::runtimes::{self, Runtimes};
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::clock;
@@ -49,6 +50,8 @@ pub(crate) struct Start {
     /// Time between two readings of aggregates, and whether to print what was read.
     pub(crate) readings: (Option<Duration>, bool),
     pub(crate) runtimes: runtimes::Options,
+    /// In a ring of traces, where this one begins and ends.
+    pub(crate) handover: Option<Handover>,
 }
 
 /// A running recording.
@@ -71,6 +74,7 @@ pub(crate) struct Running {
     starts_are_off: bool,
     /// Aggregates are read at these times.
     readings: Option<Readings>,
+    handover: Option<Handover>,
 }
 
 /// When aggregates are read.
@@ -100,6 +104,7 @@ impl Running {
             triggers,
             readings: (every, is_live),
             runtimes,
+            handover,
         } = start;
         let has_user_code = recording.has_user_code() || programs.has_stacks();
         let runtimes = has_user_code.then_some(runtimes);
@@ -122,7 +127,10 @@ impl Running {
         let mut records = processes::existing(&target, command, &roots, recording.has_addresses);
         // A command's events start with its exec.
         let began = command.map_or(began, |_| clock::monotonic());
-        let begun = triggers.begun(&selection, began);
+        let begun = match &handover {
+            Some(handover) => handover.begin(&selection),
+            None => triggers.begun(&selection, began),
+        };
         if let Some(begun) = &begun {
             records.extend(header::selection(&recording, begun));
         }
@@ -157,6 +165,7 @@ impl Running {
                 next: Instant::now() + every,
                 live: is_live.then(Live::new),
             }),
+            handover,
         })
     }
 
@@ -201,7 +210,12 @@ impl Running {
             if let (Some(runtimes), Some(pids)) = (&self.runtimes, pids) {
                 runtimes.look(pids);
             }
-            if self.command_ended.is_some() || self.target.has_ended() || self.has_failed() {
+            let is_orphaned = self.handover.as_ref().is_some_and(Handover::is_orphaned);
+            if self.command_ended.is_some()
+                || self.target.has_ended()
+                || self.has_failed()
+                || is_orphaned
+            {
                 return Ok(());
             }
             self.look_for_triggers();
@@ -294,7 +308,10 @@ impl Running {
     pub(crate) fn stop(mut self) -> (Sink, io::Result<()>, Stopped) {
         self.programs.stop();
         let traced = self.tracing.as_mut().map_or(Ok(()), Tracing::finish);
-        self.drain.end();
+        let ended_at = self.drain.end();
+        if let Some(handover) = &self.handover {
+            handover.end(ended_at);
+        }
         self.recording.disable();
         self.progress.step("finishing");
         // Recording has stopped, and the command still runs unless it exited.

@@ -26,6 +26,7 @@ use crate::probe::definition::Definitions;
 use crate::probe_requests;
 use crate::progress::Progress;
 use crate::recording::{Recording, Settings, WALK};
+use crate::rotation::{self, End, Handover, Request};
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::signals::{Signal, Signals};
 use crate::sys::thread;
@@ -48,6 +49,12 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         return Ok(Outcome::Done(None));
     }
     thread::set_comm();
+    if cli.rotation.are_given() {
+        return Ok(match rotation::run(&ring(cli)?)? {
+            End::Done(ended) => Outcome::Done(ended),
+            End::Interrupted => Outcome::Interrupted,
+        });
+    }
     // Before the first probe is defined, so that it is removed even after a signal.
     let signals = Signals::block().context("cannot wait for signals")?;
     let target = cli.target()?;
@@ -140,6 +147,10 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     if let Some(walking) = &mut walking {
         walking.connect(&recording)?;
     }
+    let handover = match cli.rotation.segment() {
+        Some(_) => Some(Handover::open()?),
+        None => None,
+    };
     let start = Start {
         target,
         recording,
@@ -152,6 +163,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         triggers: cli.triggers.clone(),
         readings: (cli.bpf.every(), cli.bpf.is_live()),
         runtimes: cli.runtimes,
+        handover,
     };
     match cli.flight.limit() {
         None => record(cli, &selection, start, &signals, definitions.as_mut()),
@@ -162,6 +174,38 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
             fly(cli, kept, start, &signals, definitions.as_mut())
         }
     }
+}
+
+/// Returns the ring of traces; fails for options that it excludes.
+fn ring(cli: &Cli) -> Result<Request, Failure> {
+    let excluded = [
+        (cli.flight.limit().is_some(), "--ring"),
+        (cli.triggers.is_requested(), "--start-on or --stop-on"),
+        (cli.calls.max_events.is_some(), "--max-events"),
+        (
+            cli.functions_traced.is_requested(),
+            "--function, --function-graph or --kfi-config",
+        ),
+        (cli.force, "--force"),
+        (cli.format != Format::Pqt, "--format perf.data"),
+    ];
+    if let Some((_, option)) = excluded.iter().find(|(is_given, _)| *is_given) {
+        return Err(misuse(format!("--rotate cannot be combined with {option}")).hint("drop one"));
+    }
+    if !cli.command.is_empty() {
+        return Err(misuse("--rotate cannot be combined with a command")
+            .hint("start the command, then record it with -p PID, or use -a"));
+    }
+    let target = cli.target()?;
+    // What does not exist is reported before anything is created.
+    target.places(None, &cli.cpus()?)?;
+    Ok(Request {
+        path: cli.output.clone().unwrap_or_else(|| "traces".into()),
+        limits: cli.rotation.limits()?,
+        target,
+        keeps_journals: cli.keep_raw,
+        duration: cli.duration,
+    })
 }
 
 /// Whether nothing is recorded event by event.
@@ -194,6 +238,10 @@ fn record(
     definitions: Option<&mut Definitions>,
 ) -> Result<Outcome> {
     let (output, mut journal) = Output::create(&cli.output(), cli.form(), cli.force)?;
+    // Until this process ends, nobody else completes the trace.
+    let segment = cli.rotation.segment();
+    let _lock = segment.map(rotation::lock).transpose()?;
+    let duration = cli.duration.filter(|_| segment.is_none());
     let written = journal.written();
     let started = journal
         .append(&header::head(&start.recording, selection))
@@ -223,7 +271,7 @@ fn record(
             roots,
         )
     });
-    running.until_end(signals, cli.duration, None, &|| {
+    running.until_end(signals, duration, None, &|| {
         if let Some(encoder) = &encoder {
             encoder.keep_up(written.load(Ordering::Relaxed));
         }
@@ -233,6 +281,10 @@ fn record(
     let command_ended = running.command_ended;
     let (selection, seen) = (running.selection.clone(), Arc::clone(&running.seen));
     let (sink, drained, mut stopped) = running.stop();
+    if rotation::is_unwanted(&selection) {
+        stopped.close(definitions);
+        return Ok(Outcome::Done(None));
+    }
     cli.triggers.complain(&selection, &seen);
     let traced = std::mem::replace(&mut stopped.traced, Ok(()));
     let ended = match sink {

@@ -20,9 +20,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use perfquet_cli::quantity::{duration, size_bytes};
+use perfquet_cli::quantity::duration;
 
 use crate::failure::Failure;
+use crate::limit;
 use crate::output::Format;
 use crate::probe::definition::Definitions;
 use crate::probe::{self, Probe, ProbeOption};
@@ -105,33 +106,13 @@ impl Options {
 
 /// `30s`, `64M`, `30s,64M`.
 fn limit(text: &str) -> Result<Limit, String> {
-    let mut limit = Limit {
-        age: None,
-        bytes: BYTES_MAX,
-    };
-    for part in text.split(',') {
-        let unit = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-        match unit
-            .to_ascii_uppercase()
-            .trim_end_matches("IB")
-            .trim_end_matches('B')
-        {
-            // A lower-case m counts minutes, as in --duration.
-            "K" | "M" | "G" if unit != "m" => {
-                limit.bytes = usize::try_from(size_bytes(part, 1)?).unwrap_or(usize::MAX)
-            }
-            _ => {
-                limit.age = Some(duration(part).map_err(|_| {
-                    format!("{part:?}: expected a time or a size such as 30s or 64M")
-                })?);
-            }
-        }
-    }
-    match limit {
-        Limit { age: Some(age), .. } if age.is_zero() => Err("expected a time above 0".to_owned()),
-        Limit { bytes: 0, .. } => Err("expected a size above 0".to_owned()),
-        limit => Ok(limit),
-    }
+    let limit::Limit { time, bytes } = limit::limit(text)?;
+    Ok(Limit {
+        age: time,
+        bytes: bytes.map_or(BYTES_MAX, |bytes| {
+            usize::try_from(bytes).unwrap_or(usize::MAX)
+        }),
+    })
 }
 
 /// `SIGUSR1`, `USR2`, `slow:FUNC>TIME`.

@@ -90,6 +90,14 @@ impl Room {
     }
 }
 
+/// Returns columns of a table of any trace, as [`Room::rows`]; nothing if the trace does not have the table.
+pub(crate) fn rows_of_trace(trace: &Path, table: &str, columns: &[&str]) -> Vec<String> {
+    match trace.join(table).exists() {
+        true => rows_of(trace, table, columns),
+        false => Vec::new(),
+    }
+}
+
 pub(crate) fn ended(output: Output) -> (Option<i32>, String) {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), stderr)

@@ -1,0 +1,105 @@
+//! Recorders that are children of the supervisor, one for each trace.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+use super::handover::NEVER;
+use crate::sys::child;
+
+/// A recorder of one trace.
+pub(super) struct Recorder {
+    process: Child,
+    stream: UnixStream,
+    /// The beginning of a line.
+    line: String,
+    pub(super) path: PathBuf,
+    pub(super) is_ready: bool,
+    /// Whether it knows from when on to record.
+    pub(super) has_begun: bool,
+    /// Whether its trace is removed when it has ended.
+    pub(super) is_discarded: bool,
+    /// Whether it was asked to end.
+    pub(super) is_ending: bool,
+    /// Last time of its recording.
+    pub(super) ended_at: Option<u64>,
+    pub(super) started: Instant,
+}
+
+impl Recorder {
+    /// Starts this program with the same command line for one trace.
+    pub(super) fn start(path: PathBuf) -> io::Result<Recorder> {
+        let (stream, theirs) = UnixStream::pair()?;
+        stream.set_nonblocking(true)?;
+        let words: Vec<OsString> = env::args_os().skip(1).collect();
+        let process = Command::new("/proc/self/exe")
+            .arg0("perfquet-record")
+            .arg("--segment")
+            .arg(&path)
+            .args(words)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            // Ctrl-C reaches the supervisor only, which ends the recorders in order.
+            .process_group(0)
+            .spawn()?;
+        Ok(Recorder {
+            process,
+            stream,
+            line: String::new(),
+            path,
+            is_ready: false,
+            has_begun: false,
+            is_discarded: false,
+            is_ending: false,
+            ended_at: None,
+            started: Instant::now(),
+        })
+    }
+
+    /// Reads what it says.
+    pub(super) fn listen(&mut self) {
+        let mut bytes = [0; 256];
+        while let Ok(length @ 1..) = self.stream.read(&mut bytes) {
+            let text = bytes.get(..length).unwrap_or_default();
+            self.line.push_str(&String::from_utf8_lossy(text));
+        }
+        while let Some(end) = self.line.find('\n') {
+            let line: String = self.line.drain(..=end).collect();
+            match line.trim().split_once(' ') {
+                None if line.trim() == "ready" => self.is_ready = true,
+                Some(("ended", time)) => self.ended_at = time.parse().ok(),
+                _ => log::warn!("{}: unexpected message {line:?}", self.path.display()),
+            }
+        }
+    }
+
+    /// Lets it begin after this time.
+    pub(super) fn begin_after(&mut self, time: Option<u64>) {
+        self.has_begun = true;
+        let begin = time.map_or(0, |time| time.saturating_add(1));
+        let _ = self.stream.write_all(format!("begin {begin}\n").as_bytes());
+    }
+
+    /// Asks it to end; asked again, it leaves its tables to the next start.
+    pub(super) fn end(&mut self) {
+        self.is_ending = true;
+        child::terminate(self.process.id() as i32);
+    }
+
+    /// Returns how it ended, if it has.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().ok().flatten()
+    }
+
+    /// Ends it before it has begun.
+    pub(super) fn discard(&mut self) {
+        self.is_discarded = true;
+        self.begin_after(Some(NEVER as u64 - 1));
+        self.end();
+    }
+}

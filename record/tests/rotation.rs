@@ -1,0 +1,218 @@
+//! Rings of traces: each event in exactly one trace, limits that hold at every moment, recorders that are killed.
+//!
+//! The tests need root and perf events, and report a missing requirement.
+
+mod room;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use perfquet_trace::store::{Directory, JOURNAL, State};
+use room::{Room, may_record};
+
+fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill")
+        .args(["-s", name, &pid.to_string()])
+        .status();
+    assert!(sent.is_ok());
+}
+
+/// The traces of a ring, in order. Each is complete and has no journal.
+#[track_caller]
+fn traces(ring: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(ring).expect("a ring").flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in &paths {
+        let trace = Directory::open(path).expect("a trace");
+        let state = trace.manifest().state;
+        assert!(
+            matches!(state, State::Complete | State::Recovered),
+            "{}",
+            path.display()
+        );
+        assert!(!path.join(JOURNAL).exists(), "{}", path.display());
+    }
+    paths
+}
+
+fn disk_space(path: &Path) -> u64 {
+    let Ok(metadata) = path.symlink_metadata() else {
+        return 0;
+    };
+    let mut bytes = metadata.len().max(metadata.blocks() * 512);
+    if metadata.is_dir() {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        bytes += entries.map(|entry| disk_space(&entry.path())).sum::<u64>();
+    }
+    bytes
+}
+
+/// Recorders of traces, children of the one that rotates.
+fn recorders_of(pid: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+#[test]
+fn each_event_is_in_one_trace() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let Some(program) = room.compile("numbers.c", &["-O1"]) else {
+        return;
+    };
+    let mut numbers = Command::new(program).arg("6").spawn().expect("it starts");
+    let mut recorder = room.recorder();
+    recorder
+        .args([
+            "-e",
+            "syscalls:sys_enter_write",
+            "--rotate",
+            "700ms",
+            "-o",
+            "ring",
+        ])
+        .args(["-p", &numbers.id().to_string()]);
+    let recorder = recorder.stderr(Stdio::piped()).spawn().expect("it records");
+    thread::sleep(Duration::from_millis(2500));
+    signal("USR2", recorder.id());
+    numbers.wait().expect("it ends");
+    // The recorder ends with its target.
+    let (status, stderr) = room::ended(recorder.wait_with_output().expect("it ends"));
+    assert_eq!(status, Some(0), "{stderr}");
+    let mut traces_of: BTreeMap<u32, usize> = BTreeMap::new();
+    let traces = traces(&room.path("ring"));
+    for trace in &traces {
+        for count in room::rows_of_trace(trace, "events/syscalls/sys_enter_write", &["count"]) {
+            *traces_of
+                .entry(count.parse().expect("a number"))
+                .or_default() += 1;
+        }
+    }
+    assert!(traces.len() >= 4, "{stderr}");
+    let twice: Vec<_> = traces_of
+        .iter()
+        .filter(|(_, traces)| **traces > 1)
+        .collect();
+    assert!(twice.is_empty(), "{twice:?}: {stderr}");
+    let first = *traces_of.keys().next().expect("events");
+    let missing: Vec<u32> = (first..=12_000)
+        .filter(|count| !traces_of.contains_key(count))
+        .collect();
+    assert!(
+        missing.is_empty() && first < 6000,
+        "{first}: {missing:?}: {stderr}"
+    );
+}
+
+#[test]
+fn killed_recorders_leave_whole_traces_within_the_limit() {
+    const KILLS: u64 = 50;
+    const MOST_BYTES: u64 = 16 << 20;
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let ring = room.path("ring");
+    let start = |more: &[&str]| -> Child {
+        let mut recorder = room.recorder();
+        recorder
+            .args([
+                "-a",
+                "-e",
+                "cpu-clock",
+                "-F",
+                "997",
+                "--rotate",
+                "300ms",
+                "--keep",
+                "16M",
+                "-o",
+                "ring",
+            ])
+            .args(more)
+            .stderr(Stdio::null());
+        recorder.spawn().expect("it records")
+    };
+    let check = || {
+        let bytes = disk_space(&ring);
+        assert!(bytes <= MOST_BYTES, "{bytes} bytes");
+    };
+    for kill in 0..KILLS {
+        let mut recorder = start(&[]);
+        let end = Instant::now() + Duration::from_millis(50 + kill * 137 % 1100);
+        while Instant::now() < end {
+            check();
+            thread::sleep(Duration::from_millis(20));
+        }
+        let children = recorders_of(recorder.id());
+        // The recorder that rotates first, last, or alone.
+        match kill % 3 {
+            0 => children.iter().for_each(|&child| signal("KILL", child)),
+            1 => {
+                signal("KILL", recorder.id());
+                children.iter().for_each(|&child| signal("KILL", child));
+            }
+            _ => signal("KILL", recorder.id()),
+        }
+        signal("KILL", recorder.id());
+        recorder.wait().expect("it ends");
+    }
+    // Completes what the killed ones left.
+    let mut recorder = start(&[]);
+    let begin = Instant::now();
+    let is_whole = |path: PathBuf| !path.join(JOURNAL).exists();
+    let waits = || {
+        let entries = fs::read_dir(&ring).expect("a ring").flatten();
+        entries.filter(|entry| !is_whole(entry.path())).count() > 2
+    };
+    while begin.elapsed() < Duration::from_secs(3)
+        || (waits() && begin.elapsed() < Duration::from_secs(60))
+    {
+        check();
+        thread::sleep(Duration::from_millis(50));
+    }
+    signal("INT", recorder.id());
+    assert_eq!(recorder.wait().expect("it ends").code(), Some(0));
+    check();
+    let traces = traces(&ring);
+    assert!(traces.len() > 3, "{traces:?}");
+    let samples = traces
+        .iter()
+        .map(|trace| room::rows_of_trace(trace, "samples", &["time"]).len());
+    assert!(samples.filter(|&samples| samples > 0).count() > 3);
+}
+
+#[test]
+fn rings_reject_what_they_cannot_do() {
+    let room = Room::new();
+    let check = |arguments: &[&str], expected: &str| {
+        let mut recorder = room.recorder();
+        let output = recorder.args(arguments).output().expect("it runs");
+        let (status, stderr) = room::ended(output);
+        assert_eq!(status, Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
+    };
+    check(&["--rotate", "1m", "--", "true"], "combined with a command");
+    check(
+        &["-a", "--rotate", "1m", "--ring", "1M"],
+        "combined with --ring",
+    );
+    check(&["-a", "--keep", "24h"], "requires --rotate");
+    check(&["-a", "--keep", "1M"], "at least 16 MiB");
+    check(&["-a", "--rotate", "soon"], "expected a time or a size");
+    check(&["--rotate", "1m"], "nothing to record");
+    check(&["-p", "4194304", "--rotate", "1m"], "no process 4194304");
+    assert_eq!(fs::read_dir(room.path("")).expect("a folder").count(), 0);
+}
