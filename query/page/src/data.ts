@@ -136,6 +136,9 @@ export async function read(base64: string): Promise<Data> {
     profile.is_off_cpu ??= false;
     profile.samples ??= null;
   }
+  // What has stacks comes first.
+  const hasStacks = (profile: Profile) => profile.labels.some(([, kind]) => kind > 0);
+  data.profiles.sort((a: Profile, b: Profile) => Number(hasStacks(b)) - Number(hasStacks(a)));
   if (data.calls !== null) data.calls.cells = cells(data.calls.cells);
   return data;
 }

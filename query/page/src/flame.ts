@@ -2,7 +2,7 @@
 
 import type { Data, Label, Profile } from "./data.ts";
 import { Canvas, Tip, button, color, commandLine, isDark, make, panel } from "./dom.ts";
-import { amount, cut, grouped, percent } from "./format.ts";
+import { amount, counted, cut, percent } from "./format.ts";
 import type { Boxes, Stacks } from "./stacks.ts";
 import type { State, View } from "./state.ts";
 
@@ -37,6 +37,7 @@ export class Flame {
   private readonly tabs = make("div", { class: "tabs", role: "group", "aria-label": "Event" });
   private readonly views = make("div", { class: "tabs", role: "group", "aria-label": "View" });
   private readonly command = commandLine(() => this.commandText());
+  readonly hasZoom = true;
   private byModule = false;
   private drawn: Box[] = [];
   private parts: Part[] = [];
@@ -77,7 +78,7 @@ export class Flame {
       return;
     }
     const { boxes } = this.stack.selected(this.state);
-    const hottest = () => this.stack.functions(boxes).sort((a, b) => b.own - a.own)[0]?.name ?? null;
+    const hottest = () => [...this.stack.functions(boxes)].sort((a, b) => b.own - a.own)[0]?.name ?? null;
     this.state.change({ view, focus: focus ?? hottest() });
   }
 
@@ -198,18 +199,9 @@ export class Flame {
       const [then, allThen] = [boxes.before[box.node]!, root.before[0]!];
       const points = (total / Math.max(1, all) - then / Math.max(1, allThen)) * 100;
       lines.push(`before: ${amount(then, profile.unit)}, ${percent(then, allThen)}`);
-      lines.push(`change: ${points > 0 ? "+" : ""}${points.toFixed(2)} percentage points${this.isNoise(total / Math.max(1, all), then / Math.max(1, allThen)) ? ", within noise" : ""}`);
+      lines.push(`change: ${points > 0 ? "+" : ""}${points.toFixed(2)} percentage points${this.stack.isNoise(total / Math.max(1, all), then / Math.max(1, allThen)) ? ", within noise" : ""}`);
     }
     return lines;
-  }
-
-  /** Whether two shares differ by less than 1.96 standard errors. */
-  private isNoise(now: number, before: number): boolean {
-    const samples = this.profile.samples;
-    if (samples === null) return false;
-    const [count, then] = [Math.max(1, samples[0]), Math.max(1, samples[1])];
-    const pooled = (now * count + before * then) / (count + then);
-    return Math.abs(now - before) < 1.96 * Math.sqrt(Math.max(0, pooled * (1 - pooled) * (1 / count + 1 / then)));
   }
 
   update(): void {
@@ -222,7 +214,7 @@ export class Flame {
     const profile = this.profile;
     const all = boxes.total[0]!;
     const text = profile.kind === "event"
-      ? profile.is_count ? amount(all, profile.unit) : `${grouped(samples)} samples, ${amount(all, profile.unit)}`
+      ? profile.is_count ? amount(all, profile.unit) : `${counted(samples, "sample")}, ${amount(all, profile.unit)}`
       : profile.subtitle ?? amount(all, profile.unit);
     const untimed = profile.cells === null && profile.kind !== "difference" && (selection.time !== null || selection.threads.size > 0)
       ? ["the whole trace: these stacks have neither time nor thread"] : [];
@@ -300,7 +292,7 @@ export class Flame {
     context.textBaseline = "middle";
     const letter = context.measureText("m").width;
     const root = this.stack.selected(this.state).boxes;
-    const [ink, edge, dark] = [color("box-ink"), color("focus"), (isDark() ? 1 : 0) as 0 | 1] as const;
+    const [ink, edge, hit, dark] = [color("box-ink"), color("focus"), color("hit"), (isDark() ? 1 : 0) as 0 | 1] as const;
     const modules = this.moduleColors();
     const zoomLevel = this.drawn.findIndex((box) => box.node === this.state.selection.zoom);
     this.drawn.forEach((box, index) => {
@@ -309,7 +301,7 @@ export class Flame {
       const isHit = label !== null && this.hits[this.parts[box.part]!.boxes.label[box.node]!] === true;
       const [fill, alpha] = this.fill(label, box, root, modules, dark);
       context.globalAlpha = (isHit ? 1 : alpha) * (this.state.selection.view !== "sandwich" && index < zoomLevel ? 0.55 : 1);
-      context.fillStyle = isHit ? color("hit") : fill;
+      context.fillStyle = isHit ? hit : fill;
       context.fillRect(box.x, y, box.width > 3 ? box.width - 0.7 : box.width, LEVEL - 1);
       context.globalAlpha = 1;
       if (label?.[1] === 1) this.hatch(box.x, y, box.width);
@@ -359,7 +351,7 @@ export class Flame {
       const now = boxes.total[box.node]! / Math.max(1, root.total[0]!);
       const before = boxes.before[box.node]! / Math.max(1, root.before[0]!);
       const points = Math.abs(now - before) * 100;
-      const steps = this.isNoise(now, before) ? 0 : [0.1, 0.5, 2, 8].filter((limit) => points >= limit).length;
+      const steps = this.stack.isNoise(now, before) ? 0 : [0.1, 0.5, 2, 8].filter((limit) => points >= limit).length;
       return [colors.changes[4 + (now < before ? -steps : steps)]![dark], 1];
     }
     const alpha = SHADES[shade(label[0])]!;

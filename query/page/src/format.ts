@@ -5,6 +5,11 @@ export function grouped(value: number): string {
   return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+/** `1 thread`, `2,000 threads` */
+export function counted(value: number, noun: string): string {
+  return `${grouped(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
 /** Nanoseconds in the unit that fits: `1.234 ms`. */
 export function duration(ns: number): string {
   const units: [string, number][] = [["ns", 1], ["us", 1e3], ["ms", 1e6], ["s", 1e9]];

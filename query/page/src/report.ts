@@ -2,6 +2,7 @@
 
 import { type Data, type Trace, read } from "./data.ts";
 import { Tip, button, make } from "./dom.ts";
+import { Findings } from "./findings.ts";
 import { Flame } from "./flame.ts";
 import { grouped } from "./format.ts";
 import { Stacks } from "./stacks.ts";
@@ -12,6 +13,8 @@ import { Time } from "./time.ts";
 interface Shown {
   element: HTMLElement;
   update: () => void;
+  /** Whether it shows where the picture of stacks is zoomed. */
+  hasZoom?: boolean;
 }
 
 function traceHead(trace: Trace, isOne: boolean): HTMLElement {
@@ -106,7 +109,7 @@ async function main(): Promise<void> {
   const state = new State(data);
   const tip = new Tip();
   const stacks = data.profiles.map((profile) => new Stacks(profile));
-  const shown: Shown[] = [toolbar(state)];
+  const shown: Shown[] = [new Findings(data, state, stacks), toolbar(state)];
   const hasTime = data.slot !== undefined && 
     [...data.profiles.map((profile) => profile.cells), data.calls?.cells].some((cells) => cells?.slot.some((slot) => slot >= 0) ?? false);
   if (hasTime) shown.push(new Time(data, state, tip));
@@ -114,10 +117,17 @@ async function main(): Promise<void> {
   if (data.profiles.length > 0) shown.push(new Flame(data, state, stacks, tip), new Functions(data, state, stacks));
   if (data.calls !== null) shown.push(new Durations(data.calls, data, state, tip), new Slowest(data.calls, data, state));
   const about = make("footer", {}, `perfquet-query ${data.version} · keys: / search, Esc back, 0 everything; in pictures: arrows, Enter, o callers`);
-  const empty = shown.length === 1 ? [make("p", { class: "note" }, "The trace has neither stacks nor calls to draw.")] : [];
+  const empty = shown.length === 2 ? [make("p", { class: "note" }, "The trace has neither stacks nor calls to draw.")] : [];
   page.append(head(data), ...shown.map((one) => one.element), ...empty, about, tip.element);
   const update = () => { for (const one of shown) one.update(); };
-  state.onChange(update);
+  let last = "";
+  state.onChange(() => {
+    const { time, threads, query, profile, view, focus } = state.selection;
+    const now = JSON.stringify([time, [...threads], query, profile, view, focus]);
+    // A zoom alone changes nothing but the picture.
+    for (const one of shown) if (now !== last || one.hasZoom === true) one.update();
+    last = now;
+  });
   keys(state);
   let pending = 0;
   window.addEventListener("resize", () => {

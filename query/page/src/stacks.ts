@@ -13,7 +13,7 @@ export interface Boxes {
   /** Totals of the trace before; null if nothing is compared. */
   before: Float64Array | null;
   /** Children of each node in the order in which they are drawn. */
-  children: (node: number) => Int32Array;
+  children: Children;
 }
 
 /** A function in all of its stacks. */
@@ -31,18 +31,27 @@ const GROUP = 0;
 const INCOMPLETE = 1;
 const KERNEL = 2;
 
+/** The children of a node, sorted if that matters. */
+type Children = (node: number, inOrder?: boolean) => Int32Array;
+
 /** The children of every node, by an order of siblings. */
-function childLists(parent: Int32Array, order: (a: number, b: number) => number): (node: number) => Int32Array {
+function childLists(parent: Int32Array, order: (a: number, b: number) => number): Children {
   const starts = new Int32Array(parent.length + 1);
   for (let node = 1; node < parent.length; node++) starts[parent[node]! + 1]!++;
   for (let node = 0; node < parent.length; node++) starts[node + 1]! += starts[node]!;
   const next = starts.slice();
   const all = new Int32Array(Math.max(0, parent.length - 1));
   for (let node = 1; node < parent.length; node++) all[next[parent[node]!]!++] = node;
-  for (let node = 0; node < parent.length; node++) {
-    if (starts[node + 1]! - starts[node]! > 1) all.subarray(starts[node], starts[node + 1]).sort(order);
-  }
-  return (node) => all.subarray(starts[node], starts[node + 1]);
+  // Most nodes are never drawn: siblings are sorted when they are.
+  const isSorted = new Uint8Array(parent.length);
+  return (node, inOrder = true) => {
+    const siblings = all.subarray(starts[node], starts[node + 1]);
+    if (inOrder && isSorted[node] === 0) {
+      isSorted[node] = 1;
+      siblings.sort(order);
+    }
+    return siblings;
+  };
 }
 
 function sums(parent: Int32Array, own: Float64Array): Float64Array {
@@ -55,8 +64,8 @@ export class Stacks {
   /** Function of each label: an index of `names`. */
   private readonly group: Int32Array;
   private readonly names: { name: string; module: string | null }[] = [{ name: "[no stack]", module: null }];
-  private readonly children: (node: number) => Int32Array;
-  private last: { key: string; boxes: Boxes; samples: number } | null = null;
+  private readonly children: Children;
+  private last: { key: string; boxes: Boxes; samples: number; functions?: FunctionLine[] } | null = null;
 
   constructor(readonly profile: Profile) {
     const known = new Map<string, number>();
@@ -99,14 +108,25 @@ export class Stacks {
   selected(state: State): { boxes: Boxes; samples: number } {
     const { time, threads } = state.selection;
     const key = JSON.stringify([time, [...threads]]);
-    if (this.last?.key === key) return this.last;
-    const { own, samples } = this.ownWeights((slot, thread) => state.has(slot, thread));
-    const { parent, label, before } = this.profile;
-    const boxes = {
-      parent, label, own, total: sums(parent, own), before: before === null ? null : sums(parent, before), children: this.children,
-    };
-    this.last = { key, boxes, samples };
+    if (this.last?.key !== key) this.last = { key, ...this.boxes((slot, thread) => state.has(slot, thread)) };
     return this.last;
+  }
+
+  /** The boxes of the cells that are wanted. */
+  boxes(has: (slot: number, thread: number) => boolean): { boxes: Boxes; samples: number } {
+    const { own, samples } = this.ownWeights(has);
+    const { parent, label, before } = this.profile;
+    const total = sums(parent, own);
+    return { boxes: { parent, label, own, total, before: before === null ? null : sums(parent, before), children: this.children }, samples };
+  }
+
+  /** Whether two shares differ by less than 1.96 standard errors. */
+  isNoise(now: number, before: number): boolean {
+    const samples = this.profile.samples;
+    if (samples === null) return false;
+    const [count, then] = [Math.max(1, samples[0]), Math.max(1, samples[1])];
+    const pooled = (now * count + before * then) / (count + then);
+    return Math.abs(now - before) < 1.96 * Math.sqrt(Math.max(0, pooled * (1 - pooled) * (1 / count + 1 / then)));
   }
 
   labelOf(node: number): Label | null {
@@ -116,6 +136,11 @@ export class Stacks {
 
   /** All functions with a weight. Recursion counts once. */
   functions(boxes: Boxes): FunctionLine[] {
+    if (this.last?.boxes !== boxes) return this.functionsOf(boxes);
+    return (this.last.functions ??= this.functionsOf(boxes));
+  }
+
+  private functionsOf(boxes: Boxes): FunctionLine[] {
     const lines: FunctionLine[] = this.names.map(({ name, module }, group) =>
       ({ name, module, group, own: 0, total: 0, ownBefore: 0, totalBefore: 0 }));
     const onPath = new Int32Array(lines.length);
@@ -146,7 +171,7 @@ export class Stacks {
         onPath[group]!++;
         pending.push(~node);
       }
-      for (const child of this.children(node)) pending.push(child);
+      for (const child of this.children(node, false)) pending.push(child);
     }
     return lines.filter((line) => line.total > 0 || line.totalBefore > 0);
   }
@@ -159,7 +184,7 @@ export class Stacks {
     while (pending.length > 0) {
       const node = pending.pop()!;
       if (node > 0 && hits[this.profile.label[node]!]) weight += boxes.total[node]!;
-      else if (boxes.total[node]! > 0) for (const child of this.children(node)) pending.push(child);
+      else if (boxes.total[node]! > 0) for (const child of this.children(node, false)) pending.push(child);
     }
     return weight;
   }
@@ -189,7 +214,7 @@ export class Stacks {
         const [from, to] = pending.pop()!;
         own[to]! += boxes.own[from]!;
         before[to]! += then?.[from] ?? 0;
-        for (const next of this.children(from)) {
+        for (const next of this.children(from, false)) {
           if (boxes.total[next]! > 0 || (boxes.before?.[next] ?? 0) > 0) {
             pending.push([next, child(to, this.profile.label[next]!)]);
           }
@@ -200,7 +225,7 @@ export class Stacks {
     while (pending.length > 0) {
       const node = pending.pop()!;
       if (!isIt(node)) {
-        if (boxes.total[node]! > 0 || (boxes.before?.[node] ?? 0) > 0) pending.push(...this.children(node));
+        if (boxes.total[node]! > 0 || (boxes.before?.[node] ?? 0) > 0) for (const next of this.children(node, false)) pending.push(next);
         continue;
       }
       const first = child(0, this.profile.label[node]!);

@@ -2,7 +2,7 @@
 
 import type { Calls, Data, DurationRow, SlowCall } from "./data.ts";
 import { Canvas, Tip, color, commandLine, make, panel } from "./dom.ts";
-import { amount, cut, duration, grouped, percent } from "./format.ts";
+import { amount, counted, cut, duration, grouped, percent } from "./format.ts";
 import type { FunctionLine, Stacks } from "./stacks.ts";
 import { exactTime, type State } from "./state.ts";
 
@@ -115,7 +115,7 @@ export class Threads {
   private readonly command = commandLine(() => this.state.command(this.words(), { more: this.data.profiles[this.state.selection.profile]?.cells == null ? [] : ["--by", "comm"], threads: false }));
 
   constructor(private readonly data: Data, private readonly state: State) {
-    this.table = new Table<ThreadLine>([], 1, (line) => this.toggle(line.index), {
+    this.table = new Table<ThreadLine>([], 0, (line) => this.toggle(line.index), {
       isChosen: (line) => state.selection.threads.has(line.index),
       titleOf: (line) => this.name(line.index),
     });
@@ -168,12 +168,12 @@ export class Threads {
     });
     const expected = lines.length;
     this.panel.note.replaceChildren(
-      make("span", {}, `${grouped(expected)} ${expected === 1 ? "thread" : "threads"} with ${profile?.name ?? "calls"} in this time; choose rows to see these threads alone`));
+      make("span", {}, `${counted(expected, "thread")} with ${profile?.name ?? "calls"} in this time; choose rows to see these threads alone`));
     this.table.show(lines, [
-      { title: "thread", value: (line) => this.name(line.index), text: (line) => cut(this.name(line.index), 60), isName: true },
       { title: "weight", value: (line) => line.weight, text: (line) => amount(line.weight, unit) },
       { title: "share", value: (line) => line.weight, text: (line) => percent(line.weight, all) },
       { title: "all time", value: (line) => line.weight, cell: (line) => strip(strips.get(line.index)) },
+      { title: "thread", value: (line) => this.name(line.index), text: (line) => cut(this.name(line.index), 60), isName: true },
     ]);
     this.command.update();
   }
@@ -258,7 +258,7 @@ export class Functions {
     ];
     const searched = expression === null ? "" : " that match";
     this.panel.note.replaceChildren(make("span", {},
-      `${grouped(lines.length)} functions${searched}; ${this.profile.name}; a row shows callers and callees${boxes.before === null ? "" : "; changes in percentage points"}`));
+      `${counted(lines.length, "function")}${searched}; ${this.profile.name}; a row shows callers and callees${boxes.before === null ? "" : "; changes in percentage points"}`));
     this.table.show(lines, columns);
     this.command.update();
   }

@@ -2,7 +2,7 @@
 
 import type { Cells, Data } from "./data.ts";
 import { Canvas, Tip, button, color, commandLine, isDark, make, panel } from "./dom.ts";
-import { amount, duration, grouped } from "./format.ts";
+import { amount, counted, duration } from "./format.ts";
 import type { State } from "./state.ts";
 
 /** Steps of heat, dark on light and light on dark. */
@@ -151,7 +151,7 @@ export class Time {
   private text(weight: number, count: number): string {
     const profile = this.data.profiles[this.state.selection.profile];
     if (profile?.is_count === true) return amount(weight, profile.unit);
-    return `${grouped(count)} ${profile?.cells != null ? "samples" : "calls"}, ${amount(weight, this.unit)}`;
+    return `${counted(count, profile?.cells != null ? "sample" : "call")}, ${amount(weight, this.unit)}`;
   }
 
   update(): void {

@@ -89,9 +89,13 @@ pub(in crate::reports) fn note_of_incomplete(
     let share = incomplete as f64 / all.max(1) as f64 * 100.0;
     (incomplete > 0).then(|| {
         format!(
-            "{} of {} stacks ({share:.0}%) lack their outer frames; {hint}",
+            "{} of {} stacks ({}%) lack their outer frames; {hint}",
             grouped(incomplete),
-            grouped(all)
+            grouped(all),
+            match share {
+                ..0.5 => "<1".to_owned(),
+                _ => format!("{share:.0}"),
+            }
         )
     })
 }

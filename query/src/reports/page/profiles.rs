@@ -20,7 +20,7 @@ use crate::session::Session;
 /// Events of a page, unless they are chosen.
 const EVENTS: usize = 4;
 /// Maximum number of frames, since more make a page slow; the lightest ones are merged.
-const MOST_NODES: usize = 120_000;
+const MOST_NODES: usize = 400_000;
 /// Longer names are cut.
 const LONGEST_NAME: usize = 4000;
 
