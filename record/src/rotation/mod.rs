@@ -7,7 +7,8 @@
 //! ```
 //! Each trace is an ordinary recording by a recorder of its own, a child of the [`supervisor`], so it has everything that a
 //! trace needs: names, mappings, stacks, losses. The next recorder is ready before the last one ends, and begins where that
-//! one ends ([`handover`]): each event is in exactly one trace. [`folder`] holds the directory within its limits, and finds the
+//! one ends ([`handover`]): each event is in one trace, except that the kernel stamps a hit once per recorder. One whose two times
+//! are on both sides of the boundary is in both traces or in neither. [`folder`] holds the directory within its limits, and finds the
 //! traces of killed recorders, which are completed. A recorder whose supervisor was killed completes its trace and ends.
 
 mod children;
@@ -40,7 +41,7 @@ const PARTS: u64 = 8;
 pub(crate) struct RotationOptions {
     /// Start a new trace in OUT after TIME, SIZE or SIGUSR2 (10m, 1G, or 10m,1G)
     ///
-    /// OUT is a directory of traces, numbered and named by their start. No event is lost or recorded twice between two traces.
+    /// OUT is a directory of traces, numbered and named by their start. A trace begins where the last one ends.
     /// Started again, the recorder completes the traces of a killed one. [default: an eighth of the size of --keep]
     #[arg(long, visible_alias = "switch-output", value_name = "LIMIT", value_parser = limit)]
     rotate: Option<Limit>,
