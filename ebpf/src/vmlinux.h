@@ -54,8 +54,13 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+struct thread_struct {
+	u64 fsbase;
+};
+
 struct task_struct {
 	struct sched_entity se;
+	struct thread_struct thread;
 	struct mm_struct *mm;
 	/* The thread, and its process. */
 	s32 pid;

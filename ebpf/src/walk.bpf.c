@@ -3,7 +3,7 @@
  * joins the two. While a table or list is missing, a copy of the stack is recorded instead, which the recorder unwinds. So
  * no sample has a shorter stack because the tables came late.
  */
-#include "walk.h"
+#include "python.h"
 
 #define COPY_PAGES 8
 #define PAGE_BYTES 4096
@@ -86,6 +86,17 @@ static ALWAYS_INLINE void tell_walk(void *ctx, struct walk *walk)
 		lose(LOST_NO_STACK);
 }
 
+static ALWAYS_INLINE void tell_python(void *ctx, struct task_struct *task, u32 process)
+{
+	struct python *python = read_python(task, process);
+	if (!python)
+		return;
+	u64 frames = WITHIN(python->record.frames, MOST_PYTHON_FRAMES);
+	if (bpf_perf_event_output(ctx, &walk_records, BPF_F_CURRENT_CPU, &python->record,
+				  PYTHON_HEAD_BYTES + frames * sizeof(struct python_frame)))
+		lose(LOST_NO_STACK);
+}
+
 #define USER_CODE_64 0x33
 
 /* Not inlined: the compiler would merge loads from context and task, which the verifier treats differently. */
@@ -126,6 +137,7 @@ int walk_sample(struct pt_regs *ctx)
 		return 1;
 	}
 	walk_stack(walk, process);
+	tell_python(ctx, task, process);
 	if (walk->record.end == WALK_NO_TABLE || walk->record.end == WALK_NO_LIST)
 		tell_copy(ctx, walk);
 	else
@@ -151,6 +163,11 @@ int walk_fork(u64 *ctx)
 		bpf_map_update_elem(&processes, &to, &same, BPF_ANY);
 	}
 	bpf_map_update_elem(&births, &to, &now, BPF_ANY);
+	struct python_entry *python = bpf_map_lookup_elem(&pythons, &from);
+	if (python) {
+		struct python_entry same = *python;
+		bpf_map_update_elem(&pythons, &to, &same, BPF_ANY);
+	}
 	return 0;
 }
 
@@ -161,6 +178,7 @@ int walk_exec(u64 *ctx)
 	u32 process = task->tgid;
 	u64 now = bpf_ktime_get_ns();
 	bpf_map_update_elem(&births, &process, &now, BPF_ANY);
+	bpf_map_delete_elem(&pythons, &process);
 	return 0;
 }
 
@@ -169,7 +187,9 @@ int walk_exit(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
 	u32 process = task->tgid;
-	if (task->signal->live.counter <= 0)
+	if (task->signal->live.counter <= 0) {
 		bpf_map_delete_elem(&processes, &process);
+		bpf_map_delete_elem(&pythons, &process);
+	}
 	return 0;
 }

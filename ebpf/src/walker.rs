@@ -41,6 +41,8 @@ const NO_ROW: u64 = i64::MAX as u64;
 pub const RECORD_WALK: u32 = 5;
 /// `struct copy_record`: kind.
 pub const RECORD_COPY: u32 = 6;
+/// `struct python_record`: kind.
+pub const RECORD_PYTHON: u32 = 7;
 /// Bytes of a walk's record before its addresses.
 pub const WALK_HEAD_BYTES: usize = 24;
 /// Registers in a copy's record, by their DWARF numbers.
@@ -54,6 +56,53 @@ type ProcessEntry = [u64; 4];
 
 const FILE_TABLE: u32 = 1;
 const FILE_WITHOUT: u32 = 2;
+
+/// Where the frames of a process's Python interpreter are (`struct python_entry`): an address, and offsets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PythonEntry {
+    /// Address of the pointer to the main interpreter.
+    pub interpreter: u64,
+    /// In the interpreter: pointer to the first thread.
+    pub threads: u32,
+    /// In a thread: pointer to the next one.
+    pub next: u32,
+    /// In a thread: `pthread_self()`.
+    pub thread_id: u32,
+    /// In a thread: pointer to the current frame, or to a struct that has it.
+    pub frame: u32,
+    /// In that struct: pointer to the current frame.
+    pub inner_frame: Option<u32>,
+    /// In a frame: pointer to the code object.
+    pub code: u32,
+    /// In a frame: pointer to the caller's frame.
+    pub previous: u32,
+    /// In a frame: pointer to the instruction.
+    pub instruction: u32,
+    /// In a frame: its owner, one byte, or whether it was called from C.
+    pub owner: u32,
+    /// Whether `owner` says that a frame was called from C.
+    pub owner_is_entry: bool,
+    /// In a code object: pointer to the qualified name.
+    pub qualname: u32,
+}
+
+impl PythonEntry {
+    fn words(&self) -> [u64; 7] {
+        let inner_frame = self.inner_frame.unwrap_or(u32::MAX);
+        let frame_bytes = (self.owner + 1)
+            .next_multiple_of(8)
+            .max(self.instruction + 8);
+        [
+            self.interpreter,
+            pair(self.threads, self.next),
+            pair(self.thread_id, self.frame),
+            pair(inner_frame, self.code),
+            pair(self.previous, self.instruction),
+            pair(self.owner, self.owner_is_entry.into()),
+            pair(frame_bytes, self.qualname),
+        ]
+    }
+}
 
 /// Reason why a walk ended (`walk.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -291,6 +340,12 @@ impl Walker {
         }
     }
 
+    /// Publishes where the frames of a process's Python interpreter are.
+    pub fn set_python(&mut self, process: u32, entry: &PythonEntry) -> Result<(), Error> {
+        self.object
+            .insert::<u32, [u64; 7]>("pythons", process, entry.words())
+    }
+
     /// Removes the list of a process.
     pub fn remove_list(&mut self, process: u32, list: List) -> Result<(), Error> {
         self.pool.returned.extend(list.blocks);
@@ -421,10 +476,17 @@ mod tests {
     fn numbers_are_those_of_the_program() {
         let walk = include_str!("walk.h");
         let program = include_str!("walk.bpf.c");
+        let python = include_str!("python.h");
         let defined = |name: &str, value: u64| {
             let line = format!("#define {name} {value}");
             let is_it = |found: &str| found == line || found.starts_with(&format!("{line} "));
-            assert!(walk.lines().chain(program.lines()).any(is_it), "{line}");
+            assert!(
+                walk.lines()
+                    .chain(program.lines())
+                    .chain(python.lines())
+                    .any(is_it),
+                "{line}"
+            );
         };
         defined("CHUNK_BLOCKS", CHUNK_BLOCKS.into());
         defined("MOST_CHUNKS", CHUNKS_MAX.into());
@@ -433,6 +495,7 @@ mod tests {
         defined("FILE_WITHOUT", FILE_WITHOUT.into());
         defined("RECORD_WALK", RECORD_WALK.into());
         defined("RECORD_COPY", RECORD_COPY.into());
+        defined("RECORD_PYTHON", RECORD_PYTHON.into());
         defined("WALK_HEAD_BYTES", WALK_HEAD_BYTES as u64);
         defined("REGISTERS", COPY_REGISTERS as u64);
         let ends = [

@@ -52,6 +52,8 @@ pub(crate) struct Start {
     pub(crate) runtimes: runtimes::Options,
     /// In a ring of traces, where this one begins and ends.
     pub(crate) handover: Option<Handover>,
+    /// Whether stacks have Python functions.
+    pub(crate) has_python: bool,
 }
 
 /// A running recording.
@@ -105,6 +107,7 @@ impl Running {
             readings: (every, is_live),
             runtimes,
             handover,
+            has_python,
         } = start;
         let has_user_code = recording.has_user_code() || programs.has_stacks();
         let runtimes = has_user_code.then_some(runtimes);
@@ -113,7 +116,13 @@ impl Running {
         recording.forget_before(&mut rings);
         let began = clock::monotonic();
         let mut containers = Containers::new();
-        let stacks = UserStacks::of(&recording, rings.events.len(), walking, &containers.roots());
+        let stacks = UserStacks::of(
+            &recording,
+            rings.events.len(),
+            walking,
+            &containers.roots(),
+            has_python,
+        );
         let drain = Drain::start(&recording, rings, sink, (gate, began), stacks)?;
         recording.enable()?;
         programs.start()?;

@@ -164,6 +164,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         readings: (cli.bpf.every(), cli.bpf.is_live()),
         runtimes: cli.runtimes,
         handover,
+        // Symbols in a ring would be gone before their samples.
+        has_python: cli.runtimes.has_python() && cli.format == Format::Pqt && !is_flight,
     };
     match cli.flight.limit() {
         None => record(cli, &selection, start, &signals, definitions.as_mut()),

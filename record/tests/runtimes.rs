@@ -2,6 +2,7 @@
 
 mod room;
 
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -218,4 +219,178 @@ fn another_listener_gets_no_command() {
             "{stderr}"
         );
     }
+}
+
+/// Runs functions.py with an interpreter. Returns the stacks of its samples, outermost first, as functions and lines; no line
+/// without a file.
+fn python_stacks(room: &Room, python: &str, options: &[&str]) -> Vec<Vec<(String, String)>> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/functions.py");
+    let arguments = [options, &["--", python, script, "3"]].concat();
+    recorded(room, &arguments);
+    let frames: HashMap<String, (String, String)> = room
+        .rows("frames", &["frame_id", "function", "line"])
+        .iter()
+        .filter_map(|row| {
+            let (id, rest) = row.split_once(' ')?;
+            let (function, line) = rest.rsplit_once(' ')?;
+            Some((id.to_owned(), (function.to_owned(), line.to_owned())))
+        })
+        .collect();
+    let nodes: HashMap<String, (String, String)> = room
+        .rows("stacks", &["stack_id", "parent_id", "frame_id"])
+        .iter()
+        .filter_map(|row| {
+            let mut words = row.split(' ').map(str::to_owned);
+            Some((words.next()?, (words.next()?, words.next()?)))
+        })
+        .collect();
+    let stacks = room.rows("samples", &["user_stack"]);
+    let stack = |id: &String| {
+        let mut stack = Vec::new();
+        let mut id = id.clone();
+        while let Some((parent, frame)) = nodes.get(&id) {
+            stack.push(frames.get(frame).cloned().unwrap_or_default());
+            id.clone_from(parent);
+        }
+        stack.reverse();
+        stack
+    };
+    stacks.iter().map(stack).collect()
+}
+
+/// All interpreters here that are supported.
+fn pythons() -> Vec<String> {
+    let home = std::env::var("HOME").unwrap_or_default();
+    let installed = fs::read_dir(format!("{home}/.pyenv/versions"))
+        .into_iter()
+        .flatten();
+    let installed = installed
+        .flatten()
+        .map(|entry| entry.path().join("bin/python3"));
+    let system = ["3.11", "3.12", "3.13", "3.14"].map(|minor| format!("/usr/bin/python{minor}"));
+    let all = system
+        .into_iter()
+        .chain(installed.map(|path| path.display().to_string()));
+    let is_supported = |python: &String| {
+        let check = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))";
+        let status = Command::new(python).args(["-c", check]).status();
+        status.is_ok_and(|status| status.success())
+    };
+    all.filter(is_supported).collect()
+}
+
+#[test]
+fn python_functions_replace_the_interpreter() {
+    let pythons = pythons();
+    if !users_may_record() || !needs::met(&["root", "Python 3.11"]) {
+        return;
+    }
+    for python in &pythons {
+        let room = Room::new();
+        let stacks = python_stacks(&room, python, &[]);
+        let functions = |stack: &[(String, String)]| -> Vec<String> {
+            stack.iter().map(|(function, _)| function.clone()).collect()
+        };
+        let all: Vec<Vec<String>> = stacks.iter().map(|stack| functions(stack)).collect();
+        let with = |wanted: &[&str]| {
+            let has = |stack: &&Vec<String>| {
+                let mut found = stack.iter();
+                wanted
+                    .iter()
+                    .all(|name| found.any(|function| function == name))
+            };
+            all.iter().filter(has).count()
+        };
+        let count = all.len();
+        // Called from Python, from C, as a generator from C, in a thread.
+        let key = with(&[
+            "<module>",
+            "main",
+            "work",
+            "list_sort_impl",
+            "Keys.key",
+            "Keys.spin",
+        ]) + with(&[
+            "<module>",
+            "main",
+            "work",
+            "builtin_sorted",
+            "Keys.key",
+            "Keys.spin",
+        ]) + with(&["<module>", "main", "work", "Keys.key", "Keys.spin"]);
+        assert!(key > 20, "{python}: {key} of {count}");
+        let generator = with(&["<module>", "main", "work", "produce", "Keys.spin"]);
+        assert!(generator > 20, "{python}: {generator} of {count}");
+        let thread = with(&["Thread._bootstrap", "in_thread", "Keys.spin"]);
+        assert!(thread > 20, "{python}: {thread} of {count}");
+        // Each function is below its caller. Only Python functions have lines.
+        let callers = [
+            ("Keys.spin", &["Keys.key", "produce", "in_thread"][..]),
+            ("Keys.key", &["work"]),
+            ("produce", &["work"]),
+            ("main", &["<module>"]),
+            ("work", &["main"]),
+            ("in_thread", &["Thread.run"]),
+        ];
+        for stack in &stacks {
+            let of_python = stack.iter().filter(|(_, line)| line != "-");
+            let names: Vec<&str> = of_python.map(|(name, _)| name.as_str()).collect();
+            for (function, callers) in callers {
+                let Some(index) = names.iter().position(|found| *found == function) else {
+                    continue;
+                };
+                let caller = index.checked_sub(1).map(|before| names[before]);
+                assert!(
+                    caller.is_some_and(|found| callers.contains(&found)),
+                    "{stack:?}"
+                );
+            }
+        }
+        // The interpreter itself is in the first samples only, before its frames are known, and at the start and end.
+        let interpreted = with(&["_PyEval_EvalFrameDefault"]);
+        assert!(
+            interpreted * 4 < count,
+            "{python}: {interpreted} of {count}"
+        );
+        let lines_of = |wanted: &str| {
+            let lines = stacks.iter().flatten();
+            let lines = lines.filter(|(function, _)| function == wanted);
+            lines
+                .map(|(_, line)| line.clone())
+                .collect::<BTreeSet<String>>()
+        };
+        let expected = ["11", "12", "13"].map(str::to_owned);
+        let spin = lines_of("Keys.spin");
+        assert!(
+            spin.contains("12")
+                && spin
+                    .iter()
+                    .all(|line| expected.contains(line) || line == "10"),
+            "{spin:?}"
+        );
+        // Line 15 while it is entered.
+        let key = lines_of("Keys.key");
+        assert!(
+            key.contains("16") && key.iter().all(|line| line == "15" || line == "16"),
+            "{key:?}"
+        );
+        assert!(lines_of("<module>").contains("44"));
+    }
+}
+
+#[test]
+fn python_frames_are_not_read_on_request() {
+    if !users_may_record() || !needs::met(&["root", "Python 3.11"]) {
+        return;
+    }
+    let room = Room::new();
+    let stacks = python_stacks(&room, "python3", &["--no-python-frames"]);
+    let has = |wanted: &str| {
+        stacks
+            .iter()
+            .flatten()
+            .any(|(function, _)| function == wanted)
+    };
+    assert!(has("_PyEval_EvalFrameDefault"));
+    assert!(!has("Keys.spin"));
 }

@@ -90,6 +90,10 @@ const NEEDS: &[Need] = &[
     need("a Java compiler", || {
         succeeds("javac", &["-version"]) && succeeds("java", &["-version"])
     }),
+    need("Python 3.11", || {
+        let is_it = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))";
+        succeeds("python3", &["-c", is_it])
+    }),
     need("rustfmt", || succeeds("cargo", &["fmt", "--version"])),
     need("clippy", || succeeds("cargo", &["clippy", "--version"])),
 ];

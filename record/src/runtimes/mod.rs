@@ -46,6 +46,19 @@ pub(crate) struct Options {
     /// Requests go only to processes of the target that belong to the recorder's user; those of root, to all in the target.
     #[arg(long = "no-runtime-maps")]
     is_off: bool,
+    /// Do not read the frames of Python interpreters
+    ///
+    /// By default, stacks that are walked in the kernel (-g as root) have Python functions with their lines in place of the
+    /// interpreter's frames (Python 3.11 to 3.14), in traces but not in perf.data or with --ring.
+    #[arg(long = "no-python-frames")]
+    has_no_python: bool,
+}
+
+impl Options {
+    /// Whether stacks have Python functions.
+    pub(crate) fn has_python(&self) -> bool {
+        !self.has_no_python
+    }
 }
 
 /// The thread that requests perf maps.

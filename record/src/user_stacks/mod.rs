@@ -14,6 +14,7 @@
 //! newest records wait until the mappings up to their time have been read.
 
 mod builder;
+mod python;
 mod sample;
 mod spaces;
 mod tables;
@@ -21,7 +22,7 @@ mod tables;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use perfquet_ebpf::walker::{RECORD_COPY, RECORD_WALK, WalkEnd};
+use perfquet_ebpf::walker::{RECORD_COPY, RECORD_PYTHON, RECORD_WALK, WalkEnd};
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::{Roots, UnwindCounts, Unwound};
 
@@ -30,6 +31,7 @@ use crate::probe::stacks;
 use crate::recording::{Recording, WALK};
 use crate::sieve::Stitcher;
 use crate::sys::perf_event::abi;
+use python::{PythonCounts, Pythons};
 use sample::{Layout, Rewriter};
 use spaces::Spaces;
 use tables::Tables;
@@ -52,6 +54,8 @@ pub(crate) struct Counts {
     walked: UnwindCounts,
     /// Copies, unwound in user space.
     copied: UnwindCounts,
+    /// Stacks with Python functions.
+    python: PythonCounts,
 }
 
 impl Counts {
@@ -70,7 +74,18 @@ impl Counts {
             )
         };
         let walked = of("walked in the kernel", &self.walked);
-        format!("{walked}; {}", of("copied", &self.copied))
+        let mut text = format!("{walked}; {}", of("copied", &self.copied));
+        let PythonCounts {
+            complete,
+            incomplete,
+        } = self.python;
+        if complete + incomplete > 0 {
+            text += &format!(
+                "; with Python functions {}: {complete} complete, {incomplete} not",
+                complete + incomplete
+            );
+        }
+        text
     }
 
     /// Returns messages about stacks whose outer frames are missing.
@@ -92,6 +107,8 @@ pub(crate) struct UserStacks {
     spaces: Spaces,
     tables: Option<Tables>,
     rewriter: Rewriter,
+    /// `None` if stacks have no Python functions.
+    pythons: Option<Pythons>,
     deepest: usize,
     counts: Counts,
 }
@@ -104,6 +121,8 @@ struct RingState {
     bytes: Vec<u8>,
     /// Walks whose samples have not been read, by thread, latest last.
     pending: HashMap<i32, Vec<Vec<u8>>>,
+    /// Python frames of walks that have not been read, by thread.
+    python: HashMap<i32, Vec<u8>>,
 }
 
 /// A record that can be written.
@@ -114,6 +133,8 @@ struct Due {
     end: usize,
     /// The sample's walk.
     walk: Option<Vec<u8>>,
+    /// The Python frames recorded with it.
+    python: Option<Vec<u8>>,
 }
 
 impl UserStacks {
@@ -123,6 +144,7 @@ impl UserStacks {
         rings: usize,
         walking: Option<Walking>,
         roots: &Roots,
+        has_python: bool,
     ) -> Option<UserStacks> {
         let tracks = recording.of_threads().chain(&recording.outputs);
         let layouts: HashMap<u64, Layout> = tracks
@@ -133,6 +155,10 @@ impl UserStacks {
             return None;
         }
         let walk = recording.output(WALK);
+        let first = walk.and_then(|track| track.events.first());
+        let pythons = first
+            .filter(|_| has_python)
+            .map(|opened| Pythons::new(opened.id));
         let walk_ids = walk.iter().flat_map(|track| &track.events);
         Some(UserStacks {
             layouts,
@@ -143,6 +169,7 @@ impl UserStacks {
             spaces: Spaces::new(roots),
             tables: walking.map(Tables::start),
             rewriter: Rewriter::default(),
+            pythons,
             deepest: recording.deepest.map_or(usize::MAX, usize::from),
             counts: Counts::default(),
         })
@@ -178,7 +205,10 @@ impl UserStacks {
     }
 
     /// Logs the results, and returns the counts.
-    pub(crate) fn finish(self) -> Counts {
+    pub(crate) fn finish(mut self) -> Counts {
+        self.counts.python = self
+            .pythons
+            .map_or_else(PythonCounts::default, |pythons| pythons.counts);
         log::info!("user stacks {}", self.counts.text());
         for (module, reason) in self.spaces.missing() {
             log::info!("stacks through {module} may be cut: {reason}");
@@ -222,12 +252,20 @@ impl UserStacks {
             }
         }
         if let Some(tables) = &mut self.tables {
-            tables.publish(&mut self.spaces, limit);
+            tables.publish(&mut self.spaces, self.pythons.as_mut(), limit);
         }
     }
 
     fn apply(&mut self, record: &[u8]) {
-        if let (Some(pid), Some(tables)) = (self.spaces.apply(record), &mut self.tables) {
+        let changed = self.spaces.apply(record);
+        let is_mapping = Endian::Little.u32_at(record, 0) == Some(kind::MMAP2);
+        if let (Some(pid), Some(pythons)) = (changed, &mut self.pythons) {
+            match is_mapping {
+                true => pythons.retry(pid),
+                false => pythons.forget(pid),
+            }
+        }
+        if let (Some(pid), Some(tables)) = (changed, &mut self.tables) {
             tables.changed(pid);
         }
     }
@@ -249,12 +287,20 @@ impl UserStacks {
                     break;
                 }
                 let mut walk = None;
+                let mut python = None;
                 match head.kind {
-                    kind::LOST => state.pending.clear(),
+                    kind::LOST => {
+                        state.pending.clear();
+                        state.python.clear();
+                    }
                     kind::SAMPLE if self.walk_ids.contains(&head.id) => {
                         let payload = record.get(WALK_PAYLOAD..).unwrap_or_default();
-                        let pending = state.pending.entry(head.tid).or_default();
-                        pending.push(payload.to_vec());
+                        if Endian::Little.u32_at(payload, 0) == Some(RECORD_PYTHON) {
+                            state.python.insert(head.tid, payload.to_vec());
+                        } else {
+                            let pending = state.pending.entry(head.tid).or_default();
+                            pending.push(payload.to_vec());
+                        }
                         // The walk is joined with its sample, and not written itself.
                         due.push(Due {
                             time,
@@ -262,11 +308,13 @@ impl UserStacks {
                             start: end,
                             end,
                             walk: None,
+                            python: None,
                         });
                         start = end;
                         continue;
                     }
                     kind::SAMPLE if head.is_walked => {
+                        python = state.python.remove(&head.tid);
                         if let Some(pending) = state.pending.get_mut(&head.tid) {
                             walk = pending.pop();
                             if pending.is_empty() {
@@ -282,6 +330,7 @@ impl UserStacks {
                     start,
                     end,
                     walk,
+                    python,
                 });
                 start = end;
             }
@@ -328,6 +377,11 @@ impl UserStacks {
                 .unwind(parts.pid, &registers.get(), memory, addresses);
             self.counts.copied.add(result);
             unwound = Some(result);
+        }
+        if let (Some(frames), Some(pythons)) = (&due.python, &mut self.pythons) {
+            let is_complete = unwound == Some(Unwound::Complete);
+            let stack = &mut rewriter.addresses;
+            pythons.merge((parts.pid, due.time), frames, stack, is_complete, out);
         }
         let is_too_deep = rewriter.addresses.len() > self.deepest;
         rewriter.addresses.truncate(self.deepest);

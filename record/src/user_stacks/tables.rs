@@ -7,6 +7,7 @@ use perfquet_ebpf::walker::{List, ListRow, Walker};
 use perfquet_trace::symbols::UnwindTable;
 
 use super::builder::Builder;
+use super::python::Pythons;
 use super::spaces::Spaces;
 use crate::bpf;
 use crate::failure::Failure;
@@ -123,7 +124,12 @@ impl Tables {
     }
 
     /// Publishes finished tables and lists. `spaces` includes all changes before `as_of`.
-    pub(super) fn publish(&mut self, spaces: &mut Spaces, as_of: u64) {
+    pub(super) fn publish(
+        &mut self,
+        spaces: &mut Spaces,
+        mut pythons: Option<&mut Pythons>,
+        as_of: u64,
+    ) {
         self.walking.walker.settle();
         for number in std::mem::take(&mut self.wanted_files) {
             if let Some(source) = spaces.table_source(number - 1) {
@@ -135,6 +141,9 @@ impl Tables {
         }
         for pid in std::mem::take(&mut self.changed) {
             self.publish_list(spaces, pid, as_of);
+            if let Some(pythons) = &mut pythons {
+                self.publish_python(pythons, pid);
+            }
         }
     }
 
@@ -156,6 +165,17 @@ impl Tables {
         if !matches!(added, Ok(true)) && !self.has_complained {
             self.has_complained = true;
             log::info!("no room for more unwind tables: stacks through other files are copied");
+        }
+    }
+
+    fn publish_python(&mut self, pythons: &mut Pythons, pid: i32) {
+        let Ok(process) = u32::try_from(pid) else {
+            return;
+        };
+        if let Some(entry) = pythons.entry(pid)
+            && let Err(error) = self.walking.walker.set_python(process, &entry)
+        {
+            log::debug!("Python of process {pid}: {error}");
         }
     }
 

@@ -695,6 +695,8 @@ pub struct Symbol<'a> {
     pub length: u64,
     /// Name as found (mangled or not).
     pub name: &'a [u8],
+    /// Source file and line, if known.
+    pub line: Option<(&'a [u8], u32)>,
 }
 
 /// Lost events.

@@ -18,3 +18,5 @@ pub const SCOPE: u64 = 0x7071_0005;
 pub const USER_STACKS: u64 = 0x7071_0006;
 /// Perf maps of runtimes, as text; at the end of a recording.
 pub const RUNTIMES: u64 = 0x7071_0007;
+/// Symbol of a module: `u64 start, u32 length, u32 line`, then name, file and module, each with its NUL.
+pub const SYMBOL: u64 = 0x7071_0008;

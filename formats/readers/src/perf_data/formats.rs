@@ -93,6 +93,7 @@ pub(super) fn kallsyms(text: &[u8], out: &mut Output<'_>) -> Result<(), Error> {
             start,
             length: 0,
             name,
+            line: None,
         }))?;
     }
     Ok(())

@@ -61,6 +61,7 @@ impl Simpleperf {
             start,
             length,
             name,
+            line: None,
         }))?;
         Ok(())
     }
@@ -316,6 +317,7 @@ fn file_symbol(
         start,
         length,
         name,
+        line: None,
     }))
 }
 

@@ -6,9 +6,9 @@
 //! perf has types 0 to 3; those of perfquet-record are in [`perfquet_events::wire::update`].
 
 use perfquet_events::bytes::{Cursor, before_nul};
-use perfquet_events::event::{CallFunction, Event, Place, Purpose, Selection};
+use perfquet_events::event::{CallFunction, Event, Place, Purpose, Selection, Symbol};
 use perfquet_events::wire::update::{
-    FILTER, FUNCTION, PURPOSE, RUNTIMES, SCOPE, SELECTION, USER_STACKS,
+    FILTER, FUNCTION, PURPOSE, RUNTIMES, SCOPE, SELECTION, SYMBOL, USER_STACKS,
 };
 
 use crate::perf_data::catalog::Catalog;
@@ -30,6 +30,9 @@ pub(super) fn event_update(
     let Some(index) = catalog.index_of_id(Some(id)) else {
         return Ok(());
     };
+    if kind == SYMBOL {
+        return symbol(body, out);
+    }
     let text = String::from_utf8_lossy(before_nul(body.rest()));
     match kind {
         UNIT => {
@@ -66,6 +69,21 @@ pub(super) fn event_update(
         },
         _ => update_event(kind, &text, index, catalog, out)?,
     }
+    Ok(())
+}
+
+/// Emits a symbol with its line.
+fn symbol(mut body: Cursor<'_>, out: &mut Output<'_>) -> Result<(), Fault> {
+    let (start, length, line) = (body.u64()?, body.u32()?, body.u32()?);
+    let (name, file) = (body.text_to_nul(), body.text_to_nul());
+    let module = body.text_to_nul();
+    out.event(Event::Symbol(Symbol {
+        module: Some(module),
+        start,
+        length: length.into(),
+        name,
+        line: Some((file, line)),
+    }))?;
     Ok(())
 }
 

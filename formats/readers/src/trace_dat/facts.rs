@@ -208,6 +208,7 @@ pub(super) fn symbols(kallsyms: &Kallsyms<'_>, reporter: &mut Reporter<'_>) -> R
             start,
             length,
             name,
+            line: None,
         })
     };
     let mut any = false;

@@ -29,18 +29,30 @@ use crate::tables;
 /// Symbols from the input itself.
 #[derive(Default)]
 pub(crate) struct InputSymbols {
-    symbols: Vec<(Option<TextId>, u64, u64, TextId)>,
+    symbols: Vec<InputSymbol>,
     /// The dumps of generated code.
     dumps: Vec<(i32, String)>,
     texts: Texts,
 }
 
+struct InputSymbol {
+    module: Option<TextId>,
+    start: u64,
+    length: u64,
+    name: TextId,
+    line: Option<(TextId, u32)>,
+}
+
 impl InputSymbols {
     pub(crate) fn add(&mut self, symbol: &Symbol<'_>) {
-        let module = symbol.module.map(|module| self.texts.intern(module));
-        let name = self.texts.intern(symbol.name);
-        self.symbols
-            .push((module, symbol.start, symbol.length, name));
+        let texts = &mut self.texts;
+        self.symbols.push(InputSymbol {
+            module: symbol.module.map(|module| texts.intern(module)),
+            start: symbol.start,
+            length: symbol.length,
+            name: texts.intern(symbol.name),
+            line: symbol.line.map(|(file, line)| (texts.intern(file), line)),
+        });
     }
 
     /// Sets the processes and their jitdumps.
@@ -53,9 +65,15 @@ impl InputSymbols {
         for (pid, path) in &self.dumps {
             symbolizer.add_dump(*pid, path);
         }
-        for &(module, start, length, name) in &self.symbols {
-            let module = module.map(|module| String::from_utf8_lossy(self.texts.get(module)));
-            symbolizer.add_symbol(module.as_deref(), start, length, self.texts.get(name));
+        for symbol in &self.symbols {
+            let text = |id| String::from_utf8_lossy(self.texts.get(id));
+            let module = symbol.module.map(text);
+            let module = module.as_deref();
+            let (start, name) = (symbol.start, self.texts.get(symbol.name));
+            symbolizer.add_symbol(module, start, symbol.length, name);
+            if let (Some(module), Some((file, line))) = (module, symbol.line) {
+                symbolizer.add_line(module, start, &text(file), line);
+            }
         }
     }
 }

@@ -719,6 +719,7 @@ fn names_that_come_with_the_input_are_used() {
             start: 0x200,
             length: 0x100,
             name: b"named",
+            line: None,
         };
         send(sink, Event::Symbol(named));
         send(sink, mapping(4, 0x1000, b"/bin/sh"));

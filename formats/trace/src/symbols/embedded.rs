@@ -1,4 +1,4 @@
-//! Symbols contained in a trace: BPF programs loaded while recording, simpleperf's symbol tables.
+//! Symbols contained in a trace: BPF programs loaded while recording, Python functions, simpleperf's symbol tables.
 
 use std::collections::HashMap;
 
@@ -17,6 +17,8 @@ pub(super) struct TraceSymbols {
 struct List {
     symbols: Vec<Symbol>,
     text: Vec<u8>,
+    /// Source files and lines, by the start of their symbol.
+    lines: HashMap<u64, (String, u32)>,
     /// A table of all symbols so far; built on request.
     table: Option<Table>,
 }
@@ -35,6 +37,11 @@ impl TraceSymbols {
         list.table = None;
     }
 
+    pub(super) fn add_line(&mut self, module: &str, start: u64, file: &str, line: u32) {
+        let list = self.modules.entry(Some(module.to_owned())).or_default();
+        list.lines.insert(start, (file.to_owned(), line));
+    }
+
     /// The name at `code`, with the offset of `place`.
     pub(super) fn name(&mut self, module: Option<&str>, code: u64, place: u64) -> Option<Name> {
         if self.modules.is_empty() {
@@ -47,6 +54,11 @@ impl TraceSymbols {
         });
         let symbol = table.at(code).or_else(|| table.at(place))?;
         let function = demangle(table.name(symbol));
-        Some(Name::of(function, place.wrapping_sub(symbol.start)))
+        let line = list.lines.get(&symbol.start);
+        Some(Name {
+            file: line.map(|(file, _)| file.clone()),
+            line: line.map(|(_, line)| *line),
+            ..Name::of(function, place.wrapping_sub(symbol.start))
+        })
     }
 }

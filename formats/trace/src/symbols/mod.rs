@@ -261,6 +261,11 @@ impl Symbolizer {
         self.trace_symbols.add(module, start, length, name);
     }
 
+    /// Adds the source file and line of a symbol from the trace itself.
+    pub fn add_line(&mut self, module: &str, start: u64, file: &str, line: u32) {
+        self.trace_symbols.add_line(module, start, file, line);
+    }
+
     /// Records where a process wrote its generated code.
     pub fn add_dump(&mut self, pid: i32, path: &str) {
         self.generated.add_dump(pid, path);

@@ -148,6 +148,12 @@ impl Object {
         symbols
     }
 
+    /// File offset of a variable or function, by its name in the symbol table.
+    pub fn offset_of_symbol(&self, name: &str) -> Option<u64> {
+        let address = self.image.address_of_symbol(name.as_bytes())?;
+        self.offset_of(address)
+    }
+
     /// The static probes, in the order of their notes. An unreadable note ends them.
     pub fn static_probes(&self) -> Vec<StaticProbe> {
         let Some(notes) = self.image.contents(b".note.stapsdt") else {

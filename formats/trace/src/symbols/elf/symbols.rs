@@ -75,6 +75,23 @@ impl Elf {
         (!name.is_empty()).then_some(name)
     }
 
+    /// Address of a defined symbol of any kind, from the dynamic table or the full one.
+    pub(in crate::symbols) fn address_of_symbol(&self, wanted: &[u8]) -> Option<u64> {
+        let tables = [SHT_DYNSYM, SHT_SYMTAB].into_iter();
+        let sections = tables.filter_map(|kind| self.symbol_section(kind));
+        sections.into_iter().find_map(|section| {
+            let names = self.raw(self.sections.get(section.link as usize)?)?;
+            let symbols = self
+                .symbol_entries(section)?
+                .map_while(|entry| self.symbol(entry).ok());
+            let is_it = |symbol: &RawSymbol| {
+                let name = names.get(symbol.name as usize..).unwrap_or_default();
+                symbol.section != SHN_UNDEF && perfquet_events::bytes::before_nul(name) == wanted
+            };
+            { symbols }.find(is_it).map(|symbol| symbol.address)
+        })
+    }
+
     fn symbol_entries(&self, section: &Section) -> Option<std::slice::ChunksExact<'_, u8>> {
         let size = if self.wide { 24 } else { 16 };
         Some(self.raw(section)?.chunks_exact(size))
