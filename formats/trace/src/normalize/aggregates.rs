@@ -5,7 +5,7 @@ use perfquet_events::Error;
 use perfquet_events::event::{Aggregate, Stack, StackDefinition};
 
 use super::stacks::StackId;
-use super::{Normalizer, samples};
+use super::{Normalizer, Trees, samples};
 use crate::tables;
 
 /// Maximum number of stacks remembered by ID, 16 bytes each.
@@ -29,15 +29,19 @@ impl Normalizer<'_> {
     /// Adds a stack that later aggregations reference by ID. Its addresses can be resolved only now.
     pub(super) fn stack_record(&mut self, record: &StackDefinition<'_>) -> Result<(), Error> {
         if let Some(time) = record.time
-            && !self.generated.is_empty()
+            && !self.naming.generated.is_empty()
         {
-            self.generated.advance(time, &mut self.life);
+            self.naming.generated.advance(time, &mut self.life);
         }
         let Normalizer {
             life,
-            frames,
-            stacks,
-            stacks_by_id,
+            trees:
+                Trees {
+                    frames,
+                    stacks,
+                    stacks_by_id,
+                    ..
+                },
             ..
         } = self;
         if let Some(stack) = samples::stack_of(record.stack, record.pid, life, stacks, frames) {
@@ -54,10 +58,14 @@ impl Normalizer<'_> {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate<'_>) -> Result<(), Error> {
         let Normalizer {
             life,
-            frames,
-            stacks,
+            trees:
+                Trees {
+                    frames,
+                    stacks,
+                    stacks_by_id,
+                    ..
+                },
             output,
-            stacks_by_id,
             ..
         } = self;
         let mut stack = |stack| match stack {

@@ -86,7 +86,6 @@ pub struct Normalizer<'o> {
     source: String,
     /// Callback for the reader's progress.
     progress: &'o mut (dyn FnMut(Progress) + Send),
-    symbols: symbols::Options,
     window: Window,
     age: Age,
     selected: Selected,
@@ -95,22 +94,36 @@ pub struct Normalizer<'o> {
     life: Life,
     /// An earlier input of the same recording has the threads and mappings.
     is_continued: bool,
-    frames: Frames,
-    stacks: Stacks,
+    trees: Trees,
     plans: Vec<Plan>,
     reads: Reads,
+    calling: Calling,
+    naming: Naming,
+    facts: facts::InputFacts,
+}
+
+/// Stacks and their frames, until they are written.
+struct Trees {
+    frames: Frames,
+    stacks: Stacks,
+    stacks_by_id: aggregates::StacksById,
     unwinding: Unwinding,
+}
+
+/// Calls that are open or wait to be written, and what makes events their edges.
+struct Calling {
     calls: Calls,
     pairs: Pairs,
-    call_names: calls::Names,
-    kernel_texts: KernelTexts,
-    input_symbols: InputSymbols,
-    stacks_by_id: aggregates::StacksById,
+    names: calls::Names,
+}
+
+/// Sources of the names of addresses.
+struct Naming {
+    options: symbols::Options,
     kernel: symbols::KernelFacts,
+    kernel_texts: KernelTexts,
+    input: InputSymbols,
     generated: Generated,
-    facts: facts::InputFacts,
-    /// Number of events whose time does not fit into a row.
-    times_beyond: u64,
 }
 
 impl<'o> Normalizer<'o> {
@@ -140,28 +153,33 @@ impl<'o> Normalizer<'o> {
             output,
             source: source.to_owned(),
             progress,
-            unwinding: Unwinding::new(symbols.clone()),
-            symbols,
             window: Window::new(time),
             age: Age::default(),
             selected,
             is_plain: false,
             is_continued: known.is_some(),
             life: known.unwrap_or_else(|| Life::within(limits)),
-            frames,
-            stacks,
+            trees: Trees {
+                frames,
+                stacks,
+                stacks_by_id: aggregates::StacksById::default(),
+                unwinding: Unwinding::new(symbols.clone()),
+            },
             plans: Vec::new(),
             reads: Reads::default(),
-            calls,
-            pairs: Pairs::default(),
-            call_names: calls::Names::default(),
-            kernel_texts: KernelTexts::default(),
-            input_symbols: InputSymbols::default(),
-            stacks_by_id: aggregates::StacksById::default(),
-            kernel: symbols::KernelFacts::default(),
-            generated: Generated::default(),
+            calling: Calling {
+                calls,
+                pairs: Pairs::default(),
+                names: calls::Names::default(),
+            },
+            naming: Naming {
+                options: symbols,
+                kernel: symbols::KernelFacts::default(),
+                kernel_texts: KernelTexts::default(),
+                input: InputSymbols::default(),
+                generated: Generated::default(),
+            },
             facts: facts::InputFacts::default(),
-            times_beyond: 0,
         }
     }
 
@@ -175,14 +193,14 @@ impl<'o> Normalizer<'o> {
         self.write_calls_if(true)?;
         self.output.hand_over_all_hits()?;
         self.report_filtered()?;
-        self.output.next_call = self.calls.next_id();
+        self.output.next_call = self.calling.calls.next_id();
         if !self.output.is_one_recording {
             self.life
                 .write_all(&mut self.output.writer, &self.output.fixed)?;
         }
         self.write_stacks()?;
         self.write_frames()?;
-        if let Some(counts) = self.unwinding.counts() {
+        if let Some(counts) = self.trees.unwinding.counts() {
             self.output.unwound.push(counts);
             self.facts.add(Fact::Other {
                 name: "user_stacks.unwound",
@@ -196,8 +214,8 @@ impl<'o> Normalizer<'o> {
                 ),
             });
         }
-        self.unwinding.log();
-        self.output.next_stack = self.stacks.next_id();
+        self.trees.unwinding.log();
+        self.output.next_stack = self.trees.stacks.next_id();
         let left_out = self.window.left_out();
         if left_out > 0 {
             self.loss(&Loss {
@@ -222,14 +240,14 @@ impl<'o> Normalizer<'o> {
                 "more mappings than can be kept: frames of some processes have addresses only",
             );
         }
-        let given_up = self.stacks_by_id.given_up();
+        let given_up = self.trees.stacks_by_id.given_up();
         if given_up > 0 {
             self.problem(
                 given_up,
                 "more stacks of aggregations than can be kept: some keys have none",
             );
         }
-        let given_up = self.calls.given_up();
+        let given_up = self.calling.calls.given_up();
         if given_up > 0 {
             self.problem(
                 given_up,
@@ -240,7 +258,7 @@ impl<'o> Normalizer<'o> {
         for plan in std::mem::take(&mut self.plans) {
             plan.finish(self.output)?;
         }
-        if let Some((name, address)) = &self.kernel.reference {
+        if let Some((name, address)) = &self.naming.kernel.reference {
             self.facts.add(Fact::Other {
                 name: facts::KERNEL_REFERENCE,
                 value: &format!("{name} {address:#x}"),
@@ -263,7 +281,7 @@ impl<'o> Normalizer<'o> {
 
     /// Reports events outside the selection: counted, but not lost.
     fn report_filtered(&mut self) -> Result<(), Error> {
-        let mut all = self.calls.left_out();
+        let mut all = self.calling.calls.left_out();
         let elsewhere = self.selected.elsewhere();
         if elsewhere > 0 {
             all.push((
@@ -286,12 +304,13 @@ impl<'o> Normalizer<'o> {
 
     fn declare(&mut self, event: &EventType) {
         self.selected.declare(&event.purpose);
-        let role = self.pairs.role_of(event);
-        self.plans.push(Plan::new(event, role, &self.kernel_texts));
+        let role = self.calling.pairs.role_of(event);
+        self.plans
+            .push(Plan::new(event, role, &self.naming.kernel_texts));
     }
 
     fn loss(&mut self, loss: &Loss<'_>) -> Result<(), Error> {
-        self.calls.loss();
+        self.calling.calls.loss();
         let plan = loss
             .event
             .and_then(|event| self.plans.get_mut(event.0 as usize));
@@ -337,7 +356,7 @@ impl<'o> Normalizer<'o> {
     }
 
     fn write_stacks(&mut self) -> Result<(), Error> {
-        let (first, nodes) = self.stacks.take_fresh();
+        let (first, nodes) = self.trees.stacks.take_fresh();
         let table = self.output.fixed.stacks;
         self.output.counts.stacks += nodes.len() as u64;
         for (stack, node) in (first..).zip(nodes) {
@@ -358,20 +377,20 @@ impl<'o> Normalizer<'o> {
     /// written.
     fn write_frames(&mut self) -> Result<(), Error> {
         // Symbol tables take tens of MB, the kernel's alone 37, so the large state goes first. IDs continue.
-        self.stacks = Stacks::starting_after(&self.stacks);
+        self.trees.stacks = Stacks::starting_after(&self.trees.stacks);
         self.output.hand_over_all_hits()?;
         self.output.writer.hand_over_all()?;
-        self.input_symbols.set_dumps(self.generated.dumps());
+        self.naming.input.set_dumps(self.naming.generated.dumps());
         let next = names::write(
-            &self.frames,
+            &self.trees.frames,
             &mut self.life.modules,
-            &self.input_symbols,
-            (&self.kernel, self.age.origin(&self.facts.facts)),
-            &self.symbols,
+            &self.naming.input,
+            (&self.naming.kernel, self.age.origin(&self.facts.facts)),
+            &self.naming.options,
             self.output,
         )?;
         self.output.next_frame = next;
-        self.frames.restart(next);
+        self.trees.frames.restart(next);
         Ok(())
     }
 }
@@ -385,7 +404,7 @@ impl Sink for Normalizer<'_> {
             other => {
                 self.side_band_in_time(other)?;
                 self.is_plain = self.window.holds_all()
-                    && self.generated.is_empty()
+                    && self.naming.generated.is_empty()
                     && self.selected.holds_everything();
                 Ok(())
             }
@@ -403,10 +422,10 @@ impl Sink for Normalizer<'_> {
 
 impl Normalizer<'_> {
     fn map(&mut self, mapping: &Mapping<'_>) -> Result<(), Error> {
-        if let Some(problem) = self.generated.mapped(mapping, &self.symbols) {
+        if let Some(problem) = self.naming.generated.mapped(mapping, &self.naming.options) {
             self.problem(1, &problem);
         }
-        if self.generated.covers(mapping, &self.life) {
+        if self.naming.generated.covers(mapping, &self.life) {
             return Ok(());
         }
         self.life
@@ -416,7 +435,7 @@ impl Normalizer<'_> {
     fn kernel_build_id(&mut self, build_id: &[u8]) {
         let modules = &mut self.life.modules;
         modules.kernel_build_id(build_id);
-        let is_ours = self.symbols.system && self.symbols.user;
+        let is_ours = self.naming.options.system && self.naming.options.user;
         if is_ours
             && symbols::running_build_id().is_some_and(|running| running == build_id)
             && let Some(vdso) = symbols::own_vdso_build_id()
@@ -427,16 +446,16 @@ impl Normalizer<'_> {
 
     /// Handles rare events.
     fn side_band(&mut self, event: Event<'_>) -> Result<(), Error> {
-        self.kernel.note(&event);
+        self.naming.kernel.note(&event);
         match event {
             Event::Sample(sample) => return self.sample(sample),
             Event::Fact(fact) => {
                 self.facts.add(fact);
                 match fact {
-                    Fact::Clock(clock) => self.generated.clock = clock.to_owned(),
+                    Fact::Clock(clock) => self.naming.generated.clock = clock.to_owned(),
                     Fact::KernelBuildId(id) => self.kernel_build_id(id),
                     Fact::Architecture(name) => {
-                        self.unwinding.architecture = Some(name.to_owned());
+                        self.trees.unwinding.architecture = Some(name.to_owned());
                     }
                     _ => {}
                 }
@@ -446,7 +465,7 @@ impl Normalizer<'_> {
             }
             Event::Selection(selection) => {
                 self.selected.select(selection);
-                self.calls.select(selection);
+                self.calling.calls.select(selection);
             }
             Event::Type(event) => self.declare(event),
             // The first input reported all existing threads, with their names.
@@ -468,7 +487,7 @@ impl Normalizer<'_> {
             Event::Switch(switch) => self.switch(&switch),
             Event::Fork(fork) => {
                 if fork.time.is_some() {
-                    self.calls.reused(fork.tid);
+                    self.calling.calls.reused(fork.tid);
                 }
                 return self
                     .life
@@ -485,15 +504,15 @@ impl Normalizer<'_> {
             }
             Event::BuildId(build_id) => {
                 self.life.modules.build_id(&build_id);
-                let kernel = self.kernel.build_id.clone();
+                let kernel = self.naming.kernel.build_id.clone();
                 let is_of_kernel = build_id.space == Space::Kernel;
                 if let (true, Some(kernel)) = (is_of_kernel, kernel) {
                     self.kernel_build_id(&kernel);
                 }
             }
             Event::KernelSymbol(symbol) => self.life.kernel_symbol(&symbol),
-            Event::KernelText(text) => self.kernel_texts.add(text),
-            Event::Symbol(symbol) => self.input_symbols.add(&symbol),
+            Event::KernelText(text) => self.naming.kernel_texts.add(text),
+            Event::Symbol(symbol) => self.naming.input.add(&symbol),
             Event::Loss(loss) => return self.loss(&loss),
             Event::Problem(problem) => self.output.problems.add(&self.source, &problem),
             Event::Progress(progress) => (self.progress)(progress),

@@ -4,7 +4,6 @@ use perfquet_events::Error;
 use perfquet_events::event::{Fields, Hit, Id, Purpose, Sample, Space, Stack, Stacks as Chains};
 
 use super::FRESH_STACKS;
-use super::Normalizer;
 use super::calls::{EdgeHit, Recorded};
 use super::frames::Frames;
 use super::heads::Head;
@@ -12,6 +11,7 @@ use super::life::Life;
 use super::rows::{LastIp, Plan};
 use super::selected::Selected;
 use super::stacks::{Chain, StackId, Stacks};
+use super::{Calling, Normalizer, Trees};
 use crate::tables;
 
 /// The kernel's and the user's stack of a sample.
@@ -28,23 +28,27 @@ impl Normalizer<'_> {
         if !self.window.holds(sample.time) {
             return Ok(());
         }
-        if !self.generated.is_empty()
+        if !self.naming.generated.is_empty()
             && let Some(time) = sample.time
         {
-            self.generated.advance(time, &mut self.life);
+            self.naming.generated.advance(time, &mut self.life);
         }
         let Normalizer {
             life,
-            frames,
-            stacks,
+            trees:
+                Trees {
+                    frames,
+                    stacks,
+                    unwinding,
+                    ..
+                },
             plans,
             reads,
-            unwinding,
             output,
             selected,
             age,
             facts,
-            pairs,
+            calling: Calling { pairs, .. },
             ..
         } = self;
         age.see(sample.time);
@@ -152,12 +156,11 @@ impl Normalizer<'_> {
     pub(super) fn usual(&mut self, hit: &Hit<'_>) -> Result<bool, Error> {
         let Normalizer {
             life,
-            frames,
-            stacks,
+            trees: Trees { frames, stacks, .. },
             plans,
             output,
             age,
-            pairs,
+            calling: Calling { pairs, .. },
             ..
         } = self;
         let Some(plan) = plans.get_mut(hit.event.0 as usize) else {
@@ -218,10 +221,10 @@ impl Normalizer<'_> {
     /// Writes stacks and frames if too many are waiting.
     #[inline]
     pub(super) fn make_room(&mut self) -> Result<(), Error> {
-        if self.stacks.fresh_count() >= FRESH_STACKS {
+        if self.trees.stacks.fresh_count() >= FRESH_STACKS {
             self.write_stacks()?;
         }
-        if self.frames.is_full() {
+        if self.trees.frames.is_full() {
             self.write_stacks()?;
             self.write_frames()?;
         }

@@ -20,7 +20,7 @@ impl Normalizer<'_> {
     /// A sample whose time does not fit.
     #[cold]
     pub(super) fn sample_beyond(&mut self, sample: &Sample<'_>) -> Result<(), Error> {
-        self.times_beyond += 1;
+        self.window.beyond += 1;
         let time = None;
         self.sample(&Sample { time, ..*sample })
     }
@@ -52,7 +52,7 @@ impl Normalizer<'_> {
                 return self.edge_beyond(event);
             }
             Event::Aggregate(aggregate) if is_beyond(aggregate.time) => {
-                self.times_beyond += 1;
+                self.window.beyond += 1;
                 let time = None;
                 return self.aggregate(&perfquet_events::event::Aggregate {
                     time,
@@ -64,13 +64,13 @@ impl Normalizer<'_> {
             Event::Selection(_) | Event::Type(_) | Event::BuildId(_) | Event::KernelText(_) => {}
             Event::Symbol(_) | Event::Problem(_) | Event::Progress(_) => {}
         }
-        self.times_beyond += u64::from(is_any);
+        self.window.beyond += u64::from(is_any);
         self.side_band(event)
     }
 
     #[cold]
     fn edge_beyond(&mut self, event: Event<'_>) -> Result<(), Error> {
-        self.times_beyond += 1;
+        self.window.beyond += 1;
         match event {
             Event::Enter(enter) => self.enter(&Enter {
                 common: without(&enter.common),
@@ -98,9 +98,9 @@ impl Normalizer<'_> {
 
     /// Reports their number as a problem.
     pub(super) fn report_times_beyond(&mut self) {
-        if self.times_beyond > 0 {
+        if self.window.beyond > 0 {
             let message = "expected times below 2^63 ns, found later ones: these are NULL";
-            self.problem(self.times_beyond, message);
+            self.problem(self.window.beyond, message);
         }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct Window {
     range: Option<TimeRange>,
     first: Option<i64>,
     left_out: u64,
+    /// Number of events whose time does not fit into a row.
+    pub(crate) beyond: u64,
 }
 
 impl Window {
@@ -22,6 +24,7 @@ impl Window {
             range,
             first: None,
             left_out: 0,
+            beyond: 0,
         }
     }
 

@@ -7,10 +7,10 @@ use perfquet_events::event::{
     Call, Common, Enter, EventId, Fields, Function, Id, Leave, PairedCall, Space, Switch, Value,
 };
 
-use super::super::Normalizer;
 use super::super::heads::Head;
 use super::super::samples::stack_of;
 use super::super::texts::TextId;
+use super::super::{Calling, Normalizer, Trees};
 use super::pairs::{self, DECLARED, Edge, NameOf, PROBE, Recorded, SOFTIRQS};
 use super::{Calls, Entry, Exit, Extra, NUMBERED, Pair, args};
 
@@ -32,7 +32,7 @@ impl Normalizer<'_> {
             return Ok(());
         }
         let entry = self.entry(enter)?;
-        self.calls.enter(entry);
+        self.calling.calls.enter(entry);
         self.write_calls()
     }
 
@@ -41,7 +41,7 @@ impl Normalizer<'_> {
         let function = self.name(enter.function)?;
         let caller = self.name(enter.caller)?;
         let head = self.head(&enter.common);
-        let texts = &mut self.calls.texts;
+        let texts = &mut self.calling.calls.texts;
         Ok(Entry {
             head,
             function: function.function,
@@ -65,7 +65,7 @@ impl Normalizer<'_> {
         }
         let function = self.name(leave.function)?;
         let head = self.head(&leave.common);
-        self.calls.leave(Exit {
+        self.calling.calls.leave(Exit {
             head,
             function: function.function,
             module: function.module,
@@ -96,7 +96,7 @@ impl Normalizer<'_> {
             retval: call.retval,
             ..Exit::default()
         };
-        self.calls.call(entry, exit, call.may_nest);
+        self.calling.calls.call(entry, exit, call.may_nest);
         self.write_calls()
     }
 
@@ -123,7 +123,8 @@ impl Normalizer<'_> {
             retval: call.retval,
             ..Exit::default()
         };
-        self.calls
+        self.calling
+            .calls
             .paired(entry, exit, paired.parent_entry, paired.inside);
         self.write_calls()
     }
@@ -140,7 +141,8 @@ impl Normalizer<'_> {
         };
         name(switch.next_tid, switch.next_comm);
         let comm = name(switch.previous_tid, switch.previous_comm);
-        self.calls
+        self.calling
+            .calls
             .switch(switch.cpu, switch.previous_tid, comm, switch.next_tid);
     }
 
@@ -184,7 +186,7 @@ impl Normalizer<'_> {
         };
         let module = match role.module.as_bytes() {
             b"" => None,
-            module => Some(self.calls.texts.intern(module)),
+            module => Some(self.calling.calls.texts.intern(module)),
         };
         let (mut edge, is_probe) = (role.edge, role.class == PROBE);
         if let NameOf::Marker(place) = role.name {
@@ -205,7 +207,7 @@ impl Normalizer<'_> {
         };
         let function = self.function_of(event, fields)?;
         match edge {
-            Edge::Enter => self.calls.enter(Entry {
+            Edge::Enter => self.calling.calls.enter(Entry {
                 head,
                 function,
                 module,
@@ -219,8 +221,8 @@ impl Normalizer<'_> {
                 ..Entry::default()
             }),
             Edge::Leave => {
-                let ended = self.calls.ended;
-                let entered_by = self.calls.leave(Exit {
+                let ended = self.calling.calls.ended;
+                let entered_by = self.calling.calls.leave(Exit {
                     head,
                     function,
                     module,
@@ -230,7 +232,7 @@ impl Normalizer<'_> {
                     pair: Some(pair),
                     ..Exit::default()
                 });
-                if self.calls.ended > ended {
+                if self.calling.calls.ended > ended {
                     self.selected.call_ended();
                 }
                 // Entries of that probe are now known to have exits.
@@ -245,7 +247,11 @@ impl Normalizer<'_> {
 
     /// The name of the call that a sample is an edge of.
     fn function_of(&mut self, event: EventId, fields: Fields<'_>) -> Result<Option<TextId>, Error> {
-        let Normalizer { plans, calls, .. } = self;
+        let Normalizer {
+            plans,
+            calling: Calling { calls, .. },
+            ..
+        } = self;
         let Some((plan, role)) = plans
             .get(event.0 as usize)
             .and_then(|plan| Some((plan, plan.role.as_ref()?)))
@@ -339,7 +345,7 @@ impl Normalizer<'_> {
             Some(address) => self.name(Function::Address { space, address })?.function,
             None => None,
         };
-        let texts = &mut self.calls.texts;
+        let texts = &mut self.calling.calls.texts;
         let is_named = named.is_some_and(|name| !texts.get(name).starts_with(b"0x"));
         Ok(match probe {
             Some(probe) if !is_named => Some(texts.intern(probe.as_bytes())),
@@ -348,7 +354,7 @@ impl Normalizer<'_> {
     }
 
     fn head(&mut self, common: &Common<'_>) -> Head {
-        let tid = self.calls.thread_of(common).filter(|&tid| tid >= 0);
+        let tid = self.calling.calls.thread_of(common).filter(|&tid| tid >= 0);
         let mut pid = common.pid.filter(|&pid| pid >= 0);
         let mut comm = None;
         if let Some(tid) = tid {
@@ -361,8 +367,7 @@ impl Normalizer<'_> {
         }
         let Normalizer {
             life,
-            frames,
-            stacks,
+            trees: Trees { frames, stacks, .. },
             ..
         } = self;
         Head::new(common.time, Id::of_cpu(common.cpu), pid.into(), tid.into())
@@ -374,18 +379,18 @@ impl Normalizer<'_> {
     }
 
     fn name(&mut self, function: Function<'_>) -> Result<super::names::Named, Error> {
-        self.call_names.of(
+        self.calling.names.of(
             function,
-            &mut self.calls.texts,
-            &self.input_symbols,
-            &self.kernel,
-            &self.symbols,
+            &mut self.calling.calls.texts,
+            &self.naming.input,
+            &self.naming.kernel,
+            &self.naming.options,
         )
     }
 
     #[inline]
     fn write_calls(&mut self) -> Result<(), Error> {
-        if self.calls.is_due() {
+        if self.calling.calls.is_due() {
             self.write_calls_if(false)?;
         }
         self.make_room()
@@ -394,7 +399,9 @@ impl Normalizer<'_> {
     /// Writes finished calls, or all.
     pub(crate) fn write_calls_if(&mut self, all: bool) -> Result<(), Error> {
         let (threads, selected) = (&self.life.threads, &mut self.selected);
-        self.calls.write(threads, self.output, selected, all)
+        self.calling
+            .calls
+            .write(threads, self.output, selected, all)
     }
 }
 
