@@ -74,8 +74,8 @@ impl Normalizer<'_> {
         };
         let kernel_stack = stack(aggregate.kernel_stack);
         let user_stack = stack(aggregate.user_stack);
-        let aggregate_id = output.next_aggregate;
-        output.next_aggregate += 1;
+        let aggregate_id = output.next_ids.aggregate;
+        output.next_ids.aggregate += 1;
         output.counts.aggregates += 1;
         let table = output.fixed.aggregates;
         tables::aggregates::Row {

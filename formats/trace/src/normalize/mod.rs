@@ -14,6 +14,7 @@ mod age;
 mod aggregates;
 mod calls;
 mod columns;
+mod event_tables;
 pub(crate) mod facts;
 mod fields;
 mod fixed_tables;
@@ -137,9 +138,9 @@ impl<'o> Normalizer<'o> {
         progress: &'o mut (dyn FnMut(Progress) + Send),
     ) -> Normalizer<'o> {
         source.clone_into(&mut output.source);
-        let frames = Frames::starting_at(output.next_frame, limits);
-        let stacks = Stacks::starting_at(output.next_stack, limits);
-        let mut calls = Calls::starting_at(output.next_call);
+        let frames = Frames::starting_at(output.next_ids.frame, limits);
+        let stacks = Stacks::starting_at(output.next_ids.stack, limits);
+        let mut calls = Calls::starting_at(output.next_ids.call);
         let selected = match output.selected.take() {
             Some(selected) => selected.continued(),
             None => Selected::reporting_to(kept),
@@ -193,7 +194,7 @@ impl<'o> Normalizer<'o> {
         self.write_calls_if(true)?;
         self.output.hand_over_all_hits()?;
         self.report_filtered()?;
-        self.output.next_call = self.calling.calls.next_id();
+        self.output.next_ids.call = self.calling.calls.next_id();
         if !self.output.is_one_recording {
             self.life
                 .write_all(&mut self.output.writer, &self.output.fixed)?;
@@ -215,7 +216,7 @@ impl<'o> Normalizer<'o> {
             });
         }
         self.trees.unwinding.log();
-        self.output.next_stack = self.trees.stacks.next_id();
+        self.output.next_ids.stack = self.trees.stacks.next_id();
         let left_out = self.window.left_out();
         if left_out > 0 {
             self.loss(&Loss {
@@ -389,7 +390,7 @@ impl<'o> Normalizer<'o> {
             &self.naming.options,
             self.output,
         )?;
-        self.output.next_frame = next;
+        self.output.next_ids.frame = next;
         self.trees.frames.restart(next);
         Ok(())
     }

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::event::{EventKind, EventType, Extras, Field, Place, Problem};
 
-use super::columns::{event_schema, sql_name, table_name};
+use super::event_tables::{EventTables, Target};
 use super::fixed_tables::FixedTables;
 use super::heads::Head;
 use super::hits::{Decoder, Hits};
@@ -19,12 +19,9 @@ use super::sample_rows::{SampleRow, SampleRows};
 use super::selected::Selected;
 use super::texts::SharedTexts;
 use crate::Report;
-use crate::store::{ColumnSchema, Facts, Names, Source, TableId, Writer, unite};
+use crate::store::{Facts, Names, Source, TableId, Writer};
 use crate::symbols;
 use crate::tables;
-
-/// Maximum number of forms of one event, each with its own fields.
-const MOST_FORMS: usize = 256;
 
 /// The trace directory being written.
 pub struct Output {
@@ -35,12 +32,7 @@ pub struct Output {
     samples: SampleRows,
     /// Names of the events in `samples`.
     pub(crate) event_names: SharedTexts,
-    /// ID of the next frame and of the next stack.
-    pub(crate) next_frame: u32,
-    pub(crate) next_stack: u32,
-    /// ID of the next row of `calls` and of `aggregates`.
-    pub(crate) next_call: i64,
-    pub(crate) next_aggregate: i64,
+    pub(crate) next_ids: NextIds,
     /// Facts for the manifest.
     pub facts: Facts,
     pub(crate) problems: Problems,
@@ -48,16 +40,10 @@ pub struct Output {
     pub(crate) symbols: Vec<symbols::Report>,
     /// Results of unwinding copied stacks, input by input.
     pub(crate) unwound: Vec<symbols::UnwindCounts>,
-    events: Vec<EventTable>,
-    /// System and name of an event → its index in `events`.
-    event_places: HashMap<(String, String), usize>,
-    /// Names of tables, each with the number for the next event whose name has the same path.
-    names: HashMap<String, u32>,
+    events: EventTables,
     /// The current input.
     pub(crate) source: String,
-    types: Vec<TypeRow>,
-    /// The key of an `event_types` row → its index in `types`.
-    type_places: HashMap<TypeKey, usize>,
+    types: EventTypes,
     /// Rows of samples and event tables, of losses.
     pub(crate) counts: Counts,
     /// Whether the inputs are files of one recording: threads and mappings of one apply to the next.
@@ -66,6 +52,14 @@ pub struct Output {
     pub(crate) life: Option<Life>,
     /// The selection, likewise.
     pub(crate) selected: Option<Selected>,
+}
+
+/// IDs of the next rows of tables that others refer to.
+pub(crate) struct NextIds {
+    pub(crate) frame: u32,
+    pub(crate) stack: u32,
+    pub(crate) call: i64,
+    pub(crate) aggregate: i64,
 }
 
 /// Counts for the closing line.
@@ -97,22 +91,12 @@ pub struct Counts {
     pub named_frames: u64,
 }
 
-/// The table of an event. Its fields may change during the recording, and differ between the kernels of two inputs.
-struct EventTable {
-    /// The path in the store.
-    path: String,
-    /// The name in SQL.
-    name: String,
-    forms: Vec<Form>,
-    /// The columns of all forms.
-    columns: Vec<ColumnSchema>,
-}
-
-/// Rows of an event with the same columns.
-struct Form {
-    id: TableId,
-    fields: Vec<Field>,
-    extras: Extras,
+/// The rows of `event_types`.
+#[derive(Default)]
+struct EventTypes {
+    rows: Vec<TypeRow>,
+    /// The key of a row → its index in `rows`.
+    places: HashMap<TypeKey, usize>,
 }
 
 /// A row of `event_types`.
@@ -133,16 +117,6 @@ type TypeKey = (
     Option<u64>,
     Option<String>,
 );
-
-/// The destination of an event's rows.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Target {
-    pub(crate) id: TableId,
-    /// The name in SQL.
-    pub(crate) name: String,
-    /// The extras with columns in the table.
-    pub(crate) extras: Extras,
-}
 
 impl Output {
     /// Creates the tables that every trace has.
@@ -166,20 +140,19 @@ impl Output {
             hits: Hits::default(),
             samples: SampleRows::default(),
             event_names: SharedTexts::default(),
-            next_frame: 1,
-            next_stack: 1,
-            next_call: 1,
-            next_aggregate: 1,
+            next_ids: NextIds {
+                frame: 1,
+                stack: 1,
+                call: 1,
+                aggregate: 1,
+            },
             facts: Facts::default(),
             problems: Problems::default(),
             symbols: Vec::new(),
             unwound: Vec::new(),
-            events: Vec::new(),
-            event_places: HashMap::new(),
-            names: HashMap::new(),
+            events: EventTables::default(),
             source: String::new(),
-            types: Vec::new(),
-            type_places: HashMap::new(),
+            types: EventTypes::default(),
             counts: Counts::default(),
             is_one_recording: false,
             life: None,
@@ -202,77 +175,8 @@ impl Output {
                 extras,
             }));
         }
-        let place = self.event_place(event);
-        let Some(table) = self.events.get(place) else {
-            return Ok(None);
-        };
-        if let Some(form) = table.forms.iter().find(|form| form.holds(event, extras)) {
-            return Ok(Some(table.target(form)));
-        }
-        if table.forms.len() >= MOST_FORMS {
-            return Ok(None);
-        }
-        self.add_form(place, event, extras)
-    }
-
-    /// The index of an event's table, which is named after the event; with a number if another event's name has the
-    /// same path.
-    fn event_place(&mut self, event: &EventType) -> usize {
-        let key = (event.system.clone(), event.name.clone());
-        if let Some(&place) = self.event_places.get(&key) {
-            return place;
-        }
-        let plain = table_name(event);
-        let mut path = plain.clone();
-        while self.names.contains_key(&path) {
-            let number = self.names.entry(plain.clone()).or_insert(2);
-            path = format!("{plain}_{number}");
-            *number += 1;
-        }
-        self.names.insert(path.clone(), 2);
-        let place = self.events.len();
-        self.event_places.insert(key, place);
-        self.events.push(EventTable {
-            name: sql_name(&path),
-            path,
-            forms: Vec::new(),
-            columns: Vec::new(),
-        });
-        place
-    }
-
-    fn add_form(
-        &mut self,
-        place: usize,
-        event: &EventType,
-        extras: Extras,
-    ) -> Result<Option<Target>, Error> {
-        let Some(table) = self.events.get_mut(place) else {
-            return Ok(None);
-        };
-        let mut schema = event_schema(&table.path, event, extras);
-        for column in &mut schema.columns {
-            // SQL does not distinguish `Flags` from `flags`: they are one column.
-            let same = |known: &&ColumnSchema| known.name.eq_ignore_ascii_case(&column.name);
-            if let Some(known) = table.columns.iter().find(same) {
-                column.name.clone_from(&known.name);
-            }
-        }
-        let former = std::mem::take(&mut table.columns);
-        let forms = [former.as_slice(), schema.columns.as_slice()];
-        let is_first = table.forms.is_empty();
-        let united = unite(forms.into_iter().skip(usize::from(is_first)));
-        let changed = changes(&former, &schema.columns, &united);
-        table.columns = united;
-        let id = self.writer.add_form(schema)?;
-        let form = Form {
-            id,
-            fields: event.fields.clone(),
-            extras,
-        };
-        let target = table.target(&form);
-        table.forms.push(form);
-        for change in changed {
+        let (target, changes) = self.events.target(event, extras, &mut self.writer)?;
+        for change in changes {
             let message = format!("{}:{}: {change}", event.system, event.name);
             self.problems.add(
                 &self.source,
@@ -283,7 +187,7 @@ impl Output {
                 },
             );
         }
-        Ok(Some(target))
+        Ok(target)
     }
 
     /// Adds a hit to a table.
@@ -325,25 +229,7 @@ impl Output {
 
     /// Counts an event type; equal declarations become one row.
     pub(crate) fn add_type(&mut self, row: TypeRow) {
-        let key = (
-            row.target.as_ref().map(|target| target.id),
-            format!("{}:{}", row.event.system, row.event.name),
-            row.event.kind,
-            row.event.period,
-            row.event.frequency,
-            row.event.filter.clone(),
-        );
-        let place = *self.type_places.entry(key).or_insert(self.types.len());
-        match self.types.get_mut(place) {
-            Some(known) => {
-                known.rows += row.rows;
-                known.lost = match (known.lost, row.lost) {
-                    (None, lost) | (lost, None) => lost,
-                    (Some(a), Some(b)) => Some(a.saturating_add(b)),
-                };
-            }
-            None => self.types.push(row),
-        }
+        self.types.add(row);
     }
 
     /// Whether no event, call or aggregate was written.
@@ -358,7 +244,7 @@ impl Output {
         if let Some(mut life) = self.life.take() {
             life.write_all(&mut self.writer, &self.fixed)?;
         }
-        for row in std::mem::take(&mut self.types) {
+        for row in std::mem::take(&mut self.types.rows) {
             if !is_carrier(&row) {
                 self.write_type(&row)?;
             }
@@ -415,57 +301,29 @@ impl Output {
     }
 }
 
-impl EventTable {
-    fn target(&self, form: &Form) -> Target {
-        Target {
-            id: form.id,
-            name: self.name.clone(),
-            extras: form.extras,
+impl EventTypes {
+    /// Adds a row; equal declarations become one.
+    fn add(&mut self, row: TypeRow) {
+        let key = (
+            row.target.as_ref().map(|target| target.id),
+            format!("{}:{}", row.event.system, row.event.name),
+            row.event.kind,
+            row.event.period,
+            row.event.frequency,
+            row.event.filter.clone(),
+        );
+        let place = *self.places.entry(key).or_insert(self.rows.len());
+        match self.rows.get_mut(place) {
+            Some(known) => {
+                known.rows += row.rows;
+                known.lost = match (known.lost, row.lost) {
+                    (None, lost) | (lost, None) => lost,
+                    (Some(a), Some(b)) => Some(a.saturating_add(b)),
+                };
+            }
+            None => self.rows.push(row),
         }
     }
-}
-
-impl Form {
-    fn holds(&self, event: &EventType, extras: Extras) -> bool {
-        let missing = Extras {
-            period: extras.period && !self.extras.period,
-            addr: extras.addr && !self.extras.addr,
-            weight: extras.weight && !self.extras.weight,
-            data_src: extras.data_src && !self.extras.data_src,
-            phys_addr: extras.phys_addr && !self.extras.phys_addr,
-            cgroup: extras.cgroup && !self.extras.cgroup,
-        };
-        missing == Extras::default() && same_columns(&self.fields, &event.fields)
-    }
-}
-
-/// Describes columns whose value kind in the table of all forms differs from that in one of them.
-fn changes(
-    former: &[ColumnSchema],
-    added: &[ColumnSchema],
-    united: &[ColumnSchema],
-) -> Vec<String> {
-    let kind = |columns: &[ColumnSchema], name: &str| {
-        let column = columns.iter().find(|column| column.name == name);
-        column.map(|column| column.kind)
-    };
-    let mut changed = Vec::new();
-    for column in united {
-        let (before, here) = (kind(former, &column.name), kind(added, &column.name));
-        let (Some(before), Some(here)) = (before, here) else {
-            continue;
-        };
-        if before.changes_in(column.kind) || here.changes_in(column.kind) {
-            changed.push(format!(
-                "field {} is {} here and {} before, its column in the table is {}",
-                column.name,
-                here.as_str(),
-                before.as_str(),
-                column.kind.as_str()
-            ));
-        }
-    }
-    changed
 }
 
 /// Whether the event is the kernel's `dummy`, which has no hits: it carries the mappings and comms. Their losses are
@@ -474,14 +332,6 @@ fn is_carrier(row: &TypeRow) -> bool {
     let name = row.event.name.split(':').next();
     let is_empty = row.rows == 0 && row.lost.unwrap_or(0) == 0;
     row.event.kind == EventKind::Software && name == Some("dummy") && is_empty
-}
-
-/// Compares names and types of fields. Offsets in the payload may differ (on another host).
-fn same_columns(a: &[Field], b: &[Field]) -> bool {
-    a.len() == b.len()
-        && a.iter()
-            .zip(b)
-            .all(|(a, b)| a.name == b.name && a.kind == b.kind)
 }
 
 fn declaration(field: &Field) -> &[u8] {

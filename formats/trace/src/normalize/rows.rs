@@ -8,12 +8,13 @@ use perfquet_events::event::{
 };
 
 use super::calls::Role;
+use super::event_tables::Target;
 use super::fields::{Lists, push_field};
 use super::heads::Head;
 use super::hits::Decoder;
 use super::kernel_texts::KernelTexts;
 use super::mappings::Mappings;
-use super::output::{Output, Target, TypeRow};
+use super::output::{Output, TypeRow};
 use super::sample_rows::SampleRow;
 use crate::store::{Column, Names, Rows, TableId};
 use crate::tables;
