@@ -103,6 +103,20 @@ impl Ring {
     }
 }
 
+/// The current pages, and the position in them.
+struct Pages<'m> {
+    /// The pages: a part of the map, or unpacked.
+    plain: &'m [u8],
+    unpacked: Vec<u8>,
+    /// Offset in the file of the pages, or of their chunk.
+    offset: u64,
+    /// Offset of the page after this one.
+    next: usize,
+    /// The rest of this page.
+    position: usize,
+    end: usize,
+}
+
 /// The events of one CPU.
 pub(super) struct Stream<'m> {
     /// Name of the buffer; empty for the top-level one.
@@ -115,15 +129,7 @@ pub(super) struct Stream<'m> {
     pub(super) events: u64,
     page_size: usize,
     source: Source<'m>,
-    /// The current pages: a part of the map, or unpacked.
-    plain: &'m [u8],
-    unpacked: Vec<u8>,
-    /// Offset in the file of the current pages, or of their chunk.
-    offset: u64,
-    /// In the current pages: offset of the next page, rest of this one.
-    next_page: usize,
-    position: usize,
-    page_end: usize,
+    pages: Pages<'m>,
     time: u64,
     /// Loss to report with the next event.
     pending_loss: Lost,
@@ -150,12 +156,14 @@ impl<'m> Stream<'m> {
             events: 0,
             page_size,
             source: Source::Plain,
-            plain: bytes,
-            unpacked: Vec::new(),
-            offset,
-            next_page: 0,
-            position: 0,
-            page_end: 0,
+            pages: Pages {
+                plain: bytes,
+                unpacked: Vec::new(),
+                offset,
+                next: 0,
+                position: 0,
+                end: 0,
+            },
             time: 0,
             pending_loss: Lost::Nothing,
             current: None,
@@ -181,7 +189,7 @@ impl<'m> Stream<'m> {
             Ok(_) => UNCOUNTED,
             Err(_) => 0,
         };
-        self.plain = &[];
+        self.pages.plain = &[];
         self.source = Source::Packed { rest, chunks, end };
         self
     }
@@ -191,8 +199,8 @@ impl<'m> Stream<'m> {
     pub(super) fn bytes(&self, span: Span) -> &[u8] {
         let from = match (span.copied, &self.source) {
             (true, _) => &self.copies,
-            (false, Source::Plain) => self.plain,
-            (false, Source::Packed { .. }) => &self.unpacked[..],
+            (false, Source::Plain) => self.pages.plain,
+            (false, Source::Packed { .. }) => &self.pages.unpacked[..],
         };
         let rest = from.get(span.start..).unwrap_or_default();
         rest.get(..span.length as usize).unwrap_or_default()
@@ -246,25 +254,30 @@ impl<'m> Stream<'m> {
     #[inline]
     fn next(&mut self, ring: &Ring, reporter: &mut Reporter<'_>) -> Result<Option<Record>, Error> {
         loop {
-            if self.position >= self.page_end {
+            if self.pages.position >= self.pages.end {
                 if !self.turn_page(ring, reporter)? {
                     return Ok(None);
                 }
                 continue;
             }
             let window = match self.source {
-                Source::Plain => self.plain,
-                Source::Packed { .. } => &self.unpacked[..],
+                Source::Plain => self.pages.plain,
+                Source::Packed { .. } => &self.pages.unpacked[..],
             };
-            let data = window.get(self.position..self.page_end).unwrap_or_default();
-            let mut data =
-                Cursor::new(data, self.offset + self.position as u64, ring.layout.endian);
+            let data = window
+                .get(self.pages.position..self.pages.end)
+                .unwrap_or_default();
+            let mut data = Cursor::new(
+                data,
+                self.pages.offset + self.pages.position as u64,
+                ring.layout.endian,
+            );
             let taken = step(&mut data, self.time);
-            let end = self.page_end - data.rest().len();
+            let end = self.pages.end - data.rest().len();
             match taken {
                 Ok(Step::Event(time, payload)) => {
                     self.time = time;
-                    self.position = end;
+                    self.pages.position = end;
                     let Some(common) = ring.common.read(payload) else {
                         let found = payload.len();
                         reporter.problem(self.place(), "event", || {
@@ -286,12 +299,12 @@ impl<'m> Stream<'m> {
                 }
                 Ok(Step::Time(time)) => {
                     self.time = time;
-                    self.position = end;
+                    self.pages.position = end;
                 }
-                Ok(Step::End) => self.position = self.page_end,
+                Ok(Step::End) => self.pages.position = self.pages.end,
                 Err(message) => {
                     reporter.problem(self.place(), "event", || message)?;
-                    self.position = self.page_end;
+                    self.pages.position = self.pages.end;
                 }
             }
         }
@@ -300,50 +313,50 @@ impl<'m> Stream<'m> {
     #[cold]
     fn place(&self) -> Place {
         match self.source {
-            Source::Plain => Place::Offset(self.offset + self.position as u64),
-            Source::Packed { .. } => Place::Offset(self.offset),
+            Source::Plain => Place::Offset(self.pages.offset + self.pages.position as u64),
+            Source::Packed { .. } => Place::Offset(self.pages.offset),
         }
     }
 
     /// Moves to the next page. Returns `false` if there is none.
     fn turn_page(&mut self, ring: &Ring, reporter: &mut Reporter<'_>) -> Result<bool, Error> {
         let window_length = match self.source {
-            Source::Plain => self.plain.len(),
-            Source::Packed { .. } => self.unpacked.len(),
+            Source::Plain => self.pages.plain.len(),
+            Source::Packed { .. } => self.pages.unpacked.len(),
         };
-        if self.next_page >= window_length {
+        if self.pages.next >= window_length {
             return self.next_chunk(ring, reporter);
         }
         let window = match self.source {
-            Source::Plain => self.plain,
-            Source::Packed { .. } => &self.unpacked[..],
+            Source::Plain => self.pages.plain,
+            Source::Packed { .. } => &self.pages.unpacked[..],
         };
         let shift = ring
             .layout
-            .shift(window, self.next_page, self.page_size, |payload| {
+            .shift(window, self.pages.next, self.page_size, |payload| {
                 ring.is_known(payload)
             });
-        let start = self.next_page.saturating_add_signed(shift as isize);
+        let start = self.pages.next.saturating_add_signed(shift as isize);
         if shift != 0 {
-            let place = Place::Offset(self.offset + self.next_page as u64);
+            let place = Place::Offset(self.pages.offset + self.pages.next as u64);
             reporter.problem(place, "page", || {
                 format!("expected a page, found it {shift} bytes further on")
             })?;
         }
         let end = start.saturating_add(self.page_size).min(window_length);
-        self.next_page = end;
-        self.position = end;
-        self.page_end = end;
+        self.pages.next = end;
+        self.pages.position = end;
+        self.pages.end = end;
         reporter.progress((end - start) as u64)?;
         let window = match self.source {
-            Source::Plain => self.plain,
-            Source::Packed { .. } => &self.unpacked[..],
+            Source::Plain => self.pages.plain,
+            Source::Packed { .. } => &self.pages.unpacked[..],
         };
         let page = window.get(start..end).unwrap_or_default();
-        let offset = self.offset + start as u64;
+        let offset = self.pages.offset + start as u64;
         let place = match self.source {
             Source::Plain => Place::Offset(offset),
-            Source::Packed { .. } => Place::Offset(self.offset),
+            Source::Packed { .. } => Place::Offset(self.pages.offset),
         };
         let head = match ring.layout.head(page, offset, self.page_size as u64) {
             Ok(head) => head,
@@ -369,9 +382,11 @@ impl<'m> Stream<'m> {
             return Ok(true);
         }
         self.time = head.time;
-        self.position = start.saturating_add(data).min(end);
-        self.page_end = (self.position + used.min(found)).min(end);
-        let events = window.get(self.position..self.page_end).unwrap_or_default();
+        self.pages.position = start.saturating_add(data).min(end);
+        self.pages.end = (self.pages.position + used.min(found)).min(end);
+        let events = window
+            .get(self.pages.position..self.pages.end)
+            .unwrap_or_default();
         let next = window.get(end..).unwrap_or_default();
         let next = ring.layout.head(next, 0, self.page_size as u64).ok();
         let sound = sound_bytes(
@@ -386,12 +401,12 @@ impl<'m> Stream<'m> {
         if left > 0 {
             let place = match self.source {
                 Source::Plain => Place::Offset(offset + (data + sound) as u64),
-                Source::Packed { .. } => Place::Offset(self.offset),
+                Source::Packed { .. } => Place::Offset(self.pages.offset),
             };
             reporter.problem(place, "event", || {
                 format!("page: expected an event, found other bytes; the last {left} bytes of its events are not read")
             })?;
-            self.page_end = self.position + sound;
+            self.pages.end = self.pages.position + sound;
             self.note(Lost::Some);
         }
         Ok(true)
@@ -420,19 +435,19 @@ impl<'m> Stream<'m> {
         let Source::Packed { rest, chunks, end } = &mut self.source else {
             return Ok(false);
         };
-        let others = ring.unpacked_bytes.get() - self.unpacked.capacity();
-        self.unpacked.clear();
-        (self.next_page, self.position, self.page_end) = (0, 0, 0);
+        let others = ring.unpacked_bytes.get() - self.pages.unpacked.capacity();
+        self.pages.unpacked.clear();
+        (self.pages.next, self.pages.position, self.pages.end) = (0, 0, 0);
         while *chunks > 0 {
             *chunks -= 1;
-            self.offset = rest.offset();
-            let place = Place::Offset(self.offset);
+            self.pages.offset = rest.offset();
+            let place = Place::Offset(self.pages.offset);
             let packing = ring.unpacker.borrow().packing();
             if let Some(skipped) = skip_to_chunk(rest, *end, packing) {
                 reporter.problem(place, "chunk", || {
                     format!("expected a chunk of pages, found the next one after {skipped} bytes")
                 })?;
-                self.offset = rest.offset();
+                self.pages.offset = rest.offset();
                 *chunks = UNCOUNTED;
             }
             if *chunks > UNCOUNTED / 2
@@ -440,7 +455,7 @@ impl<'m> Stream<'m> {
             {
                 break;
             }
-            let place = Place::Offset(self.offset);
+            let place = Place::Offset(self.pages.offset);
             let chunk = match take_chunk(rest, *chunks, packing) {
                 Ok(chunk) => chunk,
                 Err((message, last)) => {
@@ -469,15 +484,16 @@ impl<'m> Stream<'m> {
             }
             let bytes = u64::from(chunk.bytes);
             let mut unpacker = ring.unpacker.borrow_mut();
-            if let Err(message) = unpacker.unpack(chunk.data, bytes, &mut self.unpacked) {
+            if let Err(message) = unpacker.unpack(chunk.data, bytes, &mut self.pages.unpacked) {
                 reporter.problem(place, "chunk", || format!("chunk of pages: {message}"))?;
             }
-            if !self.unpacked.is_empty() {
-                ring.unpacked_bytes.set(others + self.unpacked.capacity());
+            if !self.pages.unpacked.is_empty() {
+                ring.unpacked_bytes
+                    .set(others + self.pages.unpacked.capacity());
                 return Ok(true);
             }
         }
-        self.unpacked = Vec::new();
+        self.pages.unpacked = Vec::new();
         ring.unpacked_bytes.set(others);
         Ok(false)
     }
