@@ -299,7 +299,30 @@ impl Cli {
         if cli.has_no_target() {
             cli.all_cpus = true;
         }
+        if let Some(preset) = preset::system_wide(self.presets.iter().map(String::as_str)) {
+            cli.record_other_threads(preset);
+        }
         Ok(cli)
+    }
+
+    /// Records the whole system for a preset whose events also occur in other threads than the command's: on Linux 6.1,
+    /// kernel workers issue the command's block requests.
+    fn record_other_threads(&mut self, preset: &str) {
+        if self.all_cpus || self.cpus.is_some() {
+            return;
+        }
+        let is_of_command =
+            self.pids.is_empty() && self.tids.is_empty() && !self.target_options.are_given();
+        if is_of_command {
+            log::warn!(
+                "--preset {preset}: recording the whole system, since its events occur in other threads, too"
+            );
+            self.all_cpus = true;
+        } else {
+            log::warn!(
+                "--preset {preset}: events in other threads than the target's, such as kernel workers, are not recorded"
+            );
+        }
     }
 
     /// Assigns each filter and aggregation to the event or probe before it.
@@ -642,6 +665,8 @@ mod tests {
         let cli = with("--preset runqlat -p 7");
         assert_eq!((cli.all_cpus, &cli.pids[..]), (false, &[7][..]));
         assert!(!with("--preset off-cpu -- sleep 1").all_cpus);
+        assert!(with("--preset io -- sleep 1").all_cpus);
+        assert!(!with("--preset io -p 7").all_cpus);
         assert!(read("--preset nothing").is_err());
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Preset {
     about: &'static str,
     /// The report to run on the trace.
     report: &'static str,
+    /// Whether events that concern a thread also occur in others: interrupts, kernel workers, threads that wake it.
+    is_system_wide: bool,
     parts: &'static [Part],
 }
 
@@ -68,6 +70,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         name: "sched",
         about: "every switch, wakeup, migration, fork, exec and exit",
         report: "top --by event",
+        is_system_wide: true,
         parts: &[Part {
             needs: &[],
             options: &[
@@ -81,6 +84,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         name: "io",
         about: "block requests with their latencies, by program and operation",
         report: "hist",
+        is_system_wide: true,
         parts: &[
             Part {
                 needs: BLOCK_IO.needs,
@@ -100,6 +104,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         name: "net",
         about: "packets to and from devices, connection states, retransmits and drops",
         report: "top --by event",
+        is_system_wide: true,
         parts: &[
             Part {
                 needs: &["net:net_dev_queue", "net:netif_receive_skb"],
@@ -123,6 +128,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         name: "syscalls",
         about: "every system call with its duration and result",
         report: "durations",
+        is_system_wide: false,
         parts: &[Part {
             needs: &[],
             options: &["-e", "raw_syscalls:sys_enter,raw_syscalls:sys_exit"],
@@ -132,6 +138,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         name: "latency",
         about: "waits for a CPU, interrupts, softirqs and block requests, aggregated in the kernel",
         report: "hist",
+        is_system_wide: true,
         parts: &[
             WAITS,
             Part {
@@ -163,6 +170,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         name: "locks",
         about: "time that threads wait for kernel locks, by stack",
         report: "flamegraph -o FILE.svg",
+        is_system_wide: false,
         parts: &[Part {
             needs: &["lock:contention_begin", "lock:contention_end"],
             options: &[
@@ -179,6 +187,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         name: "memory",
         about: "page faults by stack, direct reclaim and victims of the OOM killer",
         report: "flamegraph -o FILE.svg",
+        is_system_wide: false,
         parts: &[
             Part {
                 needs: &[],
@@ -211,6 +220,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         name: "off-cpu",
         about: "time off the CPU by stack, reason and waker",
         report: "flamegraph -o FILE.svg",
+        is_system_wide: false,
         parts: &[Part {
             needs: &[],
             options: &["--off-cpu"],
@@ -220,6 +230,7 @@ pub(crate) const PRESETS: &[Preset] = &[
         name: "fleet",
         about: "stacks at 19 Hz, waits for a CPU and times on it, aggregated in the kernel, to be left on",
         report: "flamegraph -o FILE.svg",
+        is_system_wide: false,
         parts: &[
             Part {
                 needs: &[],
@@ -233,21 +244,32 @@ pub(crate) const PRESETS: &[Preset] = &[
         name: "runqlat",
         about: "how long threads wait for a CPU",
         report: "hist",
+        is_system_wide: false,
         parts: &[WAITS],
     },
     Preset {
         name: "cpudist",
         about: "how long threads stay on a CPU",
         report: "hist",
+        is_system_wide: false,
         parts: &[RUNS],
     },
     Preset {
         name: "biolatency",
         about: "latency of block requests, from issue to completion",
         report: "hist",
+        is_system_wide: true,
         parts: &[BLOCK_IO],
     },
 ];
+
+/// Returns the first of these presets whose events occur in threads other than those that they concern.
+pub(crate) fn system_wide<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    names.find(|name| {
+        let mut presets = PRESETS.iter();
+        presets.any(|preset| preset.name == *name && preset.is_system_wide)
+    })
+}
 
 /// Returns the options of the presets with these names, as words of a command line.
 pub(crate) fn options<'a>(names: impl Iterator<Item = &'a str>) -> Vec<OsString> {
