@@ -23,6 +23,7 @@ const F_DUPFD: i64 = 0;
 const F_SETFD: i64 = 2;
 const F_DUPFD_CLOEXEC: i64 = 1030;
 const FD_CLOEXEC: i64 = 1;
+const CLOSE_RANGE_CLOEXEC: i64 = 4;
 
 impl Descriptors {
     /// The path of a descriptor; `None` if unknown.
@@ -73,8 +74,8 @@ impl Descriptors {
             "close_range" => {
                 let (first, last) = (value(0).unwrap_or(0), value(1).unwrap_or(0));
                 let (first, last) = (first as u32, last as u32);
-                // With CLOSE_RANGE_CLOEXEC, it only marks the descriptors.
-                if value(2).unwrap_or_default() == 0
+                // With this flag, it only marks the descriptors; CLOSE_RANGE_UNSHARE closes them.
+                if value(2).unwrap_or_default() & CLOSE_RANGE_CLOEXEC == 0
                     && let Some(files) = self.processes.get_mut(&pid)
                 {
                     let before = files.len();
@@ -180,7 +181,10 @@ mod tests {
         assert_eq!(known.path(1, 4), b);
         known.call(1, "socket", &some(&[2, 1, 0]), 4, None);
         assert_eq!(known.path(1, 4), None);
-        known.call(2, "close_range", &some(&[1, 0xffff_ffff, 0]), 0, None);
+        let open = known.path(2, 1);
+        known.call(2, "close_range", &some(&[1, 0xffff_ffff, 4]), 0, None);
+        assert!(open.is_some() && known.path(2, 1) == open);
+        known.call(2, "close_range", &some(&[1, 0xffff_ffff, 2]), 0, None);
         assert_eq!((known.path(2, 1), known.bytes() > 0), (None, true));
     }
 }

@@ -1,6 +1,6 @@
 -- The parts of a critical path, added up.
 SELECT CAST(sum(duration) AS DOUBLE) / sum(sum(duration)) OVER () * 100 AS percent, sum(duration) AS total, count(*) AS parts,
-  comm, tid, state, why, depth
+  comm, tid, coalesce(state, 'unknown') AS state, why, depth
 FROM critical_path({tid}, {from}, {to})
 GROUP BY comm, tid, state, why, depth
 ORDER BY total DESC, comm, tid, state
