@@ -165,7 +165,13 @@ impl Suite {
             return Ok(cells);
         }
         for cell in self.once(version, &again)? {
-            println!("{} on {version} failed, and was tried again", cell.scenario);
+            let first = cells.iter().find(|first| first.scenario == cell.scenario);
+            if let Some(Verdict::Failed(why)) = first.map(|first| &first.verdict) {
+                println!(
+                    "{} on {version} failed, and was tried again:\n{why}",
+                    cell.scenario
+                );
+            }
             cells.retain(|first| first.scenario != cell.scenario);
             cells.push(cell);
         }
