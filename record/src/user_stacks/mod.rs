@@ -19,7 +19,7 @@ mod sample;
 mod spaces;
 mod tables;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use perfquet_ebpf::walker::{RECORD_COPY, RECORD_PYTHON, RECORD_WALK, WalkEnd};
@@ -99,6 +99,8 @@ impl Counts {
 /// The stage between the rings and the journal.
 pub(crate) struct UserStacks {
     layouts: HashMap<u64, Layout>,
+    /// Events whose samples have an instruction pointer before the thread and the time, with or without a layout.
+    with_ip: HashSet<u64>,
     walk_ids: Vec<u64>,
     rings: Vec<RingState>,
     side_band: Stitcher,
@@ -154,6 +156,11 @@ impl UserStacks {
         if layouts.is_empty() {
             return None;
         }
+        let tracks = recording.of_threads().chain(&recording.outputs);
+        let with_ip = tracks
+            .filter(|track| track.attr.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0)
+            .flat_map(|track| track.events.iter().map(|opened| opened.id))
+            .collect();
         let walk = recording.output(WALK);
         let first = walk.and_then(|track| track.events.first());
         let pythons = first
@@ -162,6 +169,7 @@ impl UserStacks {
         let walk_ids = walk.iter().flat_map(|track| &track.events);
         Some(UserStacks {
             layouts,
+            with_ip,
             walk_ids: walk_ids.map(|opened| opened.id).collect(),
             rings: (0..rings).map(|_| RingState::default()).collect(),
             side_band: Stitcher::default(),
@@ -281,7 +289,7 @@ impl UserStacks {
                 && let Some(record) = record.get(..size)
             {
                 let end = start + size;
-                let head = Head::of(record, &self.layouts);
+                let head = Head::of(record, &self.layouts, &self.with_ip);
                 time = head.time.map_or(time, |own| own.max(time));
                 if time > limit {
                     break;
@@ -452,7 +460,9 @@ struct Head {
 }
 
 impl Head {
-    fn of(record: &[u8], layouts: &HashMap<u64, Layout>) -> Head {
+    /// Reads the thread and the time where the kernel has put them: behind the instruction pointer, if the event's samples
+    /// have one. Read at the wrong place, a TID became a time far in the future, and no later record of the ring was due.
+    fn of(record: &[u8], layouts: &HashMap<u64, Layout>, with_ip: &HashSet<u64>) -> Head {
         let word = |at| Endian::Little.u64_at(record, at);
         let kind = Endian::Little.u32_at(record, 0).unwrap_or(0);
         if kind != kind::SAMPLE {
@@ -468,15 +478,33 @@ impl Head {
         }
         let id = word(8).unwrap_or(0);
         let layout = layouts.get(&id);
-        let has_ip =
-            layout.is_some_and(|layout| layout.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0);
-        let tid_at = 16 + 8 * usize::from(has_ip);
+        let tid_at = 16 + 8 * usize::from(with_ip.contains(&id));
         Head {
             kind,
             id,
             tid: word(tid_at).map_or(0, |both| (both >> 32) as i32),
             time: word(tid_at + 8),
             is_walked: layout.is_some_and(|layout| layout.is_walked),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_and_time_of_every_sample_are_found() {
+        // header, id, [ip], pid and tid, time, cpu
+        let sample = |id: u64, ip: Option<u64>| {
+            let words = [u64::from(kind::SAMPLE), id].into_iter().chain(ip);
+            let words = words.chain([7 | 8 << 32, 1234, 0]);
+            words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>()
+        };
+        let with_ip = HashSet::from([2]);
+        for (id, ip) in [(1, None), (2, Some(0xffff_ffff_8100_0000))] {
+            let head = Head::of(&sample(id, ip), &HashMap::new(), &with_ip);
+            assert_eq!((head.id, head.tid, head.time), (id, 8, Some(1234)));
         }
     }
 }
