@@ -311,9 +311,7 @@ impl Cli {
         if self.all_cpus || self.cpus.is_some() {
             return;
         }
-        let is_of_command =
-            self.pids.is_empty() && self.tids.is_empty() && !self.target_options.are_given();
-        if is_of_command {
+        if !self.names_tasks() {
             log::warn!(
                 "--preset {preset}: recording the whole system, since its events occur in other threads, too"
             );
@@ -375,9 +373,13 @@ impl Cli {
 
     /// Whether neither a target nor a command is given.
     fn has_no_target(&self) -> bool {
-        let is_of_tasks =
-            !self.pids.is_empty() || !self.tids.is_empty() || !self.command.is_empty();
-        !self.all_cpus && self.cpus.is_none() && !is_of_tasks && !self.target_options.are_given()
+        let is_of_tasks = self.names_tasks() || !self.command.is_empty();
+        !self.all_cpus && self.cpus.is_none() && !is_of_tasks
+    }
+
+    /// Whether running processes, threads, a user or cgroups are given.
+    fn names_tasks(&self) -> bool {
+        !self.pids.is_empty() || !self.tids.is_empty() || self.target_options.are_given()
     }
 
     /// Returns the target; fails if several exclude each other.

@@ -16,10 +16,9 @@
 use std::collections::HashMap;
 use std::io;
 
-use crate::journal::record::kind;
+use crate::journal::record::{self, kind};
 use crate::recording::Recording;
 use crate::sys::clock;
-use crate::sys::perf_event::abi;
 
 /// Maximum difference between the order of records in a ring and that of their times.
 const MARGIN_NS: u64 = 1_000_000_000;
@@ -79,7 +78,7 @@ impl Sieve {
     pub(crate) fn of(recording: &Recording, rings: usize, began: u64) -> Sieve {
         let tracks = recording.of_threads().enumerate();
         let events = tracks.flat_map(|(track, of)| {
-            let has_ip = of.attr.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0;
+            let has_ip = of.has_ip();
             let event = EventOfThread { track, has_ip };
             of.events.iter().map(move |opened| (opened.id, event))
         });
@@ -195,32 +194,30 @@ struct Hit {
 }
 
 fn hit_of(record: &[u8], events: &HashMap<u64, EventOfThread>) -> Option<Hit> {
-    let (id, tid_at) = match number(record, 0)? {
-        kind::SAMPLE => {
-            let id = long(record, 8)?;
-            (id, if events.get(&id)?.has_ip { 28 } else { 20 })
-        }
-        // Its trailer: u32 pid, tid; u64 time; u32 cpu, 0; u64 id.
-        kind::SWITCH => {
-            let id = long(record, record.len().checked_sub(8)?)?;
-            (id, record.len().checked_sub(28)?)
-        }
+    let is_sample = match number(record, 0)? {
+        kind::SAMPLE => true,
+        kind::SWITCH => false,
         _ => return None,
+    };
+    let id = match is_sample {
+        true => record::sample_id(record)?,
+        false => record::trailer_id(record)?,
+    };
+    let event = events.get(&id)?;
+    let (tid, time) = match is_sample {
+        true => record::sample_tid_and_time(record, event.has_ip)?,
+        false => (record::trailer_tid(record)?, record::trailer_time(record)?),
     };
     Some(Hit {
         id,
-        track: events.get(&id)?.track,
-        tid: number(record, tid_at)? as i32,
-        time: long(record, tid_at + 4)?,
+        track: event.track,
+        tid,
+        time,
     })
 }
 
 fn number(record: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*record.get(at..)?.first_chunk()?))
-}
-
-fn long(record: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk()?))
 }
 
 /// Assembles whole records from pieces that may end anywhere.
@@ -264,6 +261,10 @@ pub(crate) fn size_of_record(bytes: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn long(record: &[u8], at: usize) -> Option<u64> {
+        Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk()?))
+    }
 
     fn sample(id: u64, tid: u32, hit: u64) -> Vec<u8> {
         let mut record = Vec::new();

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::journal::record::{self, kind};
 use crate::recording::Track;
-use crate::sys::perf_event::abi;
 
 /// Maximum number of entries without a return, which result from ended threads and missed returns.
 const OPEN_MAX: usize = 1 << 16;
@@ -64,7 +63,7 @@ impl Watch {
                     let edge = Edge {
                         watched: index,
                         is_return,
-                        has_ip: track.attr.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0,
+                        has_ip: track.has_ip(),
                     };
                     edges.extend(track.events.iter().map(|opened| (opened.id, edge)));
                 }
@@ -83,8 +82,8 @@ impl Watch {
         let mut edges: Vec<(u64, i32, usize, bool)> = record::walk(bytes)
             .filter(|record| record.kind == kind::SAMPLE)
             .filter_map(|record| {
-                let edge = self.edges.get(&record.sample_id()?)?;
-                let (tid, time) = record.sample_tid_and_time(edge.has_ip)?;
+                let edge = self.edges.get(&record::sample_id(record.bytes)?)?;
+                let (tid, time) = record::sample_tid_and_time(record.bytes, edge.has_ip)?;
                 Some((time, tid, edge.watched, edge.is_return))
             })
             .collect();

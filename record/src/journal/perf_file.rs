@@ -24,7 +24,7 @@ use perfquet_readers::perf_data::written_bytes;
 
 use super::build_ids::add_build_id;
 use super::header::{feature, update};
-use super::record::{Records, TRAILER_BYTES, head, kind, misc};
+use super::record::{Records, TRAILER_BYTES, head, kind, misc, trailer_time};
 use super::walk::{Record, Walk};
 use crate::sys::perf_event::abi;
 
@@ -389,11 +389,6 @@ fn is_dummy(event: &Event) -> bool {
         .map(|bytes| u32::from_ne_bytes(*bytes));
     type_ == Some(abi::PERF_TYPE_SOFTWARE)
         && number_at(&event.attr, 8) == Some(abi::PERF_COUNT_SW_DUMMY.into())
-}
-
-/// Returns the time in the trailer of a record, which is followed by CPU and ID.
-fn trailer_time(body: &[u8]) -> Option<u64> {
-    number_at(body, body.len().checked_sub(24)?)
 }
 
 fn number_at(bytes: &[u8], at: usize) -> Option<u64> {

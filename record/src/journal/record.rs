@@ -62,17 +62,34 @@ impl Head<'_> {
             kind::MMAP | kind::COMM | kind::EXIT | kind::FORK | kind::MMAP2 | kind::NAMESPACES
         )
     }
+}
 
-    /// Returns the identifier of a sample, which comes first in the recorder's samples.
-    pub(crate) fn sample_id(&self) -> Option<u64> {
-        u64_at(self.bytes, 8)
-    }
+/// Returns the identifier of a sample, which comes first in the recorder's samples.
+pub(crate) fn sample_id(sample: &[u8]) -> Option<u64> {
+    u64_at(sample, 8)
+}
 
-    /// Returns TID and time of a sample, which follow the identifier and, if present, the address.
-    pub(crate) fn sample_tid_and_time(&self, has_ip: bool) -> Option<(i32, u64)> {
-        let at = if has_ip { 24 } else { 16 };
-        Some((i32_at(self.bytes, at + 4)?, u64_at(self.bytes, at + 8)?))
-    }
+/// Returns TID and time of a sample, which follow the identifier and, if present ([`Track::has_ip`]), the address.
+///
+/// [`Track::has_ip`]: crate::recording::Track::has_ip
+pub(crate) fn sample_tid_and_time(sample: &[u8], has_ip: bool) -> Option<(i32, u64)> {
+    let at = if has_ip { 24 } else { 16 };
+    Some((i32_at(sample, at + 4)?, u64_at(sample, at + 8)?))
+}
+
+/// Returns the TID in the trailer of a record that is not a sample: u32 pid, tid; u64 time; u32 cpu, 0; u64 id.
+pub(crate) fn trailer_tid(record: &[u8]) -> Option<i32> {
+    i32_at(record, record.len().checked_sub(TRAILER_BYTES - 4)?)
+}
+
+/// Returns the time in the trailer of a record that is not a sample.
+pub(crate) fn trailer_time(record: &[u8]) -> Option<u64> {
+    u64_at(record, record.len().checked_sub(TRAILER_BYTES - 8)?)
+}
+
+/// Returns the identifier in the trailer of a record that is not a sample.
+pub(crate) fn trailer_id(record: &[u8]) -> Option<u64> {
+    u64_at(record, record.len().checked_sub(8)?)
 }
 
 /// Size of the trailer written by [`Body::trailer`], and by the kernel.
@@ -97,10 +114,7 @@ pub(crate) fn walk(bytes: &[u8]) -> impl Iterator<Item = Head<'_>> {
             pid: i32_at(bytes, 8).unwrap_or(0),
             parent: i32_at(bytes, 12).unwrap_or(0),
             tid: i32_at(bytes, if has_parent { 16 } else { 12 }).unwrap_or(0),
-            time: size
-                .checked_sub(TRAILER_BYTES - 8)
-                .and_then(|at| u64_at(bytes, at))
-                .unwrap_or(0),
+            time: trailer_time(bytes).unwrap_or(0),
         })
     })
 }

@@ -85,6 +85,11 @@ impl Track {
 pub(crate) const WALK: &str = "walk";
 
 impl Track {
+    /// Whether its samples have an address between the identifier and the thread.
+    pub(crate) fn has_ip(&self) -> bool {
+        self.attr.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0
+    }
+
     /// Whether the drain finishes the user stacks of its samples. Values of counters and branches are of many forms, so samples
     /// with them stay as they are.
     pub(crate) fn is_rewritten(&self) -> bool {

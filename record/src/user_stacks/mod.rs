@@ -19,18 +19,17 @@ mod sample;
 mod spaces;
 mod tables;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use perfquet_ebpf::walker::{RECORD_COPY, RECORD_PYTHON, RECORD_WALK, WalkEnd};
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::{Roots, UnwindCounts, Unwound};
 
-use crate::journal::record::kind;
+use crate::journal::record::{self, kind};
 use crate::probe::stacks;
 use crate::recording::{Recording, WALK};
 use crate::sieve::Stitcher;
-use crate::sys::perf_event::abi;
 use python::{PythonCounts, Pythons};
 use sample::{Layout, Rewriter};
 use spaces::Spaces;
@@ -98,9 +97,8 @@ impl Counts {
 
 /// The stage between the rings and the journal.
 pub(crate) struct UserStacks {
-    layouts: HashMap<u64, Layout>,
-    /// Events whose samples have an instruction pointer before the thread and the time, with or without a layout.
-    with_ip: HashSet<u64>,
+    /// All events, by identifier.
+    events: HashMap<u64, RingEvent>,
     walk_ids: Vec<u64>,
     rings: Vec<RingState>,
     side_band: Stitcher,
@@ -113,6 +111,15 @@ pub(crate) struct UserStacks {
     pythons: Option<Pythons>,
     deepest: usize,
     counts: Counts,
+}
+
+/// An event whose samples are in the rings.
+#[derive(Clone, Copy)]
+struct RingEvent {
+    /// Whether an address precedes the thread.
+    has_ip: bool,
+    /// `None` if its samples stay as they are.
+    layout: Option<Layout>,
 }
 
 /// The records of a ring that have not been written.
@@ -149,18 +156,18 @@ impl UserStacks {
         has_python: bool,
     ) -> Option<UserStacks> {
         let tracks = recording.of_threads().chain(&recording.outputs);
-        let layouts: HashMap<u64, Layout> = tracks
-            .filter_map(|track| Some((track, Layout::of(track)?)))
-            .flat_map(|(track, layout)| track.events.iter().map(move |opened| (opened.id, layout)))
+        let events: HashMap<u64, RingEvent> = tracks
+            .flat_map(|track| {
+                let event = RingEvent {
+                    has_ip: track.has_ip(),
+                    layout: Layout::of(track),
+                };
+                track.events.iter().map(move |opened| (opened.id, event))
+            })
             .collect();
-        if layouts.is_empty() {
+        if events.values().all(|event| event.layout.is_none()) {
             return None;
         }
-        let tracks = recording.of_threads().chain(&recording.outputs);
-        let with_ip = tracks
-            .filter(|track| track.attr.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0)
-            .flat_map(|track| track.events.iter().map(|opened| opened.id))
-            .collect();
         let walk = recording.output(WALK);
         let first = walk.and_then(|track| track.events.first());
         let pythons = first
@@ -168,8 +175,7 @@ impl UserStacks {
             .map(|opened| Pythons::new(opened.id));
         let walk_ids = walk.iter().flat_map(|track| &track.events);
         Some(UserStacks {
-            layouts,
-            with_ip,
+            events,
             walk_ids: walk_ids.map(|opened| opened.id).collect(),
             rings: (0..rings).map(|_| RingState::default()).collect(),
             side_band: Stitcher::default(),
@@ -289,7 +295,7 @@ impl UserStacks {
                 && let Some(record) = record.get(..size)
             {
                 let end = start + size;
-                let head = Head::of(record, &self.layouts, &self.with_ip);
+                let head = Head::of(record, &self.events);
                 time = head.time.map_or(time, |own| own.max(time));
                 if time > limit {
                     break;
@@ -321,7 +327,7 @@ impl UserStacks {
                         start = end;
                         continue;
                     }
-                    kind::SAMPLE if head.is_walked => {
+                    kind::SAMPLE if head.layout.is_some_and(|layout| layout.is_walked) => {
                         python = state.python.remove(&head.tid);
                         if let Some(pending) = state.pending.get_mut(&head.tid) {
                             walk = pending.pop();
@@ -356,10 +362,8 @@ impl UserStacks {
         if record.is_empty() {
             return;
         }
-        let id = Endian::Little.u64_at(record, 8).unwrap_or(0);
-        let is_sample = Endian::Little.u32_at(record, 0) == Some(kind::SAMPLE);
-        let layout = self.layouts.get(&id).filter(|_| is_sample);
-        let Some(layout) = layout else {
+        let head = Head::of(record, &self.events);
+        let Some(layout) = &head.layout else {
             out.extend_from_slice(record);
             return;
         };
@@ -456,35 +460,27 @@ struct Head {
     id: u64,
     tid: i32,
     time: Option<u64>,
-    is_walked: bool,
+    /// How to rewrite it; `None` for samples that stay as they are, and other records.
+    layout: Option<Layout>,
 }
 
 impl Head {
-    /// Reads the thread and the time where the kernel has put them: behind the instruction pointer, if the event's samples
-    /// have one. Read at the wrong place, a TID became a time far in the future, and no later record of the ring was due.
-    fn of(record: &[u8], layouts: &HashMap<u64, Layout>, with_ip: &HashSet<u64>) -> Head {
-        let word = |at| Endian::Little.u64_at(record, at);
+    fn of(record: &[u8], events: &HashMap<u64, RingEvent>) -> Head {
         let kind = Endian::Little.u32_at(record, 0).unwrap_or(0);
-        if kind != kind::SAMPLE {
-            // u32 pid, tid; u64 time; u32 cpu, 0; u64 id at the end.
-            let time = record.len().checked_sub(24).and_then(word);
-            return Head {
-                kind,
-                id: 0,
-                tid: 0,
-                time,
-                is_walked: false,
-            };
-        }
-        let id = word(8).unwrap_or(0);
-        let layout = layouts.get(&id);
-        let tid_at = 16 + 8 * usize::from(with_ip.contains(&id));
+        let id = record::sample_id(record).filter(|_| kind == kind::SAMPLE);
+        let event = id.and_then(|id| events.get(&id));
+        // Without `has_ip`, a TID would become a time far in the future, and no later record of the ring would be due.
+        let has_ip = event.is_some_and(|event| event.has_ip);
+        let (tid, time) = match kind {
+            kind::SAMPLE => record::sample_tid_and_time(record, has_ip).unzip(),
+            _ => (None, record::trailer_time(record)),
+        };
         Head {
             kind,
-            id,
-            tid: word(tid_at).map_or(0, |both| (both >> 32) as i32),
-            time: word(tid_at + 8),
-            is_walked: layout.is_some_and(|layout| layout.is_walked),
+            id: id.unwrap_or(0),
+            tid: tid.unwrap_or(0),
+            time,
+            layout: event.and_then(|event| event.layout),
         }
     }
 }
@@ -501,9 +497,13 @@ mod tests {
             let words = words.chain([7 | 8 << 32, 1234, 0]);
             words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>()
         };
-        let with_ip = HashSet::from([2]);
+        let event = |has_ip| RingEvent {
+            has_ip,
+            layout: None,
+        };
+        let events = HashMap::from([(1, event(false)), (2, event(true))]);
         for (id, ip) in [(1, None), (2, Some(0xffff_ffff_8100_0000))] {
-            let head = Head::of(&sample(id, ip), &HashMap::new(), &with_ip);
+            let head = Head::of(&sample(id, ip), &events);
             assert_eq!((head.id, head.tid, head.time), (id, 8, Some(1234)));
         }
     }

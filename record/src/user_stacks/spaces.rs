@@ -6,7 +6,7 @@ use perfquet_events::bytes::{Cursor, Endian, before_nul};
 use perfquet_events::event::{Mapping, Registers, Space};
 use perfquet_trace::symbols::{MappedCode, Options, Origin, Roots, TableSource, Unwinder, Unwound};
 
-use crate::journal::record::{TRAILER_BYTES, kind, misc};
+use crate::journal::record::{TRAILER_BYTES, kind, misc, trailer_time};
 use crate::sys::clock;
 
 /// Address spaces, in the unwinder.
@@ -23,10 +23,7 @@ pub(super) fn time_of(record: &[u8]) -> Option<u64> {
         kind,
         kind::COMM | kind::EXIT | kind::FORK | kind::MMAP | kind::MMAP2
     );
-    let at = record.len().checked_sub(24)?;
-    is_wanted
-        .then(|| Endian::Little.u64_at(record, at))
-        .flatten()
+    trailer_time(record).filter(|_| is_wanted)
 }
 
 impl Spaces {
