@@ -16,9 +16,8 @@ use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::SessionState;
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Query, Select, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Query, Select, SetExpr, TableFactor, Value, VisitorMut,
 };
 
 use crate::engine;
@@ -62,7 +61,7 @@ pub(crate) fn on_large_stack(work: impl FnOnce() + Send + 'static) -> Result<()>
 pub(crate) async fn plan(state: &SessionState, sql: &str) -> PlanResult<LogicalPlan> {
     let mut statement = engine::statement(state, sql)?;
     let mut shape = Shape::default();
-    if shape.visit_statement(&mut statement).is_break() {
+    if engine::visit_statement(&mut shape, &mut statement).is_break() {
         return Err(DataFusionError::Plan(shape.wrong));
     }
     let plan = state.statement_to_plan(statement).await?;
@@ -85,18 +84,6 @@ struct Shape {
 }
 
 impl Shape {
-    fn visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
-        match statement {
-            Statement::Statement(statement) => statement.visit(self),
-            Statement::Explain(explain) => self.visit_statement(&mut explain.statement),
-            Statement::CopyTo(copy) => match &mut copy.source {
-                CopyToSource::Query(query) => query.visit(self),
-                CopyToSource::Relation(_) => ControlFlow::Continue(()),
-            },
-            Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
-        }
-    }
-
     fn refuse(&mut self, what: &str) -> ControlFlow<()> {
         self.wrong = what.to_owned();
         ControlFlow::Break(())
@@ -281,7 +268,7 @@ mod tests {
             .sql_to_statement(sql, &datafusion::config::Dialect::Generic)
             .map_err(|error| error.to_string())?;
         let mut shape = Shape::default();
-        match shape.visit_statement(&mut statement) {
+        match engine::visit_statement(&mut shape, &mut statement) {
             ControlFlow::Continue(()) => Ok(statement.to_string()),
             ControlFlow::Break(()) => Err(shape.wrong),
         }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::{CatalogProvider, TableProvider};
@@ -23,7 +23,7 @@ use crate::catalog::{self, CATALOG, MAIN};
 use crate::distinct::CountsBesideDistinct;
 use crate::engine;
 use crate::explain;
-use crate::failure::Interrupted;
+use crate::failure::{Interrupted, Misuse};
 use crate::functions;
 use crate::interrupt;
 use crate::limits::Limits;
@@ -137,6 +137,21 @@ impl Session {
             batches.push(batch);
         }
         Ok(batches)
+    }
+
+    /// Returns the trace of a report that relates times to each other.
+    ///
+    /// # Errors
+    ///
+    /// There are several: their clocks differ.
+    pub(crate) fn only_trace(&self) -> Result<&Trace> {
+        match self.traces.as_slice() {
+            [trace] => Ok(trace),
+            traces => bail!(Misuse(format!(
+                "expected one trace, found {}: the clocks of traces differ",
+                traces.len()
+            ))),
+        }
     }
 
     /// Marks the following queries as those of a report: errors show only the fragments written by the user.

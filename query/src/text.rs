@@ -33,6 +33,12 @@ impl<'a> Texts<'a> {
         Ok(Texts { nulls, formatter })
     }
 
+    /// One for each of these columns.
+    pub(crate) fn of_columns(columns: &'a [ArrayRef]) -> Result<Vec<Texts<'a>>> {
+        let texts = columns.iter().map(|column| Texts::new(column));
+        texts.collect()
+    }
+
     /// Appends the value of a row to `into`; returns false for NULL.
     pub(crate) fn write(&self, row: usize, into: &mut String) -> Result<bool> {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {

@@ -2,19 +2,14 @@
 
 use std::mem::size_of;
 
+use arrow::array::BooleanArray;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
-use arrow::array::{BooleanArray, UInt32Array};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{filter, interleave, take};
+use arrow::compute::filter;
 use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, SchemaRef, StringViewType};
 use datafusion::error::Result;
 
-/// A row: its block and its index in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engine) struct Place {
-    pub(in crate::engine) block: u32,
-    pub(in crate::engine) row: u32,
-}
+use super::gather::{Gathering, Place};
 
 /// The numbers of the rows of a block, once rows of the join have been written to disk.
 #[derive(Debug)]
@@ -61,8 +56,7 @@ pub(in crate::engine) struct Blocks {
     /// Rows in all blocks, and their memory in bytes.
     rows: usize,
     bytes: usize,
-    /// Index of each block among those of a gathering; [`usize::MAX`] for the others.
-    slots: Vec<usize>,
+    gathering: Gathering,
 }
 
 impl Blocks {
@@ -77,7 +71,7 @@ impl Blocks {
             schema,
             rows: 0,
             bytes: 0,
-            slots: Vec::new(),
+            gathering: Gathering::default(),
         }
     }
 
@@ -116,15 +110,13 @@ impl Blocks {
             }
             None => {
                 self.blocks.push(Some(block));
-                self.slots.push(usize::MAX);
                 (self.blocks.len() - 1) as u32
             }
         }
     }
 
     fn block(&self, number: u32) -> &Block {
-        let block = self.blocks[number as usize].as_ref();
-        block.expect("a block stays while it has live rows")
+        existing(&self.blocks, number)
     }
 
     fn block_mut(&mut self, number: u32) -> &mut Block {
@@ -225,31 +217,7 @@ impl Blocks {
         column: usize,
         places: &[Place],
     ) -> Result<ArrayRef> {
-        let Some(first) = places.first() else {
-            let kind = self.schema.field(column).data_type();
-            return Ok(new_null_array(kind, 0));
-        };
-        if places.iter().all(|place| place.block == first.block) {
-            let rows = UInt32Array::from_iter_values(places.iter().map(|place| place.row));
-            return Ok(take(&self.block(first.block).columns[column], &rows, None)?);
-        }
-        let mut used: Vec<u32> = Vec::new();
-        let mut rows = Vec::with_capacity(places.len());
-        for place in places {
-            let slot = &mut self.slots[place.block as usize];
-            if *slot == usize::MAX {
-                *slot = used.len();
-                used.push(place.block);
-            }
-            rows.push((*slot, place.row as usize));
-        }
-        for &block in &used {
-            self.slots[block as usize] = usize::MAX;
-        }
-        let arrays: Vec<&dyn Array> = (used.iter())
-            .map(|&block| self.block(block).columns[column].as_ref())
-            .collect();
-        Ok(interleave(&arrays, &rows)?)
+        self.gather_places(column, places.iter().copied().map(Some))
     }
 
     /// One column of the rows at `places`, and NULL for none.
@@ -258,39 +226,18 @@ impl Blocks {
         column: usize,
         places: &[Option<Place>],
     ) -> Result<ArrayRef> {
-        let whole: Option<Vec<Place>> = places.iter().copied().collect();
-        if let Some(places) = whole {
-            return self.gather(column, &places);
-        }
-        let kind = self.schema.field(column).data_type();
-        if places.iter().all(Option::is_none) {
-            return Ok(new_null_array(kind, places.len()));
-        }
-        let mut used: Vec<u32> = Vec::new();
-        let mut rows = Vec::with_capacity(places.len());
-        for place in places {
-            let Some(place) = place else {
-                // The array of one NULL, before the others.
-                rows.push((0, 0));
-                continue;
-            };
-            let slot = &mut self.slots[place.block as usize];
-            if *slot == usize::MAX {
-                used.push(place.block);
-                *slot = used.len();
-            }
-            rows.push((*slot, place.row as usize));
-        }
-        for &block in &used {
-            self.slots[block as usize] = usize::MAX;
-        }
-        let null = new_null_array(kind, 1);
-        let mut arrays: Vec<&dyn Array> = vec![null.as_ref()];
-        arrays.extend(
-            used.iter()
-                .map(|&block| self.block(block).columns[column].as_ref()),
-        );
-        Ok(interleave(&arrays, &rows)?)
+        self.gather_places(column, places.iter().copied())
+    }
+
+    fn gather_places(
+        &mut self,
+        column: usize,
+        places: impl ExactSizeIterator<Item = Option<Place>> + Clone,
+    ) -> Result<ArrayRef> {
+        let null = new_null_array(self.schema.field(column).data_type(), 1);
+        let blocks = &self.blocks;
+        let of_block = |number: u32| &existing(blocks, number).columns[column];
+        (self.gathering).gather(places, blocks.len(), of_block, &null)
     }
 
     /// All columns of the rows at `places`.
@@ -299,6 +246,11 @@ impl Blocks {
             .map(|column| self.gather(column, places))
             .collect()
     }
+}
+
+fn existing(blocks: &[Option<Block>], number: u32) -> &Block {
+    let block = blocks[number as usize].as_ref();
+    block.expect("a block stays while it has live rows")
 }
 
 fn set(bits: &mut Vec<u64>, index: u64) -> bool {

@@ -13,12 +13,10 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::compute::{concat_batches, interleave_record_batch};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
@@ -29,36 +27,19 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 
 use super::integers::Integers;
+use super::replace::Replace;
 
 /// Replaces DataFusion's merge where rows are ordered by one number.
-#[derive(Debug)]
-pub(super) struct MergeByOneNumber;
-
-impl PhysicalOptimizerRule for MergeByOneNumber {
-    fn name(&self) -> &str {
-        "merge_by_one_number"
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let replaced = plan.transform_up(|plan| match Merge::instead_of(&plan)? {
-            Some(merge) => Ok(Transformed::yes(Arc::new(merge) as _)),
-            None => Ok(Transformed::no(plan)),
-        });
-        replaced.data()
-    }
-
-    fn schema_check(&self) -> bool {
-        true
+pub(super) fn rule() -> Replace<Merge> {
+    Replace {
+        name: "merge_by_one_number",
+        instead_of: Merge::instead_of,
     }
 }
 
 /// The merge of the partitions of one input.
 #[derive(Debug, Clone)]
-struct Merge {
+pub(super) struct Merge {
     input: Arc<dyn ExecutionPlan>,
     /// One number, ascending, NULL first.
     order: LexOrdering,

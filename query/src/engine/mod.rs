@@ -9,18 +9,20 @@
 
 mod asof_join;
 mod blocks;
+mod gather;
 mod integers;
 mod keys;
 mod merge;
 mod range_join;
 mod relations;
+mod replace;
 mod span_join;
 mod syntax;
 #[cfg(test)]
 mod test_tables;
 mod time_window;
 
-pub(crate) use syntax::statement;
+pub(crate) use syntax::{statement, visit_statement};
 
 use std::sync::Arc;
 
@@ -75,9 +77,9 @@ fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         .iter()
         .position(|rule| rule.name() == "EnsureRequirements");
     let ensure = ensure.expect("DataFusion has a rule that adds sorts");
-    rules.insert(ensure, Arc::new(range_join::RangeJoins));
-    rules.insert(ensure, Arc::new(time_window::TimeWindows));
-    rules.push(Arc::new(merge::MergeByOneNumber));
+    rules.insert(ensure, Arc::new(range_join::rule()));
+    rules.insert(ensure, Arc::new(time_window::rule()));
+    rules.push(Arc::new(merge::rule()));
     rules.extend(last);
     rules
 }

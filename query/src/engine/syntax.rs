@@ -50,10 +50,26 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
         .pop_front()
         .ok_or_else(|| DataFusionError::Plan("expected a statement, found nothing".to_owned()))?;
     let mut relations = TimeRelations::default();
-    if relations.visit_statement(&mut statement).is_break() {
+    if visit_statement(&mut relations, &mut statement).is_break() {
         return Err(DataFusionError::Plan(relations.wrong));
     }
     Ok(statement)
+}
+
+/// Visits the queries in a statement of any kind.
+pub(crate) fn visit_statement(
+    visitor: &mut impl VisitorMut<Break = ()>,
+    statement: &mut Statement,
+) -> ControlFlow<()> {
+    match statement {
+        Statement::Statement(statement) => statement.visit(visitor),
+        Statement::Explain(explain) => visit_statement(visitor, &mut explain.statement),
+        Statement::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Query(query) => query.visit(visitor),
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        },
+        Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
+    }
 }
 
 /// Inserts a match condition into every `ASOF JOIN` of DuckDB, before its ON or USING at the same depth of brackets.
@@ -122,20 +138,6 @@ fn with_match_conditions(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 #[derive(Default)]
 struct TimeRelations {
     wrong: String,
-}
-
-impl TimeRelations {
-    fn visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
-        match statement {
-            Statement::Statement(statement) => statement.visit(self),
-            Statement::Explain(explain) => self.visit_statement(&mut explain.statement),
-            Statement::CopyTo(copy) => match &mut copy.source {
-                CopyToSource::Query(query) => query.visit(self),
-                CopyToSource::Relation(_) => ControlFlow::Continue(()),
-            },
-            Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
-        }
-    }
 }
 
 impl VisitorMut for TimeRelations {

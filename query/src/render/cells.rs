@@ -13,12 +13,7 @@ pub(super) const GAP: &str = "  ";
 
 /// The cells of all rows, as people read them.
 pub(super) fn cells(batch: &RecordBatch, schema: &SchemaRef) -> Result<Vec<Vec<String>>> {
-    let texts: Result<Vec<Texts<'_>>> = batch
-        .columns()
-        .iter()
-        .map(|column| Texts::new(column))
-        .collect();
-    let texts = texts?;
+    let texts = Texts::of_columns(batch.columns())?;
     let mut rows = Vec::with_capacity(batch.num_rows());
     for row in 0..batch.num_rows() {
         let mut cells = Vec::with_capacity(texts.len());

@@ -68,12 +68,7 @@ impl<'w> Csv<'w> {
 
 impl Rows for Csv<'_> {
     fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
-        let texts: Result<Vec<Texts<'_>>> = batch
-            .columns()
-            .iter()
-            .map(|column| Texts::new(column))
-            .collect();
-        let texts = texts?;
+        let texts = Texts::of_columns(batch.columns())?;
         let mut cell = String::new();
         for row in 0..batch.num_rows() {
             for (index, text) in texts.iter().enumerate() {

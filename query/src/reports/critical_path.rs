@@ -9,11 +9,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 
 use crate::commands::Subcommand;
-use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::limits::Limits;
 use crate::render::{Answered, Form, Section};
@@ -67,12 +66,7 @@ impl Report for CriticalPath {
     }
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
-        let [trace] = session.traces.as_slice() else {
-            let count = session.traces.len();
-            bail!(Misuse(format!(
-                "expected one trace, found {count}: the clocks of traces differ"
-            )));
-        };
+        let trace = session.only_trace()?;
         let filters = Filters::of(None, self.time.clone());
         // Reports a wrong range.
         filters.time_condition(session)?;

@@ -138,11 +138,7 @@ fn read(batch: &RecordBatch, keys: usize) -> Result<Vec<Line>> {
 
 /// The values of the first `keys` columns as strings, row by row.
 fn key_texts(batch: &RecordBatch, keys: usize) -> Result<Vec<Vec<Option<String>>>> {
-    let texts: Result<Vec<_>> = batch.columns()[..keys]
-        .iter()
-        .map(|column| Texts::new(column))
-        .collect();
-    let texts = texts?;
+    let texts = Texts::of_columns(&batch.columns()[..keys])?;
     let row = |row: usize| {
         let cell = |text: &Texts<'_>| {
             let mut cell = String::new();

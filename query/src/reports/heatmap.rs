@@ -12,7 +12,6 @@ use perfquet_trace::count::{counted, grouped};
 use super::function_stats::bars_of;
 use super::row_source::{RowSource, Rows, divided};
 use crate::commands::Subcommand;
-use crate::failure::Misuse;
 use crate::limits::Limits;
 use crate::render::axis_label;
 use crate::render::grid::{Grid, ROWS};
@@ -82,12 +81,7 @@ impl Report for Heatmap {
     }
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
-        if session.traces.len() > 1 {
-            bail!(Misuse(format!(
-                "expected one trace, found {}: the clocks of traces differ",
-                session.traces.len()
-            )));
-        }
+        session.only_trace()?;
         let expression = divided(&self.words).1;
         let expression = match expression {
             None => self.rows.value_of_query(session)?,

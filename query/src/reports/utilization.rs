@@ -24,7 +24,6 @@ use perfquet_cli::quantity::nanoseconds;
 use perfquet_trace::count::counted;
 
 use crate::commands::Subcommand;
-use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
@@ -134,12 +133,7 @@ impl Report for Utilization {
     }
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
-        let [trace] = session.traces.as_slice() else {
-            let count = session.traces.len();
-            bail!(Misuse(format!(
-                "expected one trace, found {count}: the clocks of traces differ"
-            )));
-        };
+        let trace = session.only_trace()?;
         let (start, end) = trace.time_range().unwrap_or_default();
         let (from, to) = self.filters.time_bounds(start).unwrap_or((start, end));
         let length = to.min(end).saturating_sub(from.max(start));

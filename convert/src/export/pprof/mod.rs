@@ -16,7 +16,7 @@ use std::io::Write;
 use anyhow::Result;
 
 use super::aggregates;
-use super::batch::{Heads, column, i64_at, i64_column, text_at};
+use super::batch::{Head, Heads, column, i64_at, i64_column, text_at};
 use super::calls::each_call;
 use super::event_types::EventType;
 use super::losses::{each_loss, problems};
@@ -282,26 +282,30 @@ impl Profile<'_, '_> {
                     continue;
                 };
                 written += 1;
-                let head = heads.row(row);
-                let key = Key {
-                    stack: StackKey::Frames {
-                        user: head.user_stack,
-                        kernel: head.kernel_stack,
-                    },
-                    pid: head.pid,
-                    tid: head.tid,
-                    cpu: head.cpu,
-                    comm: head
-                        .comm
-                        .map(|comm| self.strings.number(comm).cast_signed()),
-                    value,
-                };
+                let key = self.key(&heads.row(row), value);
                 self.add(key, i64_at(periods, row).unwrap_or(1))?;
             }
         }
         tally.wrote("sample", written);
         tally.omit("sample", "of an event that is not declared", undeclared);
         Ok(())
+    }
+
+    /// The key of a value of a sample or hit.
+    fn key(&mut self, head: &Head<'_>, value: usize) -> Key {
+        Key {
+            stack: StackKey::Frames {
+                user: head.user_stack,
+                kernel: head.kernel_stack,
+            },
+            pid: head.pid,
+            tid: head.tid,
+            cpu: head.cpu,
+            comm: head
+                .comm
+                .map(|comm| self.strings.number(comm).cast_signed()),
+            value,
+        }
     }
 
     /// Adds hits of tracepoints and probes, each with a value of one.
@@ -315,20 +319,7 @@ impl Profile<'_, '_> {
             let batch = batch?;
             let heads = Heads::of(&batch);
             for row in 0..batch.num_rows() {
-                let head = heads.row(row);
-                let key = Key {
-                    stack: StackKey::Frames {
-                        user: head.user_stack,
-                        kernel: head.kernel_stack,
-                    },
-                    pid: head.pid,
-                    tid: head.tid,
-                    cpu: head.cpu,
-                    comm: head
-                        .comm
-                        .map(|comm| self.strings.number(comm).cast_signed()),
-                    value,
-                };
+                let key = self.key(&heads.row(row), value);
                 self.add(key, 1)?;
             }
             written += batch.num_rows() as u64;

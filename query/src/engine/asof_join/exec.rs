@@ -23,6 +23,7 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 
 use super::super::merge::ahead;
+use super::super::replace::visit_each;
 use super::sweep::{Need, Side, Sweep};
 use super::{Direction, Matches};
 
@@ -140,14 +141,8 @@ impl ExecutionPlan for AsOfJoin {
         &self,
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for (left, right) in std::iter::once(&self.times).chain(&self.keys) {
-            for expr in [left, right] {
-                if visit(expr)? == TreeNodeRecursion::Stop {
-                    return Ok(TreeNodeRecursion::Stop);
-                }
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        let pairs = std::iter::once(&self.times).chain(&self.keys);
+        visit_each(pairs.flat_map(|(left, right)| [left, right]), visit)
     }
 
     fn with_new_children(

@@ -9,7 +9,8 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
-use super::super::blocks::{Blocks, Ids, Place};
+use super::super::blocks::{Blocks, Ids};
+use super::super::gather::Place;
 use super::super::integers::Integers;
 use super::super::keys::{Keys, NONE};
 use super::super::merge::out_of_order;

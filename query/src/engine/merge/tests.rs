@@ -3,9 +3,11 @@
 use super::*;
 use arrow::array::{ArrayRef, AsArray, Int64Array, StringViewArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use datafusion::config::ConfigOptions;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::PhysicalSortExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::collect;
 use datafusion::physical_plan::expressions::Column;
 use datafusion::prelude::SessionContext;
@@ -42,7 +44,7 @@ fn merged(
         .with_round_robin_repartition(false);
     let mut plan: Arc<dyn ExecutionPlan> = Arc::new(merge);
     if ours {
-        plan = MergeByOneNumber.optimize(plan, &ConfigOptions::default())?;
+        plan = rule().optimize(plan, &ConfigOptions::default())?;
         assert_eq!(plan.name(), "Merge");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()

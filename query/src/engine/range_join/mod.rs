@@ -17,7 +17,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub(super) use rule::RangeJoins;
+pub(super) use rule::rule;
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,6 +46,7 @@ use datafusion::physical_plan::{
 };
 
 use super::merge::ahead;
+use super::replace::visit_each;
 use condition::Condition;
 use run::{Closed, Run};
 use spec::{Filter, LEFT, RIGHT, Side, SideColumn, Spec};
@@ -247,12 +248,7 @@ impl ExecutionPlan for RangeJoin {
             .flat_map(|range| [&range.start, &range.end]);
         let keys = self.keys.iter().flat_map(|(left, right)| [left, right]);
         let rest = self.condition.rest.iter().map(|filter| filter.expression());
-        for expr in ranges.chain(keys).chain(rest) {
-            if visit(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        visit_each(ranges.chain(keys).chain(rest), visit)
     }
 
     fn with_new_children(

@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinType, NullEquality};
-use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::{
@@ -14,34 +11,17 @@ use datafusion::physical_plan::{
 };
 
 use super::super::keys;
+use super::super::replace::Replace;
 use super::condition::{Condition, conditions};
 use super::spec::{LEFT, RIGHT};
 use super::{Keys, RangeJoin};
 
 /// Replaces hash joins and nested loops whose filter has a condition on ranges. Runs before the rule that adds the sorts
 /// and merges which plans require.
-#[derive(Debug)]
-pub(in crate::engine) struct RangeJoins;
-
-impl PhysicalOptimizerRule for RangeJoins {
-    fn name(&self) -> &str {
-        "range_joins"
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let replaced = plan.transform_up(|plan| match instead_of(&plan)? {
-            Some(join) => Ok(Transformed::yes(Arc::new(join) as _)),
-            None => Ok(Transformed::no(plan)),
-        });
-        replaced.data()
-    }
-
-    fn schema_check(&self) -> bool {
-        true
+pub(in crate::engine) fn rule() -> Replace<RangeJoin> {
+    Replace {
+        name: "range_joins",
+        instead_of,
     }
 }
 

@@ -12,7 +12,8 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::metrics::{BaselineMetrics, SpillMetrics};
 use futures::StreamExt;
 
-use super::super::blocks::{Ids, Place};
+use super::super::blocks::Ids;
+use super::super::gather::Place;
 use super::overflow::{Generation, Stored, restored};
 use super::spec::{Entry, SIDES, unmatched};
 use super::sweep::Sweep;

@@ -9,7 +9,7 @@ use datafusion::common::JoinType;
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
-use super::super::blocks::Place;
+use super::super::gather::Place;
 
 pub(super) const LEFT: usize = 0;
 pub(super) const RIGHT: usize = 1;

@@ -7,7 +7,8 @@ use datafusion::error::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::metrics::SpillMetrics;
 
-use super::super::blocks::{Ids, Place};
+use super::super::blocks::Ids;
+use super::super::gather::Place;
 use super::overflow::{Generation, Overflow, RowFile, Stored, stored};
 use super::spec::{Current, Rows, SIDES};
 use super::sweep::Sweep;

@@ -20,7 +20,8 @@ use datafusion::common::JoinType;
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
-use super::super::blocks::{Blocks, Ids, Place, needed};
+use super::super::blocks::{Blocks, Ids, needed};
+use super::super::gather::Place;
 use super::super::integers::Integers;
 use super::super::keys::{Keys, NONE};
 use super::super::merge::out_of_order;

@@ -16,7 +16,7 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
-pub(super) use rule::TimeWindows;
+pub(super) use rule::rule;
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,6 +40,7 @@ use futures::StreamExt;
 
 use super::integers::Integers;
 use super::merge::ahead;
+use super::replace::visit_each;
 use functions::Windows;
 use run::Run;
 
@@ -139,12 +140,7 @@ impl ExecutionPlan for TimeWindow {
     ) -> Result<TreeNodeRecursion> {
         let order = self.order.iter().flatten().map(|key| &key.expr);
         let keys = self.windows.keyings.iter().flatten();
-        for expr in keys.chain(&self.windows.args).chain(order) {
-            if visit(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        visit_each(keys.chain(&self.windows.args).chain(order), visit)
     }
 
     fn with_new_children(

@@ -1,10 +1,10 @@
 //! Values of rows that other rows may refer to: of the last rows of each key, and of current batches.
 
-use arrow::array::{Array, ArrayRef, UInt32Array};
-use arrow::compute::{interleave, take};
+use arrow::array::{Array, ArrayRef};
 use datafusion::error::Result;
 
-use super::super::blocks::{Place, bytes_of};
+use super::super::blocks::bytes_of;
+use super::super::gather::{Gathering, Place};
 
 /// The place of no row.
 pub(super) const NOWHERE: Place = Place {
@@ -19,8 +19,7 @@ pub(super) struct Rows {
     free: Vec<u32>,
     rows: usize,
     bytes: usize,
-    /// Index of each block among those of a gathering.
-    slots: Vec<usize>,
+    gathering: Gathering,
 }
 
 impl Rows {
@@ -42,7 +41,6 @@ impl Rows {
             }
             None => {
                 self.blocks.push(Some(columns));
-                self.slots.push(usize::MAX);
                 (self.blocks.len() - 1) as u32
             }
         }
@@ -56,11 +54,6 @@ impl Rows {
         }
     }
 
-    fn column(&self, block: u32, column: usize) -> &ArrayRef {
-        let columns = self.blocks[block as usize].as_ref();
-        &columns.expect("a block stays while a row refers to it")[column]
-    }
-
     /// A column of the rows at `places`; `default` has the one value of those at [`NOWHERE`].
     pub(super) fn gather(
         &mut self,
@@ -68,34 +61,10 @@ impl Rows {
         places: &[Place],
         default: &ArrayRef,
     ) -> Result<ArrayRef> {
-        let first = places.first().map_or(NOWHERE.block, |place| place.block);
-        if first != NOWHERE.block && places.iter().all(|place| place.block == first) {
-            let rows = UInt32Array::from_iter_values(places.iter().map(|place| place.row));
-            return Ok(take(self.column(first, column), &rows, None)?);
-        }
-        let mut used: Vec<u32> = Vec::new();
-        let mut rows = Vec::with_capacity(places.len());
-        for place in places {
-            if place.block == NOWHERE.block {
-                rows.push((0, 0));
-                continue;
-            }
-            let slot = &mut self.slots[place.block as usize];
-            if *slot == usize::MAX {
-                used.push(place.block);
-                *slot = used.len();
-            }
-            rows.push((*slot, place.row as usize));
-        }
-        for &block in &used {
-            self.slots[block as usize] = usize::MAX;
-        }
-        let mut arrays: Vec<&dyn Array> = vec![default.as_ref()];
-        arrays.extend(
-            used.iter()
-                .map(|&block| self.column(block, column).as_ref()),
-        );
-        Ok(interleave(&arrays, &rows)?)
+        let blocks = &self.blocks;
+        let places = (places.iter()).map(|place| (place.block != NOWHERE.block).then_some(*place));
+        let of_block = |number: u32| &existing(blocks, number)[column];
+        (self.gathering).gather(places, blocks.len(), of_block, default)
     }
 
     /// Moves the rows at `places` together, and forgets all others but those of the blocks `kept`.
@@ -110,7 +79,7 @@ impl Rows {
             let from: Vec<Place> = chunk.iter().map(|place| **place).collect();
             let columns: Vec<ArrayRef> = (0..width)
                 .map(|column| {
-                    let any = std::sync::Arc::clone(self.column(from[0].block, column));
+                    let any = std::sync::Arc::clone(&existing(&self.blocks, from[0].block)[column]);
                     self.gather(column, &from, &any)
                 })
                 .collect::<Result<_>>()?;
@@ -123,4 +92,9 @@ impl Rows {
         former.into_iter().for_each(|number| self.remove(number));
         Ok(())
     }
+}
+
+fn existing(blocks: &[Option<Vec<ArrayRef>>], number: u32) -> &[ArrayRef] {
+    let columns = blocks[number as usize].as_ref();
+    columns.expect("a block stays while a row refers to it")
 }

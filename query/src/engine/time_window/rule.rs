@@ -2,43 +2,23 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
+use super::super::replace::Replace;
 use super::TimeWindow;
 use super::functions::Windows;
 
 /// Replaces windows whose input is in their order already, apart from their keys. Runs before the rule that adds the sorts
 /// and merges which plans require.
-#[derive(Debug)]
-pub(in crate::engine) struct TimeWindows;
-
-impl PhysicalOptimizerRule for TimeWindows {
-    fn name(&self) -> &str {
-        "time_windows"
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let replaced = plan.transform_up(|plan| match instead_of(&plan)? {
-            Some(window) => Ok(Transformed::yes(Arc::new(window) as _)),
-            None => Ok(Transformed::no(plan)),
-        });
-        replaced.data()
-    }
-
-    fn schema_check(&self) -> bool {
-        true
+pub(in crate::engine) fn rule() -> Replace<TimeWindow> {
+    Replace {
+        name: "time_windows",
+        instead_of,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, UInt64Array};
 use datafusion::error::Result;
 
-use super::super::blocks::Place;
+use super::super::gather::Place;
 use super::functions::Function;
 use super::rows::{NOWHERE, Rows};
 

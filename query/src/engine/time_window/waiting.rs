@@ -13,7 +13,8 @@ use arrow::compute::filter;
 use arrow::datatypes::{Field, Schema, SchemaRef, UInt32Type};
 use datafusion::error::Result;
 
-use super::super::blocks::{Blocks, Ids, Place};
+use super::super::blocks::{Blocks, Ids};
+use super::super::gather::Place;
 use super::rows::NOWHERE;
 use super::state::Rings;
 
