@@ -19,6 +19,7 @@ use crate::preset::{self, PRESETS};
 use crate::probe::ProbeOption;
 use crate::probe::stacks::StackOptions;
 use crate::probe::vmlinux::KernelOptions;
+use crate::process_names;
 use crate::recording::DEFAULT_FREQUENCY_HZ;
 use crate::rotation;
 use crate::runtimes;
@@ -156,8 +157,11 @@ pub(crate) struct Cli {
     #[arg(short = 'C', long = "cpu", value_name = "CPUS", help_heading = WHOM)]
     pub(crate) cpus: Option<String>,
     /// Record these processes, their threads and children; comma-separated
-    #[arg(short = 'p', long = "pid", value_name = "PID", value_delimiter = ',', help_heading = WHOM)]
-    pub(crate) pids: Vec<i32>,
+    ///
+    /// NAME stands for all running processes with this comm or executable. Processes that start later are recorded only if a
+    /// recorded one starts them; -G and -u also record others.
+    #[arg(short = 'p', long = "pid", value_name = "PID|NAME", value_delimiter = ',', help_heading = WHOM)]
+    pub(crate) pids: Vec<String>,
     /// Record these threads and their children; comma-separated
     #[arg(short = 't', long = "tid", value_name = "TID", value_delimiter = ',', help_heading = WHOM)]
     pub(crate) tids: Vec<i32>,
@@ -239,6 +243,11 @@ pub(crate) struct Cli {
     /// Verbose output; -vv for more
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = None::<&str>)]
     pub(crate) verbose: u8,
+    /// Print nothing but errors
+    ///
+    /// Losses are in the tables losses and problems, as always.
+    #[arg(short = 'q', long = "quiet", conflicts_with = "verbose", help_heading = None::<&str>)]
+    pub(crate) is_quiet: bool,
     /// Command to run and record, with its children
     #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = None::<&str>)]
     pub(crate) command: Vec<OsString>,
@@ -395,6 +404,13 @@ impl Cli {
         if chosen.into_iter().filter(|&is_chosen| is_chosen).count() > 1 {
             return Err(misuse("choose one of -a, -p, -t, -u and -G"));
         }
+        if self.target_options.excludes_children {
+            let is_of_tasks = self.names_tasks() || !self.command.is_empty();
+            if is_system || !is_of_tasks || named.as_ref().is_some_and(Target::is_of_cpus) {
+                return Err(misuse("--no-inherit: requires a command, -p, -t or -u")
+                    .hint("drop --no-inherit"));
+            }
+        }
         if let Some(named) = named {
             // With whole CPUs, the command only sets the duration, as with -a.
             if !self.command.is_empty() && !named.is_of_cpus() {
@@ -407,7 +423,7 @@ impl Cli {
                 return Err(misuse("a command cannot be combined with -p or -t"));
             }
             if !self.pids.is_empty() {
-                return Ok(Target::Processes(self.pids.clone()));
+                return process_names::pids_of(&self.pids).map(Target::Processes);
             }
             return Ok(Target::Threads(self.tids.clone()));
         }
@@ -478,8 +494,10 @@ impl Cli {
     pub(crate) fn may_pair_in_kernel(&self) -> bool {
         let calls = &self.calls;
         let has_limit = calls.min_duration.is_some() || calls.max_duration.is_some();
-        let is_more =
-            calls.context.is_some() || calls.max_events.is_some() || self.stacks.is_requested();
+        let is_more = calls.context.is_some()
+            || calls.max_events.is_some()
+            || self.stacks.is_requested()
+            || self.target_options.excludes_children;
         has_limit && !is_more && self.format == Format::Pqt && self.flight.limit().is_none()
     }
 
@@ -665,7 +683,10 @@ mod tests {
             .collect();
         assert_eq!(counts, [1, 2]);
         let cli = with("--preset runqlat -p 7");
-        assert_eq!((cli.all_cpus, &cli.pids[..]), (false, &[7][..]));
+        assert_eq!(
+            (cli.all_cpus, &cli.pids[..]),
+            (false, &["7".to_owned()][..])
+        );
         assert!(!with("--preset off-cpu -- sleep 1").all_cpus);
         assert!(with("--preset io -- sleep 1").all_cpus);
         assert!(!with("--preset io -p 7").all_cpus);

@@ -79,9 +79,9 @@ impl std::error::Error for Failure {}
 
 /// Prints an error with its causes, and its hint on a separate line.
 pub(crate) fn print(error: &anyhow::Error) {
-    terminal::say(format_args!("perfquet-record: {error:#}"));
+    terminal::complain(format_args!("perfquet-record: {error:#}"));
     if let Some(hint) = hint_of(error) {
-        terminal::say(format_args!("hint: {hint}"));
+        terminal::complain(format_args!("hint: {hint}"));
     }
 }
 

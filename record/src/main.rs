@@ -22,6 +22,7 @@ mod output;
 mod preset;
 mod probe;
 mod probe_requests;
+mod process_names;
 mod progress;
 mod recording;
 mod rotation;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     }
     sys::memory::give_back();
     let mut cli = cli::Cli::read();
+    terminal::set_quiet(cli.is_quiet);
     perfquet_cli::logger::start(cli.verbose, terminal::log);
     cli = cli.with_presets(std::env::args_os());
     let read = cli.apply_kfi().map_err(anyhow::Error::new);

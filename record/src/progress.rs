@@ -6,6 +6,8 @@ use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use perfquet_trace::count::counted;
 use perfquet_trace::normalize::Counts;
 
+use crate::terminal;
+
 /// The progress line.
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -26,7 +28,7 @@ pub(crate) struct Shown {
 impl Progress {
     /// Starts the clock. Hidden while a command writes to the same terminal.
     pub(crate) fn start(is_hidden: bool) -> Progress {
-        let bar = if is_hidden {
+        let bar = if is_hidden || terminal::is_quiet() {
             ProgressBar::hidden()
         } else {
             ProgressBar::new_spinner()

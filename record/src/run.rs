@@ -68,6 +68,15 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     let mut definitions = None;
     let mut plans = Plans::read(&cli.bpf)?;
     let mut probes = probe_requests::probes(cli, &mut definitions, &mut plans)?;
+    if cli.target_options.excludes_children
+        && (!plans.is_empty() || cli.functions_traced.is_requested())
+    {
+        return Err(misuse(
+            "--no-inherit cannot be combined with in-kernel aggregation or function tracing",
+        )
+        .hint("drop --no-inherit")
+        .into());
+    }
     if is_flight && selection.max_events.is_some() {
         return Err(misuse("--ring cannot be combined with --max-events")
             .hint("drop one")
@@ -105,6 +114,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         stacks,
         ring_bytes: cli.ring_bytes.or(small_rings(&probes, &plans)),
         excludes_self: cli.target_options.excludes_self,
+        excludes_children: cli.target_options.excludes_children,
         chosen_cpus: cli.cpus.as_ref().map(|_| cpus.clone()),
         has_no_addresses: has_aggregates_only(&probes, &plans)
             && !plans.have_stacks()

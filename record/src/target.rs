@@ -39,6 +39,11 @@ pub(crate) struct TargetOptions {
     /// By default, the recorder is excluded only from the events that it causes.
     #[arg(long = "exclude-self", alias = "exclude-perf")]
     pub(crate) excludes_self: bool,
+    /// Record only the target's own threads, not what they start
+    ///
+    /// Of a command, records its first thread; of processes, the threads that run when the recording starts.
+    #[arg(short = 'i', long = "no-inherit")]
+    pub(crate) excludes_children: bool,
 }
 
 /// The target of a recording.

@@ -3,9 +3,29 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A line of stderr.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Prints nothing but errors from now on.
+pub(crate) fn set_quiet(is_quiet: bool) {
+    IS_QUIET.store(is_quiet, Ordering::Relaxed);
+}
+
+/// Whether only errors are printed.
+pub(crate) fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
+/// A message: a line of stderr, unless the recorder is quiet.
 pub(crate) fn say(text: impl Display) {
+    if !is_quiet() {
+        complain(text);
+    }
+}
+
+/// An error: a line of stderr.
+pub(crate) fn complain(text: impl Display) {
     // In one write, because the command writes to stderr too.
     let line = format!("{text}\n");
     let _ = std::io::stderr().lock().write_all(line.as_bytes());

@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) ring_bytes: Option<usize>,
     /// Whether to exclude the recorder's own activity from everything.
     pub(crate) excludes_self: bool,
+    /// Whether threads and processes started by the target are excluded.
+    pub(crate) excludes_children: bool,
     /// The CPUs selected by the user.
     pub(crate) chosen_cpus: Option<Vec<u32>>,
     /// No record has an address, so mappings are not needed.
@@ -210,8 +212,9 @@ impl Recording {
             true => opening.switches()?,
             false => None,
         });
-        let has_doubles =
-            opening.add_new_threads(target, &mut side_band, &mut tracks, &mut rings, begin)?;
+        // Without inheritance, the threads are those that were listed.
+        let has_doubles = !settings.excludes_children
+            && opening.add_new_threads(target, &mut side_band, &mut tracks, &mut rings, begin)?;
         let runs_at_once = opening.runs_at_once;
         let owners = opening.owners.into_iter();
         let switches = tracks.pop_if(|last| wants_switches && last.attr.context_switch() == 1);

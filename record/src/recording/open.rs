@@ -45,6 +45,9 @@ pub(super) struct Opening<'a> {
     settings: &'a Settings,
     scope: Scope,
     kernel: Kernel,
+    /// Whether events belong to threads, not to CPUs.
+    is_of_threads: bool,
+    /// Whether the threads' children have the events, too.
     inherits: bool,
     starts_by_exec: bool,
     /// Whether events of running threads count as soon as they are open.
@@ -68,7 +71,8 @@ impl<'a> Opening<'a> {
             kernel: Kernel {
                 has_lost: has_format_lost(),
             },
-            inherits: !target.is_of_cpus(),
+            is_of_threads: !target.is_of_cpus(),
+            inherits: !target.is_of_cpus() && !settings.excludes_children,
             starts_by_exec: *target == Target::Command,
             // If an event is opened first and enabled later, a thread must not inherit it in between. A thread started
             // while the kernel enables the inherited copies can inherit an event that is still disabled, and stays so.
@@ -315,7 +319,8 @@ impl<'a> Opening<'a> {
     fn side_band_attr(&self) -> Result<Attr> {
         let places = self.side_band_places();
         let mut refused = io::Error::from(io::ErrorKind::Other);
-        for attr in self.kernel.side_bands(self.inherits) {
+        // Later threads map files into the same memory, so the side-band is always inherited.
+        for attr in self.kernel.side_bands(self.is_of_threads) {
             for place in &places {
                 match open_at(&attr, *place) {
                     Ok(_) => return Ok(attr),
@@ -391,7 +396,7 @@ impl<'a> Opening<'a> {
         let mut rings = Rings::default();
         for cpu in self.cpus() {
             // For events of threads, the owner is on the recorder itself, which outlives the recording.
-            let tasks = match self.inherits {
+            let tasks = match self.is_of_threads {
                 true => Tasks::Thread(0),
                 false => Tasks::All,
             };
