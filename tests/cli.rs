@@ -15,8 +15,9 @@
 //! Every file is one session in an empty directory; `with` copies a file of the repository there. `needs`, also several
 //! of them, apply to the next block, which is reported as skipped if the host lacks one. `[..]` matches any text in a
 //! line, a line `...` any lines, `? N` the exit status. `PERFQUET_UPDATE=1` writes the actual output into the file for
-//! review; `PERFQUET_SESSION=NAME` runs one file alone. A block below `<!-- varies: REASON -->` shows the output of one host at one time: its commands must end as
-//! shown, and print tables with the headings shown, or no table if none is shown.
+//! review; `PERFQUET_SESSION=NAME` runs one file alone. A block below `<!-- varies: REASON -->` shows the output of one
+//! host at one time: its commands must end as shown, and print tables with the headings shown, or no table if none is
+//! shown. Columns that reports print only if they have values, such as "errors", may be missing or added.
 
 #[path = "cli/session.rs"]
 mod session;

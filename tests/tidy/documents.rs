@@ -205,6 +205,20 @@ fn licenses_are_present() {
     }
 }
 
+/// Output that was recorded where a program was not installed.
+#[test]
+fn no_page_shows_a_missing_program() {
+    let mut wrong = Vec::new();
+    for path in documents() {
+        for (number, line) in read(&root().join(&path)).lines().enumerate() {
+            if line.ends_with(": command not found") {
+                wrong.push(format!("{}:{}: {line}", path.display(), number + 1));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
 fn documents() -> Vec<PathBuf> {
     tracked()
         .into_iter()
