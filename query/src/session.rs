@@ -174,8 +174,8 @@ impl Session {
         Ok(())
     }
 
-    /// Registers the query of an option, and returns it without a final semicolon. Rejects what is not one whole query: inside
-    /// another one, it might close brackets that it did not open.
+    /// Registers the query of an option, and returns it without a final semicolon. Anything but one complete query is
+    /// an error: embedded in another query, it might close brackets that it did not open.
     pub(crate) fn whole_query<'q>(&self, text: &'q str) -> Result<&'q str> {
         let text = text.trim().trim_end_matches(';').trim_end();
         self.query(text)?;

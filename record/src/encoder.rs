@@ -1,7 +1,7 @@
 //! The encoding thread: reads the journal after the drain and writes the tables while the CPU is idle.
 //!
-//! If the encoder falls behind, the journal grows and nothing is lost; far behind, the encoder runs at normal priority
-//! until it has caught up. The part of the journal that it has read is compressed. The encoder is an ordinary import,
+//! If the encoder is slower than the recording, the journal grows and nothing is lost; above a limit, the encoder runs at
+//! normal priority until it has caught up. The part of the journal that it has read is compressed. The encoder is an ordinary import,
 //! so `perfquet-convert OUT` completes the recording of a killed recorder in the same way.
 
 use std::path::{Path, PathBuf};

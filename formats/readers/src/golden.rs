@@ -414,7 +414,7 @@ fn aggregate_text(aggregate: &Aggregate<'_>) -> String {
 fn stack_text(stack: Stack<'_>) -> Option<String> {
     match stack {
         Stack::None => None,
-        Stack::Id(id) => Some(format!("told {id:#x}")),
+        Stack::Id(id) => Some(format!("id {id:#x}")),
         Stack::Addresses {
             space,
             addresses,

@@ -230,7 +230,7 @@ fn view_columns(view: Option<&View>, schema: Option<&Schema>) -> Result<RecordBa
         }
         None => rows.extend(known.iter().map(|column| (column.clone(), String::new()))),
     }
-    // A time is in nanoseconds, too; its name tells that it is one.
+    // Times are in nanoseconds, too; the name of the column marks them as times.
     let unit = |unit: &str| if unit == "time" { "ns" } else { unit }.to_owned();
     Ok(RecordBatch::try_from_iter([
         (

@@ -340,7 +340,7 @@ mod tests {
         assert!(folder.trim(keep, 100, &[]).unwrap());
         assert_eq!(folder.in_state(State::Complete), paths[2..]);
         assert!(!paths[1].exists() && paths[2].exists() && path.join("notes.txt").exists());
-        // What is live cannot be removed.
+        // A trace that is being recorded is never removed.
         folder.traces.get_mut(&paths[3]).unwrap().state = State::Live;
         folder.traces.get_mut(&paths[3]).unwrap().bytes = 400;
         assert!(!folder.trim(keep, 100, &[]).unwrap());

@@ -5,7 +5,7 @@
 //! ring/000041-20261125T134000Z.pqt      complete
 //! ring/000042-20261125T135000Z.pqt      being recorded
 //! ```
-//! Each trace is an ordinary recording by a recorder of its own, a child of the [`supervisor`], so it has everything that a
+//! Each trace is an ordinary recording by a separate recorder, a child of the [`supervisor`], so it has everything that a
 //! trace needs: names, mappings, stacks, losses. The next recorder is ready before the last one ends, and begins where that
 //! one ends ([`handover`]): each event is in one trace, except that the kernel stamps a hit once per recorder. One whose two times
 //! are on both sides of the boundary is in both traces or in neither. [`folder`] holds the directory within its limits, and finds the
@@ -33,7 +33,7 @@ pub(crate) use supervisor::{End, Request, run};
 
 /// Smallest size of --keep: a trace has some dozen files, and the next one grows while the oldest is removed.
 const LEAST_KEPT_BYTES: u64 = 16 << 20;
-/// Part of the size of --keep that a trace may have, and that is free for what is written between two looks.
+/// Part of the size of --keep that a trace may have, and that is reserved for the data written between two checks.
 const PARTS: u64 = 8;
 
 /// Command-line options.

@@ -111,7 +111,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// Does what is due. Returns the status of a recorder that ended by itself, for example because its target has ended.
+    /// Starts, ends and removes recordings whose time has come. Returns the status of a recorder that ended by itself, for example because its target has ended.
     fn step(&mut self) -> Result<Option<ExitStatus>> {
         for recorder in self.current.iter_mut().chain(&mut self.next) {
             recorder.listen();

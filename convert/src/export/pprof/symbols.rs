@@ -134,8 +134,8 @@ impl<'t> Symbols<'t> {
                 message.uint(3, ranges.1);
                 message.uint(5, path);
                 message.uint(6, build_id);
-                // has_functions, has_filenames, has_line_numbers, has_inline_frames: without them, pprof searches for
-                // missing names in files of its own host.
+                // has_functions, has_filenames, has_line_numbers, has_inline_frames: without them, pprof looks up
+                // missing names in the files of the host where it runs.
                 for flag in 7..=10 {
                     message.bool(flag, true);
                 }
