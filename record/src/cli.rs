@@ -11,6 +11,7 @@ use perfquet_events::event::Contexts;
 
 use crate::bpf;
 use crate::closing_line::Next;
+use crate::control;
 use crate::failure::{Failure, misuse};
 use crate::flight;
 use crate::ftrace;
@@ -132,6 +133,8 @@ pub(crate) struct Cli {
     pub(crate) calls: CallOptions,
     #[command(flatten, next_help_heading = CALLS)]
     pub(crate) triggers: TriggerOptions,
+    #[command(flatten, next_help_heading = CALLS)]
+    pub(crate) control: control::ControlOptions,
     #[command(flatten, next_help_heading = WHAT)]
     pub(crate) kernel: KernelOptions,
     /// Record only hits matching this kernel filter

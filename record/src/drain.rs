@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 
 use crate::flight::Buffer;
 use crate::journal::Journal;
+use crate::journal::told::Told;
 use crate::recording::{Recording, Rings};
 use crate::sieve::Sieve;
 use crate::sys::clock;
@@ -55,20 +56,32 @@ struct Shared {
     is_stopping: AtomicBool,
     /// Ended before it was stopped: the disk is full.
     has_failed: AtomicBool,
-    ending: Mutex<Ending>,
+    /// A moment that a caller wants to be between two passes.
+    marking: Mutex<Marking>,
     /// Records of what existed at the start, once they are known, and the time at which the trace begins.
     existing: Mutex<Option<(Vec<u8>, u64)>>,
     /// Records of others, to be written with the next pass.
     added: Mutex<Vec<u8>>,
 }
 
-/// State of the end of the recording.
+/// A change of what is recorded, at one moment for all events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// The recording ends.
+    End,
+    /// The recording pauses.
+    Pause,
+    /// The recording begins, or goes on after a pause.
+    Resume,
+}
+
+/// State of a [`Mark`].
 #[derive(Default)]
-enum Ending {
+enum Marking {
     #[default]
     Running,
     /// A caller waits for the moment between two passes.
-    Requested(Sender<u64>),
+    Requested(Mark, Sender<u64>),
     /// The thread has ended.
     Over,
 }
@@ -88,8 +101,14 @@ impl Drain {
         }
         let bell = waiter.bell();
         let shared = Arc::new(Shared::default());
+        let mut sieve = Sieve::of(recording, rings.events.len(), began);
+        if recording.starts_paused {
+            sieve.pause_at(0);
+        }
         let worker = Worker {
-            sieve: Sieve::of(recording, rings.events.len(), began),
+            sieve,
+            pause_id: recording.pause_id,
+            has_resumed: !recording.starts_paused,
             rings,
             sink,
             gate,
@@ -122,10 +141,25 @@ impl Drain {
     /// one, are dropped. Waits for the moment between two passes; otherwise one ring would be read up to a later time
     /// than the next. Returns that moment, the last time of the recording.
     pub(crate) fn end(&self) -> u64 {
+        self.mark(Mark::End)
+    }
+
+    /// Pauses the recording at one moment for all events, before they are disabled one by one. Returns that moment.
+    pub(crate) fn pause(&self) -> u64 {
+        self.mark(Mark::Pause)
+    }
+
+    /// Begins the recording, or goes on after a pause, at one moment for all events, after they have been enabled. Returns that
+    /// moment.
+    pub(crate) fn resume(&self) -> u64 {
+        self.mark(Mark::Resume)
+    }
+
+    fn mark(&self, mark: Mark) -> u64 {
         let (set, is_set) = channel();
-        match &mut *lock(&self.shared.ending) {
-            Ending::Over => return clock::monotonic(),
-            ending => *ending = Ending::Requested(set),
+        match &mut *lock(&self.shared.marking) {
+            Marking::Over => return clock::monotonic(),
+            marking => *marking = Marking::Requested(mark, set),
         }
         self.bell.ring();
         // An error is an answer too: the thread has ended.
@@ -162,6 +196,10 @@ impl Drain {
 
 struct Worker {
     sieve: Sieve,
+    /// ID of the records of pauses.
+    pause_id: Option<u64>,
+    /// Whether the recording has begun: before, there is no pause to record.
+    has_resumed: bool,
     rings: Rings,
     sink: Sink,
     gate: Gate,
@@ -178,7 +216,7 @@ impl Worker {
     fn run(mut self) -> Drained {
         let ended = self.drain_until_stopped();
         let counts = self.stacks.take().map(UserStacks::finish);
-        *lock(&self.shared.ending) = Ending::Over;
+        *lock(&self.shared.marking) = Marking::Over;
         if ended.is_err() {
             self.shared.has_failed.store(true, Ordering::Release);
         }
@@ -226,10 +264,10 @@ impl Worker {
 
     /// Drains all rings once.
     fn pass(&mut self) -> io::Result<u64> {
-        let ending = std::mem::take(&mut *lock(&self.shared.ending));
-        if let Ending::Requested(set) = ending {
+        let marking = std::mem::take(&mut *lock(&self.shared.marking));
+        if let Marking::Requested(mark, set) = marking {
             let time = clock::monotonic();
-            self.sieve.end_at(time);
+            self.set_mark(mark, time)?;
             let _ = set.send(time);
         }
         let mut drained = 0;
@@ -258,6 +296,32 @@ impl Worker {
         }
         self.sieve.end_pass();
         Ok(drained)
+    }
+
+    fn set_mark(&mut self, mark: Mark, time: u64) -> io::Result<()> {
+        let is_resumed = match mark {
+            Mark::End => {
+                self.sieve.end_at(time);
+                return Ok(());
+            }
+            Mark::Pause => {
+                self.sieve.pause_at(time);
+                false
+            }
+            Mark::Resume => {
+                self.sieve.resume_at(time);
+                true
+            }
+        };
+        if let Some(id) = self.pause_id
+            && self.has_resumed
+        {
+            let mut told = Told::new(id, time, 0);
+            told.pause(is_resumed);
+            self.sink.put_events(&told.into_bytes())?;
+        }
+        self.has_resumed |= is_resumed;
+        Ok(())
     }
 
     /// Writes the records whose user stacks are known now; at the end all of them.

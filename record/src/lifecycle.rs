@@ -11,6 +11,7 @@ use perfquet_events::event::{Purpose, Selection};
 
 use crate::bpf::{Live, Programs};
 use crate::containers::Containers;
+use crate::control::{Command, Control, Delay};
 use crate::drain::{Drain, Sink};
 use crate::failure::{Failure, failed};
 use crate::flight::Snapshots;
@@ -22,6 +23,7 @@ use crate::progress::{Progress, Shown};
 use crate::recording::{Recording, Rings};
 use crate::rotation::Handover;
 use crate::runtimes::{self, Runtimes};
+use crate::switch::Switch;
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::clock;
 use crate::sys::signals::{Signal, Signals};
@@ -31,6 +33,8 @@ use crate::user_stacks::{Counts, UserStacks, Walking};
 
 /// Interval at which the end and signals are checked, and the progress line is drawn.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
+/// Time after which threads that were being started are in the kernel's list of those that inherited an event.
+const HEIRS_LISTED: Duration = Duration::from_millis(20);
 /// Maximum number of probes closed in the foreground; closing one takes 20 to 40 ms.
 const MOST_CLOSED_HERE: usize = 16;
 /// Beyond this number of descriptors, counting by reading each is too slow.
@@ -52,6 +56,10 @@ pub(crate) struct Start {
     pub(crate) runtimes: runtimes::Options,
     /// In a ring of traces, where this one begins and ends.
     pub(crate) handover: Option<Handover>,
+    /// When recording begins, if not at once.
+    pub(crate) delay: Option<Delay>,
+    /// Commands from another program.
+    pub(crate) control: Option<Control>,
     /// Whether stacks have Python functions.
     pub(crate) has_python: bool,
 }
@@ -77,6 +85,8 @@ pub(crate) struct Running {
     /// Aggregates are read at these times.
     readings: Option<Readings>,
     handover: Option<Handover>,
+    switch: Switch,
+    control: Option<Control>,
 }
 
 /// When aggregates are read.
@@ -84,6 +94,13 @@ struct Readings {
     every: Duration,
     next: Instant,
     live: Option<Live>,
+}
+
+/// What a command asks the caller to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Stop,
 }
 
 impl Running {
@@ -107,6 +124,8 @@ impl Running {
             readings: (every, is_live),
             runtimes,
             handover,
+            delay,
+            control,
             has_python,
         } = start;
         let has_user_code = recording.has_user_code() || programs.has_stacks();
@@ -125,7 +144,9 @@ impl Running {
         );
         let drain = Drain::start(&recording, rings, sink, (gate, began), stacks)?;
         recording.enable()?;
-        programs.start()?;
+        if delay.is_none() {
+            programs.start()?;
+        }
         let command = waiting.as_ref().map(Waiting::pid);
         let pids = containers.look(&target, command);
         let runtimes = runtimes.and_then(Runtimes::start);
@@ -169,6 +190,8 @@ impl Running {
             selection,
             seen,
             starts_are_off: false,
+            switch: Switch::new(delay),
+            control,
             readings: every.map(|every| Readings {
                 every,
                 next: Instant::now() + every,
@@ -188,8 +211,13 @@ impl Running {
         has_enough: &dyn Fn() -> bool,
     ) -> Result<()> {
         // A deadline that overflows is none.
+        let duration = duration.map(|duration| duration + self.switch.delay());
         let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
         loop {
+            if self.obey(snapshots.as_deref()) == Asked::Stop {
+                return Ok(());
+            }
+            self.switch_in_time()?;
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 return Ok(());
@@ -198,7 +226,12 @@ impl Running {
             let reading = self.readings.as_ref().map(|readings| readings.next);
             let until_reading = reading.map(|next| next.saturating_duration_since(Instant::now()));
             let wait = until_reading.map_or(wait, |left| wait.min(left));
-            match signals.wait(wait).context("cannot wait for signals")? {
+            let wait = self.switch.due().map_or(wait, |left| wait.min(left));
+            let channel = self.control.as_ref().and_then(Control::fd);
+            match signals
+                .wait_or(wait, channel)
+                .context("cannot wait for signals")?
+            {
                 Some(Signal::Finish) => return Ok(()),
                 Some(Signal::User(user)) => {
                     if snapshots
@@ -237,6 +270,78 @@ impl Running {
                 self.progress.show(self.shown());
             }
         }
+    }
+
+    /// Carries out the commands that have arrived.
+    fn obey(&mut self, snapshots: Option<&Snapshots>) -> Asked {
+        let mut asked = Asked::Nothing;
+        let commands = self.control.as_mut().map(Control::arrived);
+        for command in commands.unwrap_or_default() {
+            let done = match command {
+                Command::Enable => self.resume().map_err(|error| format!("{error:#}")),
+                Command::Disable => self.pause().map_err(|error| format!("{error:#}")),
+                Command::Snapshot => match snapshots {
+                    Some(snapshots) => {
+                        snapshots.request();
+                        self.drain.wake();
+                        Ok(())
+                    }
+                    None => Err("snapshot: requires --ring".to_owned()),
+                },
+                Command::Ping => Ok(()),
+                Command::Stop => {
+                    asked = Asked::Stop;
+                    Ok(())
+                }
+                Command::Unknown(text) => Err(Command::unknown(&text)),
+            };
+            if let Some(control) = &mut self.control {
+                control.answer(done);
+            }
+        }
+        asked
+    }
+
+    /// Begins to record after the delay.
+    fn switch_in_time(&mut self) -> Result<()> {
+        if self.switch.begins() {
+            self.resume()?;
+        }
+        if self.switch.repeats() {
+            self.recording.switch(true)?;
+        }
+        Ok(())
+    }
+
+    /// Begins to record, or goes on after a pause.
+    fn resume(&mut self) -> Result<()> {
+        if self.switch.is_on {
+            return Ok(());
+        }
+        self.recording.switch(true)?;
+        if !self.target.is_of_cpus() {
+            // A thread that is being started may have inherited disabled events without being in the list of heirs yet.
+            std::thread::sleep(HEIRS_LISTED);
+            self.recording.switch(true)?;
+        }
+        self.programs.start()?;
+        let time = self.drain.resume();
+        if self.switch.turn_on(!self.target.is_of_cpus()) {
+            self.selection.begin = time.try_into().ok();
+            self.drain
+                .add(header::selection(&self.recording, &self.selection));
+        }
+        Ok(())
+    }
+
+    /// Pauses.
+    fn pause(&mut self) -> Result<()> {
+        if self.switch.turn_off() {
+            self.drain.pause();
+            self.programs.stop();
+            self.recording.switch(false)?;
+        }
+        Ok(())
     }
 
     /// Reads the aggregates if it is time.

@@ -77,6 +77,15 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         .hint("drop --no-inherit")
         .into());
     }
+    if cli.control.are_given()
+        && (cli.functions_traced.is_requested() || cli.triggers.is_requested())
+    {
+        return Err(misuse(
+            "--delay and --control cannot be combined with function tracing, --start-on or --stop-on",
+        )
+        .hint("drop them, or use --start-on time:TIME")
+        .into());
+    }
     if is_flight && selection.max_events.is_some() {
         return Err(misuse("--ring cannot be combined with --max-events")
             .hint("drop one")
@@ -108,7 +117,10 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         probes.push(Probe::output(WALK, false));
     }
     let cpus = cli.cpus()?;
+    let delay = cli.control.delay()?;
     let settings = Settings {
+        starts_paused: delay.is_some(),
+        may_pause: cli.control.may_pause() && cli.format == Format::Pqt,
         frequency_hz: cli.frequency_hz()?,
         period: cli.count,
         stacks,
@@ -128,6 +140,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         log::warn!("interrupted before the recording began");
         return Ok(Outcome::Interrupted);
     }
+    let control = cli.control.open()?;
     // Before limits are raised, threads started and events opened, so that the command inherits none of them.
     let waiting = match cli.command.is_empty() {
         true => None,
@@ -174,6 +187,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         readings: (cli.bpf.every(), cli.bpf.is_live()),
         runtimes: cli.runtimes,
         handover,
+        delay,
+        control,
         // Symbols in a ring would be gone before their samples.
         has_python: cli.runtimes.has_python() && cli.format == Format::Pqt && !is_flight,
     };
@@ -199,6 +214,7 @@ fn ring(cli: &Cli) -> Result<Request, Failure> {
             "--function, --function-graph or --kfi-config",
         ),
         (cli.force, "--force"),
+        (cli.control.are_given(), "--delay or --control"),
         (cli.format != Format::Pqt, "--format perf.data"),
     ];
     if let Some((_, option)) = excluded.iter().find(|(is_given, _)| *is_given) {
@@ -303,7 +319,8 @@ fn record(
         Sink::Journal(journal) => {
             let missed = definitions.as_deref().map(Definitions::missed);
             // Missing records can be counted only if all hits were to be kept.
-            let may_count = drained.is_err() && selection.text().is_empty();
+            let may_count =
+                drained.is_err() && selection.text().is_empty() && !cli.control.are_given();
             let path = may_count.then(|| output.journal_path());
             complete_journal(journal, &mut stopped, &missed.unwrap_or_default(), path)
         }

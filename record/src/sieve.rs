@@ -1,4 +1,4 @@
-//! Drops hits from before the start of the recording, from after its end, and duplicates recorded by two events.
+//! Drops hits from before the start of the recording, from pauses, from after its end, and duplicates recorded by two events.
 //!
 //! ```text
 //! id 7, thread 41: hit        id 9, thread 41: the same hit        id 7, thread 41: the next hit
@@ -30,6 +30,8 @@ pub(crate) struct Sieve {
     began: u64,
     /// End of the recording.
     ended_at: Option<u64>,
+    /// Pauses whose hits may still be in the rings: begin and end.
+    pauses: Vec<(u64, u64)>,
     /// Whether records are examined or just passed on.
     is_looking: bool,
     has_doubles: bool,
@@ -97,6 +99,7 @@ impl Sieve {
             events,
             began,
             ended_at: None,
+            pauses: Vec::new(),
             is_looking: true,
             has_doubles,
             hits: (0..rings).map(|_| HashMap::new()).collect(),
@@ -111,6 +114,19 @@ impl Sieve {
     pub(crate) fn end_at(&mut self, time: u64) {
         self.ended_at = Some(time);
         self.is_looking = true;
+    }
+
+    /// Drops the hits after `time`, until [`Sieve::resume_at`]. Called between two passes.
+    pub(crate) fn pause_at(&mut self, time: u64) {
+        self.pauses.push((time, u64::MAX));
+        self.is_looking = true;
+    }
+
+    /// Keeps the hits from `time` on. Called between two passes.
+    pub(crate) fn resume_at(&mut self, time: u64) {
+        if let Some((_, end)) = self.pauses.last_mut() {
+            *end = time;
+        }
     }
 
     /// Scans a piece of the side-band for exits of threads. Pieces of a ring are passed in order.
@@ -141,6 +157,7 @@ impl Sieve {
             events,
             began,
             ended_at,
+            pauses,
             has_doubles,
             hits,
             kept,
@@ -156,6 +173,9 @@ impl Sieve {
                 hit.time >= *began
                     && ended_at.is_none_or(|end| hit.time <= end)
                     && (!*has_doubles || hits.entry(place).or_default().is_new(hit.id))
+                    && pauses
+                        .iter()
+                        .all(|(begin, end)| hit.time <= *begin || hit.time >= *end)
             });
             if is_wanted {
                 kept.extend_from_slice(record);
@@ -169,9 +189,11 @@ impl Sieve {
 
     /// Ends a pass over all rings.
     pub(crate) fn end_pass(&mut self) {
+        let is_recent = |time: u64| clock::monotonic() <= time.saturating_add(MARGIN_NS);
+        self.pauses.retain(|(_, end)| is_recent(*end));
         if !self.has_doubles {
-            let is_beginning = clock::monotonic() <= self.began.saturating_add(MARGIN_NS);
-            self.is_looking &= is_beginning || self.ended_at.is_some();
+            let has_limit = self.ended_at.is_some() || !self.pauses.is_empty();
+            self.is_looking &= has_limit || is_recent(self.began);
             return;
         }
         if self.ended.is_empty() {

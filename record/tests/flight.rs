@@ -110,7 +110,7 @@ fn on_a_signal_and_at_the_end() {
     let output = recording.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("snapshot t.2.pqt: requested by a signal"),
+        stderr(&output).contains("snapshot t.2.pqt: requested"),
         "{}",
         stderr(&output)
     );

@@ -1067,7 +1067,7 @@ pub mod losses {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "ring full, throttled, filtered, buffer overrun, or the term of the recording tool.",
+                    "ring full, throttled, filtered, buffer overrun, or the term of the recording tool; paused and resumed: nothing was recorded in between, on request.",
                 ),
             ],
             sort: vec!["time".to_owned()],
@@ -1085,7 +1085,7 @@ pub mod losses {
         pub event: Option<&'a [u8]>,
         /// Number of lost events; NULL if unknown.
         pub count: Option<i64>,
-        /// ring full, throttled, filtered, buffer overrun, or the term of the recording tool.
+        /// ring full, throttled, filtered, buffer overrun, or the term of the recording tool; paused and resumed: nothing was recorded in between, on request.
         pub reason: &'a [u8],
     }
 

@@ -37,7 +37,7 @@ pub(crate) enum Why {
 impl std::fmt::Display for Why {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Why::Requested => f.write_str("requested by a signal"),
+            Why::Requested => f.write_str("requested"),
             Why::Slow(slow::Found {
                 function,
                 duration,
@@ -151,9 +151,14 @@ impl Snapshots {
     pub(crate) fn ask(&self, signal: User) -> bool {
         let is_ours = self.signals.contains(&signal);
         if is_ours {
-            self.shared.is_requested.store(true, Ordering::Release);
+            self.request();
         }
         is_ours
+    }
+
+    /// Requests a snapshot; wake up the drain then.
+    pub(crate) fn request(&self) {
+        self.shared.is_requested.store(true, Ordering::Release);
     }
 
     /// Starts writing the events handed over; returns the error of the previous snapshot.

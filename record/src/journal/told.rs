@@ -4,7 +4,7 @@
 //! layout.
 
 use perfquet_events::event::{Action, Bucket};
-use perfquet_events::wire::{AggregateRecord, LossRecord};
+use perfquet_events::wire::{AggregateRecord, LossRecord, PauseRecord};
 
 use super::record::{Records, kind};
 
@@ -65,6 +65,11 @@ impl Told {
     pub(crate) fn loss(&mut self, count: u64, reason: &str) {
         let reason = reason.as_bytes();
         self.sample(LossRecord { count, reason }.encode());
+    }
+
+    /// Adds the beginning or the end of a pause.
+    pub(crate) fn pause(&mut self, is_resumed: bool) {
+        self.sample(PauseRecord { is_resumed }.encode());
     }
 
     /// Returns the records.

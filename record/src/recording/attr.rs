@@ -103,6 +103,18 @@ impl Kernel {
     }
 }
 
+/// The records that the recorder itself writes about pauses.
+pub(crate) fn attr_of_pauses() -> Attr {
+    let event = Attr {
+        type_: abi::PERF_TYPE_SOFTWARE,
+        config: abi::PERF_COUNT_SW_BPF_OUTPUT.into(),
+        ..Attr::default()
+    };
+    let mut attr = Kernel { has_lost: false }.base(event, false);
+    attr.sample_type |= u64::from(abi::PERF_SAMPLE_RAW);
+    attr
+}
+
 /// Whether its records have stacks. Trigger hits are no rows and have none; without stacks, their time has a fixed
 /// position.
 fn may_have_stacks(kind: &Kind) -> bool {

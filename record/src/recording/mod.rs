@@ -30,10 +30,13 @@ use crate::sys::sample_filter::SampleFilter;
 use crate::target::{Place, Target};
 use open::Owner;
 
-pub(crate) use attr::DEFAULT_FREQUENCY_HZ;
+pub(crate) use attr::{DEFAULT_FREQUENCY_HZ, attr_of_pauses};
 
 /// Message for tracepoints of a pattern.
 pub(crate) const NOT_RECORDED: &str = "cannot be recorded";
+
+/// ID of the records of pauses, which belong to no event of the kernel. The kernel counts its IDs from 1.
+pub(crate) const PAUSE_ID: u64 = 1 << 62;
 
 /// Settings for all events, from the command line.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +53,10 @@ pub(crate) struct Settings {
     pub(crate) excludes_self: bool,
     /// Whether threads and processes started by the target are excluded.
     pub(crate) excludes_children: bool,
+    /// Whether events are disabled until they are switched on.
+    pub(crate) starts_paused: bool,
+    /// Whether the journal can have records of pauses.
+    pub(crate) may_pause: bool,
     /// The CPUs selected by the user.
     pub(crate) chosen_cpus: Option<Vec<u32>>,
     /// No record has an address, so mappings are not needed.
@@ -148,6 +155,10 @@ pub(crate) struct Recording {
     /// Whether some threads may have an event twice, inherited and their own.
     pub(crate) has_doubles: bool,
     is_started_by_exec: bool,
+    /// Whether nothing is recorded until [`Recording::switch`].
+    pub(crate) starts_paused: bool,
+    /// ID of the records of pauses; `None`: there are none.
+    pub(crate) pause_id: Option<u64>,
     /// Whether events of threads run from the time they are opened; their hits from before the recording are dropped.
     pub(crate) runs_at_once: bool,
     /// Frames of a user stack at most.
@@ -227,7 +238,9 @@ impl Recording {
             has_addresses: !settings.has_no_addresses,
             owners: owners.flat_map(Owner::into_events).collect(),
             has_doubles,
-            is_started_by_exec: *target == Target::Command,
+            is_started_by_exec: *target == Target::Command && !settings.starts_paused,
+            starts_paused: settings.starts_paused,
+            pause_id: settings.may_pause.then_some(PAUSE_ID),
             runs_at_once,
             deepest: settings.stacks.deepest(),
             before: HashMap::new(),
@@ -260,7 +273,10 @@ impl Recording {
     /// Starts everything except: the side-band, events of running threads, which started when they were opened, and a
     /// command's events, which start at its exec.
     pub(crate) fn enable(&self) -> Result<()> {
-        let starts_here = !self.is_started_by_exec && !self.runs_at_once;
+        if self.starts_paused && self.runs_at_once {
+            self.switch(false)?;
+        }
+        let starts_here = !self.is_started_by_exec && !self.runs_at_once && !self.starts_paused;
         let started_here = self.of_threads().filter(|_| starts_here);
         for track in self.outputs.iter().chain(started_here) {
             for opened in &track.events {
@@ -268,6 +284,23 @@ impl Recording {
                     .event
                     .enable()
                     .with_context(|| format!("cannot start the event {}", track.probe.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts or stops the events, without the side-band and the output of BPF programs.
+    pub(crate) fn switch(&self, is_on: bool) -> Result<()> {
+        for track in self.of_threads() {
+            for opened in &track.events {
+                let switched = match is_on {
+                    true => opened.event.enable(),
+                    false => opened.event.disable(),
+                };
+                switched.with_context(|| {
+                    let verb = if is_on { "start" } else { "stop" };
+                    format!("cannot {verb} the event {}", track.probe.name)
+                })?;
             }
         }
         Ok(())

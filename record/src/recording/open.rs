@@ -73,7 +73,7 @@ impl<'a> Opening<'a> {
             },
             is_of_threads: !target.is_of_cpus(),
             inherits: !target.is_of_cpus() && !settings.excludes_children,
-            starts_by_exec: *target == Target::Command,
+            starts_by_exec: *target == Target::Command && !settings.starts_paused,
             // If an event is opened first and enabled later, a thread must not inherit it in between. A thread started
             // while the kernel enables the inherited copies can inherit an event that is still disabled, and stays so.
             // Threads with equal events also swap them at a context switch, so then one or the other thread records

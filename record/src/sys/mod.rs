@@ -1,5 +1,6 @@
 //! Interfaces of the kernel: all `unsafe` code of this crate, one file per interface.
 
+pub(crate) mod channel;
 pub(crate) mod child;
 pub(crate) mod clock;
 pub(crate) mod file;

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// A received signal.
@@ -64,14 +64,26 @@ impl Signals {
 
     /// Returns the next signal; waits at most this long.
     pub(crate) fn wait(&self, timeout: Duration) -> io::Result<Option<Signal>> {
-        let mut poll = libc::pollfd {
-            fd: self.0.as_raw_fd(),
+        self.wait_or(timeout, None)
+    }
+
+    /// Returns the next signal; waits at most this long, or until another descriptor is ready for reading.
+    pub(crate) fn wait_or(
+        &self,
+        timeout: Duration,
+        other: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Option<Signal>> {
+        let poll = |fd: RawFd| libc::pollfd {
+            fd,
             events: libc::POLLIN,
             revents: 0,
         };
+        // The kernel ignores negative descriptors.
+        let other = other.map_or(-1, |other| other.as_raw_fd());
+        let mut polls = [poll(self.0.as_raw_fd()), poll(other)];
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: passes one pollfd.
-        if unsafe { libc::poll(&mut poll, 1, timeout_ms) } <= 0 {
+        // SAFETY: passes two pollfds.
+        if unsafe { libc::poll(polls.as_mut_ptr(), 2, timeout_ms) } <= 0 || polls[0].revents == 0 {
             return Ok(None);
         }
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();

@@ -13,12 +13,14 @@
 //! | aggregate | perfquet-record, at the end | [`AggregateRecord`] |
 //! | loss | perfquet-record, at the end | [`LossRecord`] |
 //! | call | a BPF program: ebpf/src/calls.bpf.c | [`CallRecord`] |
+//! | pause | perfquet-record, with `--control` | [`PauseRecord`] |
 //!
 //! Numbers and layouts shared with C code are compared with its source in the tests.
 
 mod aggregate;
 mod call;
 mod loss;
+mod pause;
 mod stack;
 pub mod update;
 
@@ -27,6 +29,7 @@ use crate::bytes::{Cursor, Endian, Short};
 pub use aggregate::AggregateRecord;
 pub use call::{CallRecord, Caller};
 pub use loss::LossRecord;
+pub use pause::PauseRecord;
 pub use stack::StackRecord;
 
 /// Prefix of the event names.
@@ -46,12 +49,20 @@ pub enum Kind {
     Loss = 3,
     /// A call with paired entry and return.
     Call = 4,
+    /// The recording was paused or resumed.
+    Pause = 5,
 }
 
 impl Kind {
     /// Returns the kind with this number.
     pub fn of_number(number: u32) -> Option<Kind> {
-        let all = [Kind::Stack, Kind::Aggregate, Kind::Loss, Kind::Call];
+        let all = [
+            Kind::Stack,
+            Kind::Aggregate,
+            Kind::Loss,
+            Kind::Call,
+            Kind::Pause,
+        ];
         all.into_iter().find(|kind| *kind as u32 == number)
     }
 }
@@ -117,9 +128,9 @@ mod tests {
     fn kind_numbers_match_the_bpf_programs() {
         assert!(PROGRAM.contains(&format!("#define RECORD_STACK {}\n", Kind::Stack as u32)));
         assert!(CALLS.contains(&format!("#define RECORD_CALL {}\n", Kind::Call as u32)));
-        for number in 0..6 {
+        for number in 0..7 {
             let kind = Kind::of_number(number);
-            assert_eq!(kind.is_some(), (1..=4).contains(&number));
+            assert_eq!(kind.is_some(), (1..=5).contains(&number));
             assert!(kind.is_none_or(|kind| kind as u32 == number));
         }
     }

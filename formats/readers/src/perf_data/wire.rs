@@ -8,7 +8,9 @@ use perfquet_events::event::{
     Aggregate, Bucket, Call, CallFunction, Common, Context, Event, Function, Loss, PairedCall,
     Sample, Space, Stack, StackDefinition, time_of,
 };
-use perfquet_events::wire::{AggregateRecord, CallRecord, Kind, LossRecord, PREFIX, StackRecord};
+use perfquet_events::wire::{
+    AggregateRecord, CallRecord, Kind, LossRecord, PREFIX, PauseRecord, StackRecord,
+};
 
 use crate::perf_data::attr::{Attr, event_type, sample_type};
 use crate::perf_data::catalog::Catalog;
@@ -88,6 +90,7 @@ impl Unfinished {
                 }
             },
             Some(Kind::Loss) => loss(sample, LossRecord::decode(body)?, out)?,
+            Some(Kind::Pause) => pause(sample, PauseRecord::decode(body)?, out)?,
             Some(Kind::Call) => return call(sample, CallRecord::decode(body)?, functions, out),
             None => return Err(Wrong::Kind(kind)),
         }
@@ -157,6 +160,17 @@ fn loss(sample: &Sample<'_>, record: LossRecord<'_>, out: &mut Output<'_>) -> Re
         count: Some(record.count),
         in_all: None,
         reason: &String::from_utf8_lossy(record.reason),
+    }))
+}
+
+fn pause(sample: &Sample<'_>, record: PauseRecord, out: &mut Output<'_>) -> Result<(), Error> {
+    out.event(Event::Loss(Loss {
+        time: sample.time,
+        cpu: None,
+        event: None,
+        count: None,
+        in_all: None,
+        reason: record.reason(),
     }))
 }
 

@@ -58,6 +58,7 @@ use perfquet_events::Error;
 use perfquet_events::event::{
     Event, EventType, Fact, Hit, Loss, Mapping, Place, Problem, Progress, Sink, Space, TIME_BEYOND,
 };
+use perfquet_events::wire::PauseRecord;
 
 use crate::symbols;
 
@@ -324,13 +325,14 @@ impl<'o> Normalizer<'o> {
         }
         let table = self.output.fixed.losses;
         let count = loss.count.unwrap_or(0);
-        match loss.reason.starts_with(FILTERED_CALLS) {
+        match loss.reason {
             // These were dropped on purpose.
-            true => {
+            filtered if filtered.starts_with(FILTERED_CALLS) => {
                 let filtered = &mut self.output.counts.filtered;
                 *filtered = filtered.saturating_add(count);
             }
-            false => {
+            PauseRecord::PAUSED | PauseRecord::RESUMED => {}
+            _ => {
                 self.output.counts.losses += 1;
                 let lost = &mut self.output.counts.lost;
                 *lost = lost.saturating_add(count);
