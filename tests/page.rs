@@ -165,6 +165,139 @@ fn pages_of_hostile_and_of_empty_traces_open() {
     }
 }
 
+/// Traces with one sample, with nothing, with losses alone, with calls alone, and with scheduler events alone.
+#[test]
+fn pages_of_small_traces_have_the_panels_of_their_tables() {
+    if !needs::met(&["chromium"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let sample = "work 11 [001] 100.000000: 250 cycles:\n\t    401136 work+0x6 (/bin/work)\n\n";
+    let header = "# tracer: nop\n#\n";
+    let lost = format!("{header}CPU:1 [LOST 3 EVENTS]\n");
+    let graph = "# tracer: function_graph\n#\n 0)               |  outer() {\n 0)   1.500 us    |    inner();\n 0)   4.250 us    |  }\n";
+    for (name, text, panels) in [
+        (
+            "sample.txt",
+            sample,
+            &["time", "tracks", "threads", "stacks", "functions"][..],
+        ),
+        ("none.trace", header, &[]),
+        ("losses.trace", &lost, &[]),
+        (
+            "calls.trace",
+            graph,
+            &["stacks", "functions", "durations", "slowest"],
+        ),
+        (
+            "switches.trace",
+            &switches(),
+            &["time", "tracks", "threads", "stacks", "functions"],
+        ),
+    ] {
+        let trace = converted(directory.path(), name, text.as_bytes());
+        let shown = opened(&report(directory.path(), &[&trace]), "");
+        for panel in [
+            "time",
+            "tracks",
+            "threads",
+            "stacks",
+            "functions",
+            "durations",
+            "slowest",
+        ] {
+            let has = shown.contains(&format!("<section id=\"{panel}\""));
+            assert_eq!(has, panels.contains(&panel), "{name}: {panel}");
+        }
+        assert_eq!(shown.contains("Lost: 3 "), name == "losses.trace", "{name}");
+    }
+}
+
+/// The times of states in tracks are those of the view, also in a selection.
+#[test]
+fn tracks_have_the_times_of_thread_states() {
+    if !needs::met(&["chromium"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let trace = converted(directory.path(), "switches.trace", switches().as_bytes());
+    let page = report(directory.path(), &[&trace]);
+    for (fragment, from, to) in [
+        ("", 0, i64::from(u32::MAX)),
+        ("t=1ms..3ms", 1_000_000, 3_000_000),
+        ("t=1ms..3ms&span=1.234567ms..2.5ms", 1_234_567, 2_500_000),
+        ("span=0.4us..0.1s", 400, 100_000_000),
+    ] {
+        let shown = opened(&page, fragment);
+        let table = between(&shown, "<section id=\"tracks\"", "</table>").unwrap();
+        let mut found = Vec::new();
+        for row in table.split_once("<tbody>").unwrap().1.split("<tr").skip(1) {
+            let values = row.split("data-value=\"").skip(1);
+            let values: Vec<&str> = values.map(|rest| rest.split('"').next().unwrap()).collect();
+            found.push(format!("{},{}", values[5], values[..5].join(",")));
+        }
+        found.sort();
+        let inside = format!(
+            "greatest(0, least(time + duration, start + {to}) - greatest(time, start + {from}))"
+        );
+        let of =
+            |states: &str| format!("coalesce(sum({inside}) FILTER (WHERE state IN ({states})), 0)");
+        let sql = format!(
+            "SELECT concat(comm, ' (', tid, ')') AS thread, {}, {}, {}, {}, {} FROM thread_states, (SELECT min(time) AS start FROM sched.sched_switch) \
+             GROUP BY 1 HAVING sum(duration) FILTER (WHERE state IN ('running', 'runnable', 'preempted', 'uninterruptible')) > 0 ORDER BY 1",
+            of("'running'"),
+            of("'runnable', 'preempted'"),
+            of("'uninterruptible'"),
+            of("'interruptible'"),
+            of("'stopped', 'idle', 'parked', 'dead'")
+        );
+        let mut query = Command::new(bin("perfquet-query"));
+        let rows = output(
+            query
+                .arg("sql")
+                .arg(&trace)
+                .arg(sql)
+                .args(["--format", "csv"]),
+        );
+        let mut expected: Vec<&str> = rows.lines().skip(1).collect();
+        expected.sort_unstable();
+        assert!(expected.len() > 3, "{rows}");
+        assert_eq!(found, expected, "{fragment}");
+    }
+}
+
+/// Switches between threads on two CPUs, with short and long stretches in every state.
+fn switches() -> String {
+    let mut text = "# tracer: nop\n#\n".to_owned();
+    let mut running = [(0, "R"); 2];
+    let mut time = 100_000_000u64;
+    for step in 0..400u64 {
+        let cpu = (step % 2) as usize;
+        time += 3 + step * 7 % 41;
+        let (before, _) = running[cpu];
+        let next = match step % 5 {
+            0 => 0,
+            more => 10 + 2 * more + cpu as u64,
+        };
+        let state = ["S", "R", "D", "S", "R"][(step % 5) as usize];
+        let name = |tid: u64| match tid {
+            0 => format!("swapper/{cpu}"),
+            tid => format!("work{tid}"),
+        };
+        text.push_str(&format!(
+            "{:>16}-{before} [{cpu:03}] d..2. {}.{:06}: sched_switch: prev_comm={} prev_pid={before} prev_prio=120 prev_state={} ==> next_comm={} next_pid={next} next_prio=120\n",
+            if before == 0 { "<idle>".to_owned() } else { name(before) },
+            time / 1_000_000,
+            time % 1_000_000,
+            name(before),
+            if before == 0 { "R" } else { state },
+            name(next)
+        ));
+        running[cpu] = (next, state);
+    }
+    text
+}
+
 /// Samples of two threads.
 fn stacks() -> Vec<u8> {
     let golden = root().join("formats/readers/src/perf_script/golden/stacks.txt");

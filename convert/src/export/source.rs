@@ -78,7 +78,7 @@ impl RowTable<'_> {
     }
 }
 
-/// Numbers of excluded rows, by the first reason that applies.
+/// Numbers of excluded rows, by the first reason that applies: a table that is not selected, time, event, condition.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Excluded {
     pub(crate) events: u64,
@@ -212,32 +212,39 @@ impl<'t> Source<'t> {
     }
 
     /// Returns the selected rows of a table, in order. With `wanted`, only those of these columns that the table has
-    /// are read.
+    /// are read. Parts and row groups outside of `--time` are not read.
     pub(super) fn rows<'s>(
         &'s self,
         table: &'s RowTable<'_>,
         wanted: Option<&[&str]>,
     ) -> Result<TableRows<'s>> {
-        let batches: Batches = match wanted {
-            None => Box::new(self.trace.read_form(&table.form)?),
-            Some(wanted) => {
-                let mut columns: BTreeSet<&str> = wanted.iter().copied().collect();
-                let condition = self.condition.iter().flat_map(Condition::columns);
-                columns.extend(condition.map(String::as_str));
-                columns.extend(self.window.map(|_| "time"));
-                if table.is_samples() && self.sampled.is_some() {
-                    columns.insert("event");
-                }
-                let columns: Vec<&str> =
-                    columns.into_iter().filter(|name| table.has(name)).collect();
-                Box::new(self.trace.read_form_columns(&table.form, &columns)?)
+        let wanted: Option<Vec<&str>> = wanted.map(|wanted| {
+            let mut columns: BTreeSet<&str> = wanted.iter().copied().collect();
+            let condition = self.condition.iter().flat_map(Condition::columns);
+            columns.extend(condition.map(String::as_str));
+            columns.extend(self.window.map(|_| "time"));
+            if table.is_samples() && self.sampled.is_some() {
+                columns.insert("event");
             }
+            columns.into_iter().filter(|name| table.has(name)).collect()
+        });
+        let mut excluded = Excluded::default();
+        let batches: Batches = match (self.window, &wanted) {
+            (Some(window), wanted) => {
+                let wanted = wanted.as_deref();
+                let (rows, skipped) = self.trace.read_form_between(&table.form, wanted, window)?;
+                (self.progress)(skipped);
+                excluded.time = skipped;
+                Box::new(rows)
+            }
+            (None, Some(wanted)) => Box::new(self.trace.read_form_columns(&table.form, wanted)?),
+            (None, None) => Box::new(self.trace.read_form(&table.form)?),
         };
         Ok(TableRows {
             source: self,
             table,
             batches,
-            excluded: Excluded::default(),
+            excluded,
         })
     }
 
@@ -326,6 +333,12 @@ impl TableRows<'_> {
             return Ok(batch);
         }
         let mut kept = vec![true; batch.num_rows()];
+        // First, since rows that are not read are counted as outside of it.
+        if source.window.is_some() {
+            let times = i64_column(&batch, "time");
+            let is_kept = |row| source.is_in_time(i64_at(times, row));
+            self.excluded.time += drop_rows(&mut kept, is_kept);
+        }
         if let Some(sampled) = sampled {
             let events = column(&batch, "event");
             let is_kept = |row| {
@@ -333,11 +346,6 @@ impl TableRows<'_> {
                 event.is_some_and(|event| sampled.contains(event))
             };
             self.excluded.events += drop_rows(&mut kept, is_kept);
-        }
-        if source.window.is_some() {
-            let times = i64_column(&batch, "time");
-            let is_kept = |row| source.is_in_time(i64_at(times, row));
-            self.excluded.time += drop_rows(&mut kept, is_kept);
         }
         if let Some(condition) = &source.condition {
             let is_true = condition.evaluate(&batch);

@@ -59,6 +59,51 @@ export interface SlowCall {
   caller: string | null;
   args: unknown;
   retval: unknown;
+  /** Root first, with semicolons. */
+  user_stack: string | null;
+  kernel_stack: string | null;
+}
+
+/** The longest calls by their begin. */
+export interface Chart {
+  names: string[];
+  begin: Float64Array;
+  length: Float64Array;
+  depth: Int32Array;
+  thread: Int32Array;
+  /** Index of `names`. */
+  function: Int32Array;
+}
+
+/** The states of threads, in the order of their indexes in tracks. */
+export const STATES = [
+  "running", "runnable", "preempted", "uninterruptible", "interruptible", "stopped", "idle", "parked", "dead", "unknown",
+];
+
+/** What was on a CPU (threads) or what a thread did (states), by begin. */
+export interface Track {
+  kind: "cpu" | "thread";
+  /** Number of the CPU, index of the thread. */
+  id: number;
+  begin: Float64Array;
+  length: Float64Array;
+  what: Int32Array;
+  /** Less than the length in merged stretches. */
+  time: Float64Array;
+  isMerged: Uint8Array;
+  /** The latest end so far. */
+  reach: Float64Array;
+}
+
+export interface TrackData {
+  states: string[];
+  /** Nanoseconds; shorter stretches are merged. */
+  grain: number;
+  /** The event whose samples stand for what ran; null with scheduler events. */
+  source: string | null;
+  notes: string[];
+  all: Track[];
+  command: string[];
 }
 
 export interface Calls {
@@ -70,6 +115,7 @@ export interface Calls {
   steps: number;
   cells: Cells;
   slowest: SlowCall[];
+  chart: Chart;
   durations: string[];
   heatmap: string[];
 }
@@ -100,6 +146,7 @@ export interface Data {
   losses?: number[];
   profiles: Profile[];
   calls: Calls | null;
+  tracks: TrackData | null;
   /** Thread ID, process ID, name. */
   threads: [number, number | null, string | null][];
   colors: Record<"kinds" | "off_cpu" | "modules" | "changes", [string, string][]> & { names: string[] };
@@ -117,6 +164,44 @@ function cells(raw: Record<string, number[]> | undefined): Cells | null {
     weight: Float64Array.from(raw["weight"]!),
     count: Float64Array.from(raw["count"]!),
   };
+}
+
+/** Sums of distances. */
+function running(distances: number[]): Float64Array {
+  let sum = 0;
+  return Float64Array.from(distances, (distance) => (sum += distance));
+}
+
+type RawTrack = Pick<Track, "kind" | "id"> & Record<"gap" | "length" | "what" | "cell" | "cell_what" | "cell_time", number[]>;
+
+/** Joins exact and merged stretches in the order of their begins. */
+function track(raw: RawTrack, grain: number): Track {
+  const count = raw.gap.length + raw.cell.length;
+  const found: Track = {
+    kind: raw.kind, id: raw.id, begin: new Float64Array(count), length: new Float64Array(count), what: new Int32Array(count),
+    time: new Float64Array(count), isMerged: new Uint8Array(count), reach: new Float64Array(count),
+  };
+  let [exact, merged, end, cell, reach] = [0, 0, 0, raw.cell[0] ?? 0, -Infinity];
+  for (let index = 0; index < count; index++) {
+    const begin = exact < raw.gap.length ? end + raw.gap[exact]! : Infinity;
+    const isMerged = merged < raw.cell.length && cell * grain <= begin;
+    found.isMerged[index] = Number(isMerged);
+    if (isMerged) {
+      found.begin[index] = cell * grain;
+      found.length[index] = grain;
+      found.what[index] = raw.cell_what[merged]!;
+      found.time[index] = raw.cell_time[merged]!;
+      cell += raw.cell[++merged] ?? 0;
+    } else {
+      found.begin[index] = begin;
+      found.time[index] = found.length[index] = raw.length[exact]!;
+      found.what[index] = raw.what[exact]!;
+      end = begin + raw.length[exact++]!;
+    }
+    reach = Math.max(reach, found.begin[index]! + found.length[index]!);
+    found.reach[index] = reach;
+  }
+  return found;
 }
 
 /** Unpacks the data of the page. */
@@ -139,6 +224,14 @@ export async function read(base64: string): Promise<Data> {
   // What has stacks comes first.
   const hasStacks = (profile: Profile) => profile.labels.some(([, kind]) => kind > 0);
   data.profiles.sort((a: Profile, b: Profile) => Number(hasStacks(b)) - Number(hasStacks(a)));
-  if (data.calls !== null) data.calls.cells = cells(data.calls.cells);
+  if (data.calls !== null) {
+    data.calls.cells = cells(data.calls.cells);
+    const { names, begin, length, depth, thread, function: functions } = data.calls.chart;
+    data.calls.chart = {
+      names, begin: running(begin), length: Float64Array.from(length), depth: Int32Array.from(depth), thread: Int32Array.from(thread),
+      function: Int32Array.from(functions),
+    };
+  }
+  if (data.tracks != null) data.tracks.all = data.tracks.all.map((raw: RawTrack) => track(raw, data.tracks.grain));
   return data;
 }

@@ -49,6 +49,13 @@ export function panel(id: string, title: string): Panel {
   return { element, body, tools, note };
 }
 
+/** An entry of a legend: a color and what it stands for. */
+export function legendEntry(fill: string, text: string): HTMLElement {
+  const key = make("i");
+  key.style.background = fill;
+  return make("span", text === "" ? { class: "key" } : {}, key, text);
+}
+
 /** A canvas as wide as its place, sharp on every screen. */
 export class Canvas {
   readonly element: HTMLCanvasElement;

@@ -1,10 +1,10 @@
 // Stacks as boxes on a canvas: flame graph, icicle, and a function between its callers and callees.
 
 import type { Data, Label, Profile } from "./data.ts";
-import { Canvas, Tip, button, color, commandLine, isDark, make, panel } from "./dom.ts";
+import { Canvas, Tip, button, color, commandLine, isDark, legendEntry, make, panel } from "./dom.ts";
 import { amount, counted, cut, percent } from "./format.ts";
-import type { Boxes, Stacks } from "./stacks.ts";
-import type { State, View } from "./state.ts";
+import { BLANK, type Boxes, type Stacks, type TimedBoxes } from "./stacks.ts";
+import { exactTime, type State, VIEWS, type View } from "./state.ts";
 
 const LEVEL = 18;
 /** Narrower boxes are not drawn. */
@@ -39,6 +39,7 @@ export class Flame {
   private readonly command = commandLine(() => this.commandText());
   readonly hasZoom = true;
   private byModule = false;
+  private lastTimed: { key: string; boxes: TimedBoxes } | null = null;
   private drawn: Box[] = [];
   private parts: Part[] = [];
   private cursor: { part: number; node: number } | null = null;
@@ -49,8 +50,11 @@ export class Flame {
     data.profiles.forEach((profile, index) => {
       this.tabs.append(button(profile.name, `Show ${profile.name}`, () => state.change({ profile: index, zoom: 0, focus: null })));
     });
-    for (const view of ["flame", "icicle", "sandwich"] as View[]) {
-      const titles = { flame: "Root at the bottom", icicle: "Root at the top", sandwich: "Callers and callees of one function" };
+    for (const view of VIEWS) {
+      const titles = {
+        flame: "Root at the bottom", icicle: "Root at the top", sandwich: "Callers and callees of one function",
+        "time order": "Stacks from left to right in the order of time; select a thread",
+      };
       this.views.append(button(view, titles[view], () => this.show(view)));
     }
     const module = button("by module", "Colors stand for modules", () => {
@@ -82,8 +86,26 @@ export class Flame {
     this.state.change({ view, focus: focus ?? hottest() });
   }
 
+  /** The view; without times, stacks have no order of time. */
+  private get view(): View {
+    const { view } = this.state.selection;
+    return view === "time order" && this.profile.cells === null ? "flame" : view;
+  }
+
+  /** The boxes in the order of time of the selection. */
+  private timed(): TimedBoxes {
+    const { time, threads, profile } = this.state.selection;
+    const key = JSON.stringify([time, [...threads], profile, this.canvas.width]);
+    if (this.lastTimed?.key !== key) {
+      const columns = Math.max(20, Math.floor(this.canvas.width / 3));
+      this.lastTimed = { key, boxes: this.stack.inTime(this.state, columns, LEAST / Math.max(1, this.canvas.width)) };
+    }
+    return this.lastTimed.boxes;
+  }
+
   private commandText(): string {
-    const { view, focus } = this.state.selection;
+    const { focus } = this.state.selection;
+    const { view } = this;
     const more = view === "icicle" ? ["--icicle"] : view === "sandwich" ? ["--reverse"] : [];
     void focus;
     return this.state.command(this.profile.flamegraph, { more: [...more, "-o", "flame.svg"], time: this.profile.cells !== null });
@@ -107,9 +129,16 @@ export class Flame {
     element.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** Zooms to a box; in the sandwich, its function becomes the middle. */
+  /** Zooms to a box; in the sandwich, its function becomes the middle; in the order of time, its time is selected. */
   private enter(node: number, part: number): void {
-    const { zoom, view } = this.state.selection;
+    const { zoom } = this.state.selection;
+    const { view } = this;
+    if (view === "time order") {
+      const { from, to } = this.timed();
+      this.cursor = null;
+      this.state.change({ time: [from[node]!, to[node]!] });
+      return;
+    }
     if (view === "sandwich") {
       const label = this.labelIn(part, node);
       if (label !== null) this.state.change({ focus: label[0] });
@@ -193,6 +222,10 @@ export class Flame {
     }
     const [total, all] = [boxes.total[box.node]!, root.total[0]!];
     lines.push(`${amount(total, profile.unit)}, ${percent(total, all)}`);
+    if (this.view === "time order") {
+      const { from, to } = this.timed();
+      lines.push(`from ${exactTime(from[box.node]! * this.state.slot)} to ${exactTime(to[box.node]! * this.state.slot)}`);
+    }
     const own = boxes.own[box.node]!;
     if (own > 0 && own < total && this.state.selection.view !== "sandwich") lines.push(`self ${amount(own, profile.unit)}, ${percent(own, all)}`);
     if (boxes.before !== null && root.before !== null) {
@@ -209,16 +242,18 @@ export class Flame {
     const press = (group: HTMLElement, chosen: number) =>
       [...group.children].forEach((child, index) => child.setAttribute("aria-pressed", String(index === chosen)));
     press(this.tabs, selection.profile);
-    press(this.views, ["flame", "icicle", "sandwich"].indexOf(selection.view));
+    press(this.views, VIEWS.indexOf(this.view));
     const { boxes, samples } = this.stack.selected(this.state);
     const profile = this.profile;
     const all = boxes.total[0]!;
     const text = profile.kind === "event"
       ? profile.is_count ? amount(all, profile.unit) : `${counted(samples, "sample")}, ${amount(all, profile.unit)}`
       : profile.subtitle ?? amount(all, profile.unit);
+    const order = this.view === "time order" && selection.threads.size !== 1 && this.data.threads.length > 1
+      ? ["threads that run at a time share the width: select one to see its order"] : [];
     const untimed = profile.cells === null && profile.kind !== "difference" && (selection.time !== null || selection.threads.size > 0)
       ? ["the whole trace: these stacks have neither time nor thread"] : [];
-    this.panel.note.replaceChildren(...[text, ...profile.notes, ...untimed].map((line) => make("span", {}, line)));
+    this.panel.note.replaceChildren(...[text, ...profile.notes, ...order, ...untimed].map((line) => make("span", {}, line)));
     this.command.update();
     this.draw();
   }
@@ -241,6 +276,10 @@ export class Flame {
       this.drawn = this.drawn.filter((box) => box.node !== 0).map((box) => ({ ...box, level: box.level - 1 }));
       for (const part of this.parts) part.levels--;
       this.parts[1]!.top = this.parts[0]!.levels * LEVEL + 8;
+      return;
+    }
+    if (this.view === "time order") {
+      add(this.timed(), 0, false, 0);
       return;
     }
     add(boxes, selection.zoom < boxes.parent.length ? selection.zoom : 0, selection.view === "icicle", 0);
@@ -271,7 +310,7 @@ export class Flame {
         let x = box.x;
         for (const node of boxes.children(box.node)) {
           const width = share(node) * scale;
-          if (width >= LEAST) next.push({ part: index, node, level: box.level + 1, x, width });
+          if (width >= LEAST && boxes.label[node] !== BLANK) next.push({ part: index, node, level: box.level + 1, x, width });
           x += width;
         }
       }
@@ -294,13 +333,14 @@ export class Flame {
     const root = this.stack.selected(this.state).boxes;
     const [ink, edge, hit, dark] = [color("box-ink"), color("focus"), color("hit"), (isDark() ? 1 : 0) as 0 | 1] as const;
     const modules = this.moduleColors();
+    const hasZoom = this.view === "flame" || this.view === "icicle";
     const zoomLevel = this.drawn.findIndex((box) => box.node === this.state.selection.zoom);
     this.drawn.forEach((box, index) => {
       const label = this.labelIn(box.part, box.node);
       const y = this.y(box);
       const isHit = label !== null && this.hits[this.parts[box.part]!.boxes.label[box.node]!] === true;
       const [fill, alpha] = this.fill(label, box, root, modules, dark);
-      context.globalAlpha = (isHit ? 1 : alpha) * (this.state.selection.view !== "sandwich" && index < zoomLevel ? 0.55 : 1);
+      context.globalAlpha = (isHit ? 1 : alpha) * (hasZoom && index < zoomLevel ? 0.55 : 1);
       context.fillStyle = isHit ? hit : fill;
       context.fillRect(box.x, y, box.width > 3 ? box.width - 0.7 : box.width, LEVEL - 1);
       context.globalAlpha = 1;
@@ -374,13 +414,8 @@ export class Flame {
 
   private drawLegend(root: Boxes, modules: Map<number, number>, dark: 0 | 1): void {
     const { colors } = this.data;
-    const entry = (fill: string, text: string) => {
-      const key = make("i");
-      key.style.background = fill;
-      return make("span", {}, key, text);
-    };
     if (root.before !== null) {
-      const keys = colors.changes.map((pair) => entry(pair[dark]!, ""));
+      const keys = colors.changes.map((pair) => legendEntry(pair[dark]!, ""));
       this.legend.replaceChildren("less ", ...keys, "more: 0.1, 0.5, 2 and 8 percentage points; gray: unchanged, or within noise (95%)");
       return;
     }
@@ -396,7 +431,7 @@ export class Flame {
     const known = [...weights].sort((a, b) => b[1] - a[1]).map(([key, weight]) => {
       const name = this.byModule ? names.get(key) ?? "others" : key === 0 ? "no stack" : colors.names[key] ?? "";
       const fill = palette[key]![dark]!;
-      return entry(fill.startsWith("url") ? color("line") : fill, `${cut(name, 40)} ${percent(weight, root.total[0]!)}`);
+      return legendEntry(fill.startsWith("url") ? color("line") : fill, `${cut(name, 40)} ${percent(weight, root.total[0]!)}`);
     });
     this.legend.replaceChildren(...known);
   }

@@ -9,6 +9,7 @@ import { Stacks } from "./stacks.ts";
 import { State } from "./state.ts";
 import { Durations, Functions, Slowest, Threads } from "./tables.ts";
 import { Time } from "./time.ts";
+import { Tracks } from "./tracks.ts";
 
 interface Shown {
   element: HTMLElement;
@@ -92,6 +93,7 @@ function keys(state: State): void {
       if (state.selection.query !== "") state.change({ query: "" });
       else if (isInside) search.blur();
       else if (state.selection.zoom > 0) state.change({ zoom: 0 });
+      else if (state.selection.span !== null) state.change({ span: null });
       else state.change({ time: null, threads: new Set() });
     } else if (event.key === "0" && !isInside) {
       state.change({ time: null, threads: new Set(), zoom: 0 });
@@ -113,6 +115,7 @@ async function main(): Promise<void> {
   const hasTime = data.slot !== undefined && 
     [...data.profiles.map((profile) => profile.cells), data.calls?.cells].some((cells) => cells?.slot.some((slot) => slot >= 0) ?? false);
   if (hasTime) shown.push(new Time(data, state, tip));
+  if (Tracks.has(data)) shown.push(new Tracks(data, state, tip));
   if (data.threads.length > 0) shown.push(new Threads(data, state));
   if (data.profiles.length > 0) shown.push(new Flame(data, state, stacks, tip), new Functions(data, state, stacks));
   if (data.calls !== null) shown.push(new Durations(data.calls, data, state, tip), new Slowest(data.calls, data, state));
@@ -122,8 +125,8 @@ async function main(): Promise<void> {
   const update = () => { for (const one of shown) one.update(); };
   let last = "";
   state.onChange(() => {
-    const { time, threads, query, profile, view, focus } = state.selection;
-    const now = JSON.stringify([time, [...threads], query, profile, view, focus]);
+    const { time, span, threads, query, profile, view, focus } = state.selection;
+    const now = JSON.stringify([time, span, [...threads], query, profile, view, focus]);
     // A zoom alone changes nothing but the picture.
     for (const one of shown) if (now !== last || one.hasZoom === true) one.update();
     last = now;
@@ -136,6 +139,8 @@ async function main(): Promise<void> {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", update);
   update();
+  // Milliseconds until everything was drawn, for tests.
+  document.documentElement.dataset["drawn"] = performance.now().toFixed(0);
 }
 
 main().catch((error: unknown) => {

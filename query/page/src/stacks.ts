@@ -16,6 +16,13 @@ export interface Boxes {
   children: Children;
 }
 
+/** Boxes in the order of time, with the slots of each. */
+export interface TimedBoxes extends Boxes {
+  /** Boxes labeled {@link BLANK} are times of their callers alone. */
+  from: Int32Array;
+  to: Int32Array;
+}
+
 /** A function in all of its stacks. */
 export interface FunctionLine {
   name: string;
@@ -26,6 +33,9 @@ export interface FunctionLine {
   ownBefore: number;
   totalBefore: number;
 }
+
+/** Label of a box that is not drawn. */
+export const BLANK = -2;
 
 const GROUP = 0;
 const INCOMPLETE = 1;
@@ -187,6 +197,95 @@ export class Stacks {
       else if (boxes.total[node]! > 0) for (const child of this.children(node, false)) pending.push(child);
     }
     return weight;
+  }
+
+  /**
+   * The selected stacks in the order of time: slots are joined to at most `columns`, stacks of a column are in the order of their
+   * names, and equal frames side by side are one box. Boxes of less than `least` of the weight are part of their callers.
+   */
+  inTime(state: State, columns: number, least: number): TimedBoxes {
+    const parent = [0], label = [-1], own = [0], width = [0], from = [0], to = [0];
+    const { cells } = this.profile;
+    const tree = this.profile.parent;
+    const selected: number[] = [];
+    let all = 0;
+    for (let index = 0; cells !== null && index < cells.slot.length; index++) {
+      if (cells.slot[index]! < 0 || cells.weight[index]! === 0 || !state.has(cells.slot[index]!, cells.thread[index]!)) continue;
+      selected.push(index);
+      all += cells.weight[index]!;
+    }
+    const [first, last] = [cells?.slot[selected[0] ?? 0] ?? 0, cells?.slot[selected[selected.length - 1] ?? 0] ?? 0];
+    const step = Math.max(1, Math.ceil((last - first + 1) / columns));
+    const totals = new Float64Array(tree.length);
+    const owns = new Float64Array(tree.length);
+    const children = new Map<number, number[]>();
+    // Boxes that the next column may continue, by level.
+    let open: number[] = [0];
+    const add = (box: number, level: number, index: number, weight: number, begin: number, end: number) => {
+      const next = parent.push(box) - 1;
+      label.push(index);
+      own.push(0);
+      width.push(weight);
+      from.push(begin);
+      to.push(end);
+      open = open.slice(0, level + 1);
+      return next;
+    };
+    const emit = (node: number, box: number, level: number, begin: number, end: number) => {
+      let alone = owns[node]!;
+      own[box]! += alone;
+      const below = children.get(node) ?? [];
+      const before = open[level + 1];
+      const isOpen = (child: number) => before !== undefined && parent[before] === box && label[before] === this.profile.label[child];
+      // In the order of names, but what is open comes first, and the node alone second.
+      const order = below.length < 2 ? below : [...this.children(node)].filter((child) => totals[child]! > 0);
+      const small = order.filter((child) => totals[child]! < least * all);
+      for (const child of small) alone += totals[child]!;
+      const drawn = small.length === 0 ? order : order.filter((child) => totals[child]! >= least * all);
+      const firstOpen = drawn.find(isOpen);
+      const visit = (child: number) => {
+        let next = open[level + 1];
+        if (next === undefined || parent[next] !== box || label[next] !== this.profile.label[child]) {
+          next = add(box, level, this.profile.label[child]!, 0, begin, end);
+          open.push(next);
+        }
+        to[next] = end;
+        emit(child, next, level + 1, begin, end);
+      };
+      if (firstOpen !== undefined) visit(firstOpen);
+      if (alone > 0) add(box, level, BLANK, alone, begin, end);
+      for (const child of drawn) if (child !== firstOpen) visit(child);
+    };
+    for (let at = 0; at < selected.length;) {
+      const begin = first + Math.floor((cells!.slot[selected[at]!]! - first) / step) * step;
+      const end = begin + step;
+      const touched: number[] = [];
+      for (; at < selected.length && cells!.slot[selected[at]!]! < end; at++) {
+        const index = selected[at]!;
+        const [leaf, weight] = [cells!.node[index]!, cells!.weight[index]!];
+        owns[leaf]! += weight;
+        for (let node = leaf; ; node = tree[node]!) {
+          if (totals[node] === 0) {
+            touched.push(node);
+            const siblings = children.get(tree[node]!);
+            if (node > 0 && siblings === undefined) children.set(tree[node]!, [node]);
+            else if (node > 0) siblings!.push(node);
+          }
+          totals[node]! += weight;
+          if (node === 0) break;
+        }
+      }
+      emit(0, 0, 0, begin, Math.min(end, last + 1));
+      for (const node of touched) totals[node] = owns[node] = 0;
+      children.clear();
+    }
+    from[0] = first;
+    to[0] = last + 1;
+    const parents = Int32Array.from(parent);
+    return {
+      parent: parents, label: Int32Array.from(label), own: Float64Array.from(own), total: sums(parents, Float64Array.from(width)), before: null,
+      from: Int32Array.from(from), to: Int32Array.from(to), children: childLists(parents, (a, b) => a - b),
+    };
   }
 
   /** A function with all it calls, or with all its callers above it. */

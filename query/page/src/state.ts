@@ -3,11 +3,14 @@
 import type { Data } from "./data.ts";
 import { pattern } from "./format.ts";
 
-export type View = "flame" | "icicle" | "sandwich";
+export type View = "flame" | "icicle" | "sandwich" | "time order";
+export const VIEWS: readonly View[] = ["flame", "icicle", "sandwich", "time order"];
 
 export interface Selection {
   /** Slots, the end excluded; null for all time. */
   time: [number, number] | null;
+  /** Nanoseconds that the tracks show; null for the selected time. */
+  span: [number, number] | null;
   /** Indexes of threads; none for all. */
   threads: Set<number>;
   query: string;
@@ -42,7 +45,7 @@ export function parsedTime(text: string): number | null {
 
 export class State {
   selection: Selection = {
-    time: null, threads: new Set(), query: "", profile: 0, view: "flame", focus: null, zoom: 0,
+    time: null, span: null, threads: new Set(), query: "", profile: 0, view: "flame", focus: null, zoom: 0,
   };
   private readonly listeners: (() => void)[] = [];
   private pending = false;
@@ -63,6 +66,8 @@ export class State {
   }
 
   change(part: Partial<Selection>): void {
+    // Tracks follow the selected time.
+    if (part.time !== undefined) this.selection.span = null;
     Object.assign(this.selection, part);
     const fragment = this.fragment();
     history.replaceState(null, "", fragment === "" ? location.pathname + location.search : `#${fragment}`);
@@ -76,6 +81,25 @@ export class State {
       this.pending = false;
       for (const listener of this.listeners) listener();
     });
+  }
+
+  get slot(): number {
+    return this.data.slot ?? 1;
+  }
+
+  /** The nanoseconds that tracks show. */
+  shown(): [number, number] {
+    const { span, time } = this.selection;
+    const length = this.data.length ?? 1;
+    if (span !== null) return span;
+    return time === null ? [0, length] : [time[0] * this.slot, Math.max(time[0] * this.slot + 1, Math.min(length, time[1] * this.slot))];
+  }
+
+  /** Shows nanoseconds in the tracks, and selects the slots around them. */
+  showSpan(from: number, to: number): void {
+    const isAll = from <= 0 && to >= (this.data.length ?? 1);
+    const time: [number, number] = [Math.floor(from / this.slot), Math.max(Math.floor(from / this.slot) + 1, Math.ceil(to / this.slot))];
+    this.change(isAll ? { time: null, span: null } : { time, span: [from, to] });
   }
 
   /** The time as `--time` takes it. */
@@ -121,6 +145,8 @@ export class State {
     const add = (name: string, value: string) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
     const time = this.timeText();
     if (time !== null) add("t", time);
+    const { span } = this.selection;
+    if (span !== null) add("span", `${exactTime(span[0])}..${exactTime(span[1])}`);
     if (this.selection.threads.size > 0) add("tid", this.tids().join(","));
     if (query !== "") add("q", query);
     if (profile > 0) add("event", this.data.profiles[profile]?.name ?? "");
@@ -133,21 +159,23 @@ export class State {
   private fromFragment(): void {
     const parts = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
     const slot = this.data.slot ?? 0;
-    const ends = (parts.get("t") ?? "").split("..").map(parsedTime);
-    const [from, to] = [ends[0], ends[1]];
+    const range = (name: string) => (parts.get(name) ?? "").split("..").map(parsedTime);
+    const [from, to] = range("t");
+    const [spanFrom, spanTo] = range("span");
     const wanted = new Set((parts.get("tid") ?? "").split(",").filter((text) => text !== "").map(Number));
     const threads = new Set<number>();
     this.data.threads.forEach((thread, index) => { if (wanted.has(thread[0])) threads.add(index); });
     const profile = this.data.profiles.findIndex((one) => one.name === parts.get("event"));
-    const view = parts.get("view");
+    const view = VIEWS.find((view) => view === parts.get("view"));
     const zoom = Number(parts.get("zoom") ?? 0);
     const nodes = this.data.profiles[Math.max(0, profile)]?.parent.length ?? 0;
     this.selection = {
       time: from != null && to != null && slot > 0 && to > from ? [Math.floor(from / slot), Math.ceil(to / slot)] : null,
+      span: spanFrom != null && spanTo != null && slot > 0 && spanTo > spanFrom ? [spanFrom, spanTo] : null,
       threads,
       query: parts.get("q") ?? "",
       profile: Math.max(0, profile),
-      view: view === "icicle" || view === "sandwich" ? view : "flame",
+      view: view ?? "flame",
       focus: parts.get("function"),
       zoom: Number.isInteger(zoom) && zoom > 0 && zoom < nodes ? zoom : 0,
     };

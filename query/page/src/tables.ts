@@ -10,7 +10,7 @@ import { exactTime, type State } from "./state.ts";
 const ROWS = 50;
 const LONGEST = 160;
 
-interface Column<T> {
+export interface Column<T> {
   title: string;
   /** What the rows are sorted by; a string is sorted ascending. */
   value: (row: T) => number | string | null;
@@ -20,7 +20,7 @@ interface Column<T> {
 }
 
 /** A sortable table; a row can be chosen by mouse and keyboard. */
-class Table<T> {
+export class Table<T> {
   readonly element = make("div", { class: "table" });
   private isReversed = false;
   private limit = ROWS;
@@ -442,7 +442,9 @@ export class Slowest {
   readonly element = this.panel.element;
   private readonly table: Table<SlowCall>;
   private readonly command = commandLine(() => this.state.command(["calls", "--by-thread"], { more: ["--where", `duration >= ${exactTime(this.least())}`] }));
+  private readonly call = make("div", { class: "call", "aria-live": "polite" });
   private rows: SlowCall[] = [];
+  private chosen: SlowCall | null = null;
 
   constructor(private readonly calls: Calls, private readonly data: Data, private readonly state: State) {
     this.table = new Table<SlowCall>([
@@ -453,24 +455,40 @@ export class Slowest {
       { title: "arguments", value: (call) => text(call.args), isName: true },
       { title: "returns", value: (call) => text(call.retval) },
       { title: "caller", value: (call) => call.caller ?? "", isName: true },
-    ], 0, (call) => this.choose(call), { titleOf: (call) => `${call.function} ${text(call.args)}` });
-    this.panel.body.append(this.table.element, this.command.element);
+    ], 0, (call) => this.choose(call), {
+      isChosen: (call) => call === this.chosen, titleOf: (call) => `${call.function} ${text(call.args)}`,
+    });
+    this.panel.body.append(this.table.element, this.call, this.command.element);
   }
 
   private least(): number {
     return this.rows.reduce((least, call) => Math.min(least, call.duration), this.rows[0]?.duration ?? 0);
   }
 
-  /** Selects the time and thread of a call. */
+  /** Selects the time and thread of a call, and shows all that is known of it. */
   private choose(call: SlowCall): void {
-    const slot = this.data.slot ?? 1;
-    if (call.time === null) return;
+    this.chosen = call;
     const thread = this.data.threads.findIndex(([tid]) => tid === call.tid);
-    const from = Math.floor(call.time / slot);
-    this.state.change({
-      time: [Math.max(0, from), Math.max(from + 1, Math.ceil((call.time + call.duration) / slot))],
-      threads: thread < 0 ? new Set() : new Set([thread]),
-    });
+    this.state.change({ threads: thread < 0 ? new Set() : new Set([thread]) });
+    if (call.time !== null) this.state.showSpan(call.time, call.time + Math.max(1, call.duration));
+  }
+
+  private showCall(): void {
+    const call = this.chosen;
+    if (call === null) {
+      this.call.replaceChildren();
+      return;
+    }
+    const lines: [string, string][] = [
+      ["function", call.function], ["module", call.module ?? "unknown"], ["duration", duration(call.duration)],
+      ["time", call.time === null ? "unknown" : exactTime(call.time)],
+      ["arguments", call.args === null || call.args === undefined ? "not recorded" : Array.isArray(call.args) ? call.args.join("\n") : text(call.args)],
+      ["returns", call.retval === null || call.retval === undefined ? "not recorded" : text(call.retval)],
+      ["caller", call.caller ?? "unknown"],
+      ["kernel stack", frames(call.kernel_stack)], ["user stack", frames(call.user_stack)],
+    ];
+    this.call.replaceChildren(make("table", {}, make("tbody", {}, ...lines.filter(([, value]) => value !== "")
+      .map(([name, value]) => make("tr", {}, make("th", { scope: "row", class: "name" }, name), make("td", { class: "name" }, value))))));
   }
 
   update(): void {
@@ -483,10 +501,17 @@ export class Slowest {
       (tids.size === 0 || (call.tid !== null && tids.has(call.tid))) &&
       (expression === null || expression.test(call.function)));
     this.panel.note.replaceChildren(make("span", {},
-      `of the slowest ${grouped(this.calls.slowest.length)} calls of the trace; a row selects its time and thread`));
+      `of the slowest ${grouped(this.calls.slowest.length)} calls of the trace; a row selects its time and thread, and shows its stacks`));
+    if (this.chosen !== null && !this.rows.includes(this.chosen)) this.chosen = null;
+    this.showCall();
     this.table.show(this.rows);
     this.command.update();
   }
+}
+
+/** Frames of a stack, the innermost first, one a line. */
+function frames(stack: string | null): string {
+  return stack == null ? "" : stack.split(";").reverse().join("\n");
 }
 
 function text(value: unknown): string {

@@ -34,7 +34,27 @@ function niceStep(length: number, count: number): number {
 }
 
 function label(ns: number): string {
+  if (ns === 0) return "0 s";
   return duration(ns).replace(/(\.\d*?)0+ /, "$1 ").replace(". ", " ");
+}
+
+/** Labels of a time axis below `top`, or above it. */
+export function axis(context: CanvasRenderingContext2D, left: number, wide: number, from: number, to: number, top: number, isAbove = false): void {
+  const step = niceStep(to - from, wide / 110);
+  context.textAlign = "left";
+  context.fillStyle = color("quiet");
+  context.strokeStyle = color("line");
+  context.lineWidth = 1;
+  // Labels of a part are distances from its begin, if they would be alike otherwise.
+  const isFine = from / step > 1e4;
+  for (let time = isFine ? from : Math.ceil(from / step) * step; time <= to; time += step) {
+    const x = left + ((time - from) / (to - from)) * wide;
+    context.beginPath();
+    context.moveTo(x + 0.5, top);
+    context.lineTo(x + 0.5, top + 4);
+    context.stroke();
+    if (x < left + wide - 40) context.fillText(isFine ? `+${label(time - from)}` : label(time), x + 3, top + (isAbove ? -12 : 6));
+  }
 }
 
 export class Time {
@@ -196,7 +216,7 @@ export class Time {
     context.textAlign = "right";
     context.fillText(isTime ? `${(most / each).toFixed(2)}` : amount(most, ""), LEFT - 6, 1, LEFT - 8);
     context.fillText(isTime ? "CPUs" : this.unit, LEFT - 6, 15, LEFT - 8);
-    this.axis(this.strip, wide, this.slots * this.slot, plot);
+    axis(context, LEFT, wide, 0, this.slots * this.slot, plot);
   }
 
   private shadeOutside(left: number, wide: number, plot: number): void {
@@ -210,22 +230,6 @@ export class Time {
     context.strokeStyle = color("focus");
     context.lineWidth = 1.5;
     context.strokeRect(from, 0.75, Math.max(1, to - from), plot - 1.5);
-  }
-
-  private axis(canvas: Canvas, wide: number, length: number, top: number): void {
-    const { context } = canvas;
-    const step = niceStep(length, wide / 110);
-    context.textAlign = "left";
-    context.strokeStyle = color("line");
-    context.lineWidth = 1;
-    for (let time = 0; time <= length; time += step) {
-      const x = LEFT + (time / length) * wide;
-      context.beginPath();
-      context.moveTo(x + 0.5, top);
-      context.lineTo(x + 0.5, top + 4);
-      context.stroke();
-      if (x < LEFT + wide - 40) context.fillText(label(time), x + 3, top + 6);
-    }
   }
 
   private drawGrid(count: Float64Array): void {
@@ -266,6 +270,6 @@ export class Time {
       context.fillText(label((this.column / 5) * fifth), LEFT - 6, y, LEFT - 8);
     }
     context.textBaseline = "top";
-    this.axis(this.grid, wide, this.columns * this.column, plot);
+    axis(context, LEFT, wide, 0, this.columns * this.column, plot);
   }
 }

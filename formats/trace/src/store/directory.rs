@@ -14,6 +14,8 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::statistics::Statistics;
 
 use perfquet_events::Error;
 
@@ -127,6 +129,42 @@ impl Directory {
         self.read_parts(form, Some(columns))
     }
 
+    /// Returns the rows of one form of a table that may be in a range of `time`, the end excluded, and the number of rows that
+    /// are not read because their parts or row groups are outside of it. Row groups without statistics are read.
+    pub fn read_form_between(
+        &self,
+        form: &Form<'_>,
+        columns: Option<&[&str]>,
+        range: (i64, i64),
+    ) -> Result<
+        (
+            impl Iterator<Item = Result<RecordBatch, Error>> + use<>,
+            u64,
+        ),
+        Error,
+    > {
+        let mut parts = Vec::new();
+        let mut skipped = 0u64;
+        for part in &form.parts {
+            if is_outside(range, part.time_min, part.time_max) {
+                skipped = skipped.saturating_add(part.rows);
+                continue;
+            }
+            let columns_of = form.columns.clone();
+            let (rows, more) = part_rows(
+                &self.path,
+                &form.table,
+                part,
+                columns_of,
+                columns,
+                Some(range),
+            )?;
+            parts.push(rows);
+            skipped = skipped.saturating_add(more);
+        }
+        Ok((parts.into_iter().flatten(), skipped))
+    }
+
     fn read_parts(
         &self,
         form: &Form<'_>,
@@ -197,6 +235,18 @@ pub fn read_part(
     columns: Vec<ColumnSchema>,
     wanted: Option<&[&str]>,
 ) -> Result<PartRows, Error> {
+    Ok(part_rows(trace, table, part, columns, wanted, None)?.0)
+}
+
+/// [`read_part`] without the row groups outside of a range of time, and their number of rows.
+fn part_rows(
+    trace: &Path,
+    table: &str,
+    part: &Part,
+    columns: Vec<ColumnSchema>,
+    wanted: Option<&[&str]>,
+    range: Option<(i64, i64)>,
+) -> Result<(PartRows, u64), Error> {
     let path = part_path(trace, part)?;
     let mut reader = part_reader(&path)?.with_batch_size(match wanted {
         Some(_) => 64 * 1024,
@@ -217,16 +267,53 @@ pub fn read_part(
         let before = |place: &usize| places.iter().filter(|other| *other < place).count();
         order = Some(places.iter().map(before).collect());
     }
+    let mut skipped = 0;
+    if let Some(range) = range {
+        let (groups, rows) = groups_within(reader.metadata(), range);
+        reader = reader.with_row_groups(groups);
+        skipped = rows;
+    }
     let reader = guarded(|| reader.build()).map_err(|panic| damaged(&path, &panic))?;
     let reader = reader.map_err(|error| damaged(&path, &error))?;
-    Ok(PartRows {
+    let rows = PartRows {
         reader,
         table: table.to_owned(),
         columns,
         order,
         path,
         is_over: false,
-    })
+    };
+    Ok((rows, skipped))
+}
+
+/// The row groups that may have rows in a range of time, and the number of rows of the others.
+fn groups_within(metadata: &ParquetMetaData, range: (i64, i64)) -> (Vec<usize>, u64) {
+    let mut groups = Vec::new();
+    let mut skipped = 0u64;
+    for (index, group) in metadata.row_groups().iter().enumerate() {
+        let time = group
+            .columns()
+            .iter()
+            .find(|chunk| chunk.column_path().string() == "time");
+        let bounds = match time.and_then(|chunk| chunk.statistics()) {
+            Some(Statistics::Int64(times)) => (times.min_opt().copied(), times.max_opt().copied()),
+            _ => (None, None),
+        };
+        if is_outside(range, bounds.0, bounds.1) {
+            skipped = skipped.saturating_add(u64::try_from(group.num_rows()).unwrap_or_default());
+        } else {
+            groups.push(index);
+        }
+    }
+    (groups, skipped)
+}
+
+/// Whether no time from `least` to `most` is in a range whose end is excluded.
+fn is_outside(range: (i64, i64), least: Option<i64>, most: Option<i64>) -> bool {
+    match (least, most) {
+        (Some(least), Some(most)) => most < range.0 || least >= range.1,
+        _ => false,
+    }
 }
 
 /// The rows of a part.

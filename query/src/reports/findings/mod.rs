@@ -16,7 +16,7 @@ use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use clap::Args;
 use perfquet_trace::count::counted;
 
-use super::row_source::has_rows;
+use super::row_source::{has_rows, is_recorded};
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::limits::Limits;
@@ -116,7 +116,7 @@ impl Report for Findings {
         let mut found: Vec<[String; 4]> = Vec::new();
         let mut examined = 0;
         for finding in FINDINGS {
-            if !is_recorded(session, finding.source)? {
+            if !has_source(session, finding.source)? {
                 continue;
             }
             examined += 1;
@@ -154,12 +154,9 @@ impl Report for Findings {
     }
 }
 
-fn is_recorded(session: &Session, source: Source) -> Result<bool> {
+fn has_source(session: &Session, source: Source) -> Result<bool> {
     match source {
         Source::Table(name) => Ok(has_rows(session, name)),
-        Source::View(name) => match session.views.iter().find(|view| view.name == name) {
-            Some(view) => session.has_events_of(view),
-            None => Ok(false),
-        },
+        Source::View(name) => is_recorded(session, name),
     }
 }

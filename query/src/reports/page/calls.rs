@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::cells::{Cell, Cells, NO_THREAD, Threads, fitting_steps};
 use super::section;
 use crate::filter::Filters;
+use crate::functions::in_fitting_unit;
 use crate::render::Section;
 use crate::reports::durations::Durations;
 use crate::reports::row_source::has_rows;
@@ -18,6 +19,10 @@ use crate::totals;
 
 /// Functions with a distribution by time.
 const FUNCTIONS: usize = 60;
+/// Calls of the flame chart.
+const CHART: usize = 100_000;
+/// Longer names are cut.
+const LONGEST_NAME: usize = 4000;
 /// Calls that are listed one by one.
 const SLOWEST: usize = 500;
 /// Bars of a power of two in a distribution by time.
@@ -65,6 +70,7 @@ pub(super) fn of(
         "steps": steps,
         "cells": cells.json(1),
         "slowest": slowest(session, &condition, begin)?,
+        "chart": chart(session, &condition, begin, threads, omitted)?,
         "durations": ["durations"],
         "heatmap": ["heatmap"],
     }))
@@ -113,7 +119,8 @@ fn cells(
 
 fn slowest(session: &Session, condition: &str, begin: i64) -> Result<Value> {
     let sql = format!(
-        "SELECT time - {begin} AS time, duration, tid, comm, coalesce(function, '[unknown]') AS function, module, caller, args, retval \
+        "SELECT time - {begin} AS time, duration, tid, comm, coalesce(function, '[unknown]') AS function, module, caller, args, retval, \
+         stack_text(user_stack) AS user_stack, stack_text(kernel_stack) AS kernel_stack \
          FROM calls WHERE {condition} AND duration IS NOT NULL ORDER BY duration DESC, time LIMIT {SLOWEST}"
     );
     let mut rows = Vec::new();
@@ -125,10 +132,81 @@ fn slowest(session: &Session, condition: &str, begin: i64) -> Result<Value> {
     Ok(Value::Array(rows))
 }
 
+/// The calls of the flame chart, column by column: the longest ones. A caller is as long as its callees, so no frame is
+/// without its caller.
+fn chart(
+    session: &Session,
+    condition: &str,
+    begin: i64,
+    threads: &mut Threads,
+    omitted: &mut Vec<String>,
+) -> Result<Value> {
+    let timed = format!("{condition} AND duration IS NOT NULL AND time IS NOT NULL");
+    let sql = format!(
+        "SELECT time - {begin} AS begin, duration, CAST(coalesce(tid, {NO_THREAD}) AS INT) AS tid, CAST(coalesce(depth, 0) AS INT) AS depth, \
+         coalesce(function, '[unknown]') AS function FROM calls WHERE {timed} ORDER BY duration DESC, depth, time LIMIT {CHART}"
+    );
+    let mut calls = Vec::new();
+    let mut names: Vec<String> = Vec::new();
+    let mut known = std::collections::HashMap::new();
+    let mut answer = session.query(&sql)?;
+    while let Some(batch) = answer.next()? {
+        let number = |column: usize| batch.column(column).as_primitive::<Int64Type>();
+        let id = |column: usize| batch.column(column).as_primitive::<Int32Type>();
+        let (begins, lengths, tids, depths) = (number(0), number(1), id(2), id(3));
+        let functions = strings(batch.column(4))?;
+        for row in 0..batch.num_rows() {
+            let function = functions.value(row);
+            let function = *known.entry(function.to_owned()).or_insert_with(|| {
+                names.push(crate::text::cut_right(function, LONGEST_NAME).into_owned());
+                names.len() - 1
+            });
+            calls.push((
+                begins.value(row),
+                depths.value(row),
+                lengths.value(row),
+                threads.of(tids.value(row)),
+                function,
+            ));
+        }
+    }
+    let least = calls.iter().map(|call| call.2).min();
+    if let (Some(least), CHART) = (least, calls.len()) {
+        let all = session.collect(&format!("SELECT count(*) FROM calls WHERE {timed}"))?;
+        let all = all.first().map_or(0, |batch| {
+            batch.column(0).as_primitive::<Int64Type>().value(0)
+        });
+        if all > CHART as i64 {
+            omitted.push(format!(
+                "calls in tracks: the longest {} of {}; all last {} or longer",
+                grouped(CHART as u64),
+                grouped(all.unsigned_abs()),
+                in_fitting_unit(least as f64)
+            ));
+        }
+    }
+    calls.sort_unstable();
+    let mut last = 0;
+    let begins: Vec<i64> = calls
+        .iter()
+        .map(|call| call.0 - std::mem::replace(&mut last, call.0))
+        .collect();
+    Ok(json!({
+        "names": names,
+        "begin": begins,
+        "length": calls.iter().map(|call| call.2).collect::<Vec<i64>>(),
+        "depth": calls.iter().map(|call| call.1).collect::<Vec<i32>>(),
+        "thread": calls.iter().map(|call| call.3).collect::<Vec<u32>>(),
+        "function": calls.iter().map(|call| call.4).collect::<Vec<usize>>(),
+    }))
+}
+
 /// A JSON object for each row.
 fn objects(batch: &RecordBatch) -> Result<Value> {
     let mut text = Vec::new();
-    let mut writer = arrow::json::ArrayWriter::new(&mut text);
+    // A script distinguishes null from a missing value.
+    let writer = arrow::json::WriterBuilder::new().with_explicit_nulls(true);
+    let mut writer = writer.build::<_, arrow::json::writer::JsonArray>(&mut text);
     writer.write(batch)?;
     writer.finish()?;
     drop(writer);

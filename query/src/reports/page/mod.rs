@@ -1,7 +1,7 @@
 //! `report`: one HTML file with pictures and tables of a trace, or of the difference between two.
 //!
 //! ```text
-//! trace ─► profiles (stacks by time and thread), calls, facts ─► JSON ─► one HTML file
+//! trace ─► profiles (stacks by time and thread), calls, tracks, facts ─► JSON ─► one HTML file
 //! ```
 //! Stacks are merged as in `flamegraph`; data without a time comes from other reports. The page computes its panels from the
 //! selected cells, so all panels show the same part of the trace.
@@ -10,6 +10,7 @@ mod calls;
 mod cells;
 mod facts;
 mod profiles;
+mod tracks;
 
 use std::path::PathBuf;
 
@@ -148,6 +149,7 @@ impl PageReport {
             omitted,
         )?);
         let calls = calls::of(session, &self.filters, begin, slot, &mut threads, omitted)?;
+        let tracks = tracks::of(session, &self.filters, begin, slot, &mut threads, omitted)?;
         Ok(json!({
             "length": length,
             "slot": slot,
@@ -155,6 +157,7 @@ impl PageReport {
             "losses": facts::loss_times(session, begin, slot)?,
             "profiles": all,
             "calls": calls,
+            "tracks": tracks,
             "threads": threads.json(),
         }))
     }
@@ -163,6 +166,7 @@ impl PageReport {
         Ok(json!({
             "profiles": profiles::difference(session, &self.filters, &self.events)?,
             "calls": Value::Null,
+            "tracks": Value::Null,
             "threads": [],
         }))
     }

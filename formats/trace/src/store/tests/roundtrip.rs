@@ -395,3 +395,58 @@ fn dictionaries_contain_no_string_twice() {
         }
     }
 }
+
+/// Row groups outside of a range are not read, and none inside is left out; times may be unsorted or missing.
+#[test]
+fn ranges_of_time_skip_parts_and_row_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pqt");
+    let options = WriterOptions {
+        rows_per_page: 10,
+        rows_per_group: 100,
+        rows_per_part: 400,
+        ..WriterOptions::default()
+    };
+    let time = |at: i64| match at % 97 {
+        13 => Cell::Null,
+        _ => Cell::Signed(1_000 + at / 100 * 100 + (at * 37) % 100),
+    };
+    let rows: Vec<Vec<Cell>> = (0..1000).map(|at| vec![time(at)]).collect();
+    let columns = vec![column("time", ColumnType::Int64, true, Encoding::Delta)];
+    write(&path, options, table("t", columns), &rows);
+    let trace = Directory::open(&path).unwrap();
+    assert_eq!(trace.parts("t").len(), 3);
+    let forms = trace.forms("t");
+    for (range, read) in [
+        ((i64::MIN, i64::MAX), 1000),
+        ((1_250, 1_320), 200),
+        ((1_300, 1_301), 100),
+        ((1_200, 1_300), 100),
+        ((1_999, 2_500), 100),
+        ((2_000, 2_500), 0),
+        ((0, 1_000), 0),
+    ] {
+        for wanted in [None, Some(&["time"][..])] {
+            let (batches, skipped) = trace.read_form_between(&forms[0], wanted, range).unwrap();
+            let batches: Vec<_> = batches.map(Result::unwrap).collect();
+            let count: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+            assert_eq!((count, skipped), (read, 1000 - read as u64), "{range:?}");
+            let inside = |time: &Option<i64>| time.is_some_and(|t| t >= range.0 && t < range.1);
+            let found = batches.iter().flat_map(|batch| {
+                use arrow_array::cast::AsArray;
+                let times = batch
+                    .column(0)
+                    .as_primitive::<arrow_array::types::Int64Type>();
+                times.iter().collect::<Vec<_>>()
+            });
+            let expected = rows.iter().map(|row| match &row[0] {
+                Cell::Signed(time) => Some(*time),
+                _ => None,
+            });
+            assert_eq!(
+                found.filter(inside).collect::<Vec<_>>(),
+                expected.filter(inside).collect::<Vec<_>>()
+            );
+        }
+    }
+}
