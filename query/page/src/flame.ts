@@ -9,6 +9,9 @@ import { exactTime, type State, VIEWS, type View } from "./state.ts";
 const LEVEL = 18;
 /** Narrower boxes are not drawn. */
 const LEAST = 0.4;
+/** Levels whose widest box is narrower are left out, above the first ones. */
+const LEAST_LEVEL = 3;
+const FIRST_LEVELS = 12;
 const FONT = "12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
 const SHADES = [1, 0.88, 0.76, 0.64];
 
@@ -44,6 +47,8 @@ export class Flame {
   private parts: Part[] = [];
   private cursor: { part: number; node: number } | null = null;
   private hits: boolean[] = [];
+  /** Whether levels are left out, since all of their boxes are narrow. */
+  private isCut = false;
 
   constructor(private readonly data: Data, private readonly state: State, private readonly stacks: Stacks[], private readonly tip: Tip) {
     const { body, tools } = this.panel;
@@ -263,6 +268,7 @@ export class Flame {
     const { boxes } = this.stack.selected(this.state);
     this.parts = [];
     this.drawn = [];
+    this.isCut = false;
     const add = (tree: Boxes, zoom: number, down: boolean, top: number): number => {
       const part = { boxes: tree, top, levels: 0, down };
       this.parts.push(part);
@@ -303,6 +309,10 @@ export class Flame {
     // Level by level, so that the boxes of a level are in the order of their places.
     let row: Box[] = [{ part: index, node: zoom, level: callers.length, x: 0, width: this.canvas.width }];
     while (row.length > 0) {
+      if (this.view !== "time order" && row[0]!.level > callers.length + FIRST_LEVELS && row.every((box) => box.width < LEAST_LEVEL)) {
+        this.isCut = true;
+        break;
+      }
       part.levels = row[0]!.level + 1;
       this.drawn.push(...row);
       const next: Box[] = [];
@@ -433,7 +443,8 @@ export class Flame {
       const fill = palette[key]![dark]!;
       return legendEntry(fill.startsWith("url") ? color("line") : fill, `${cut(name, 40)} ${percent(weight, root.total[0]!)}`);
     });
-    this.legend.replaceChildren(...known);
+    const hint = this.isCut ? [make("span", {}, `deeper frames are narrower than ${LEAST_LEVEL} pixels: zoom in`)] : [];
+    this.legend.replaceChildren(...known, ...hint);
   }
 }
 

@@ -16,6 +16,8 @@ interface Shown {
   update: () => void;
   /** Whether it shows where the picture of stacks is zoomed. */
   hasZoom?: boolean;
+  /** Whether it shows times within a slot. */
+  hasSpan?: boolean;
 }
 
 function traceHead(trace: Trace, isOne: boolean): HTMLElement {
@@ -51,7 +53,7 @@ function head(data: Data): HTMLElement {
     ...data.traces.map((trace) => traceHead(trace, data.traces.length === 1)),
     data.condition === null ? null : make("p", {}, `Only: ${data.condition}`),
   ];
-  if (data.omitted.length > 0) parts.push(make("p", { class: "bad" }, `Left out: ${data.omitted.join("; ")}`));
+  if (data.omitted.length > 0) parts.push(make("p", {}, `Left out: ${data.omitted.join("; ")}`));
   return make("section", { id: "head" }, ...parts);
 }
 
@@ -123,13 +125,16 @@ async function main(): Promise<void> {
   const empty = shown.length === 2 ? [make("p", { class: "note" }, "The trace has neither stacks nor calls to draw.")] : [];
   page.append(head(data), ...shown.map((one) => one.element), ...empty, about, tip.element);
   const update = () => { for (const one of shown) one.update(); };
-  let last = "";
+  let [last, lastZoom, lastSpan] = ["", "", ""];
   state.onChange(() => {
-    const { time, span, threads, query, profile, view, focus } = state.selection;
-    const now = JSON.stringify([time, span, [...threads], query, profile, view, focus]);
-    // A zoom alone changes nothing but the picture.
-    for (const one of shown) if (now !== last || one.hasZoom === true) one.update();
-    last = now;
+    const { time, span, threads, query, profile, view, focus, zoom } = state.selection;
+    const now = JSON.stringify([time, [...threads], query, profile, view, focus]);
+    const [nowZoom, nowSpan] = [String(zoom), JSON.stringify(span)];
+    // A zoom alone changes nothing but a picture.
+    for (const one of shown) {
+      if (now !== last || (one.hasZoom === true && nowZoom !== lastZoom) || (one.hasSpan === true && nowSpan !== lastSpan)) one.update();
+    }
+    [last, lastZoom, lastSpan] = [now, nowZoom, nowSpan];
   });
   keys(state);
   let pending = 0;
@@ -138,6 +143,20 @@ async function main(): Promise<void> {
     pending = requestAnimationFrame(update);
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", update);
+  // Paper is light.
+  const root = document.documentElement;
+  let theme: string | undefined;
+  const light = () => {
+    theme = root.dataset["theme"];
+    root.dataset["theme"] = "light";
+    update();
+  };
+  window.addEventListener("beforeprint", light);
+  window.addEventListener("afterprint", () => {
+    if (theme === undefined) delete root.dataset["theme"];
+    else root.dataset["theme"] = theme;
+    update();
+  });
   update();
   // Milliseconds until everything was drawn, for tests.
   document.documentElement.dataset["drawn"] = performance.now().toFixed(0);

@@ -83,6 +83,7 @@ function times(track: Track, from: number, to: number): number[] {
 export class Tracks {
   private readonly panel = panel("tracks", "Tracks");
   readonly element = this.panel.element;
+  readonly hasSpan = true;
   private readonly canvas = new Canvas("CPUs, states of threads, and calls. Drag or + and - zoom, arrow keys move, Enter selects a thread", 200);
   private readonly legend = make("p", { class: "legend" });
   private readonly status = make("p", { class: "status", "aria-live": "polite" });
@@ -325,14 +326,11 @@ export class Tracks {
     const rows: Row[] = this.tracks.filter((track) => track.kind === "cpu" || isShown(track.id))
       .map((track): Row => ({ kind: track.kind, id: track.id, track, y: 0, calls: [], levels: 0 }));
     const hasTrack = new Set(this.tracks.filter((track) => track.kind === "thread").map((track) => track.id));
-    const heaviest = [...this.callsOf].sort((a, b) => b[1].length - a[1].length);
-    const others = heaviest.filter(([thread]) => !hasTrack.has(thread) && isShown(thread));
+    const callsInView = new Map([...this.callsOf].filter(([thread]) => isShown(thread)).map(([thread, calls]) => [thread, calls.filter(inView)]));
+    for (const calls of callsInView.values()) count += calls.length;
+    const others = [...callsInView].filter(([thread, calls]) => calls.length > 0 && !hasTrack.has(thread)).sort((a, b) => b[1].length - a[1].length);
     for (const [thread] of others.slice(0, 30)) rows.push({ kind: "thread", id: thread, track: null, y: 0, calls: [], levels: 0 });
-    for (const row of rows) {
-      if (row.kind === "cpu") continue;
-      row.calls = (this.callsOf.get(row.id) ?? []).filter(inView);
-      count += row.calls.length;
-    }
+    for (const row of rows) if (row.kind === "thread") row.calls = callsInView.get(row.id) ?? [];
     const areDrawn = count <= MOST_CALLS;
     const shown = rows.filter((row) => row.track !== null || (areDrawn && row.calls.length > 0) || selection.threads.has(row.id));
     rows.splice(0, rows.length, ...shown);

@@ -7,7 +7,7 @@ use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
 use super::cells::{Cell, Cells, NO_THREAD, Threads, fitting_steps};
-use super::section;
+use super::{section, unless_failed};
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
 use crate::render::Section;
@@ -41,8 +41,8 @@ pub(super) fn of(
         return Ok(Value::Null);
     }
     let words = [vec!["-n".to_owned(), "0".to_owned()], filters.arguments()].concat();
-    // Nothing may match the filters.
-    let Ok(Section::Durations(durations)) = section::<Durations>(session, &words) else {
+    let answer = section::<Durations>(session, &words);
+    let Some(Section::Durations(durations)) = unless_failed(answer, "durations", omitted)? else {
         return Ok(Value::Null);
     };
     let all = durations.rows.num_rows();

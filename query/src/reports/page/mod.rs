@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use self::cells::Threads;
 use crate::commands::Subcommand;
-use crate::failure::Misuse;
+use crate::failure::{Interrupted, Misuse};
 use crate::filter::Filters;
 use crate::limits::Limits;
 use crate::render::flame;
@@ -187,6 +187,20 @@ fn section<'s, R: Report>(session: &'s Session, words: &[String]) -> Result<Sect
             .chain(paths),
     )?;
     Ok(R::from_arg_matches(&matches)?.answer(session)?.section)
+}
+
+/// The answer for a part of the page; `None` if it fails, with the reason among the omissions. An interruption ends the report.
+fn unless_failed<T>(answer: Result<T>, part: &str, omitted: &mut Vec<String>) -> Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.is::<Interrupted>() => Err(error),
+        Err(error) => {
+            let reason = format!("{error:#}");
+            let reason = reason.lines().next().unwrap_or_default();
+            omitted.push(format!("{part}: {reason}"));
+            Ok(None)
+        }
+    }
 }
 
 /// Largest integer that a script represents exactly.

@@ -5,7 +5,7 @@ use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
 use super::cells::{Cell, Cells, NO_THREAD, Threads};
-use super::{EXACT, section};
+use super::{EXACT, section, unless_failed};
 use crate::filter::Filters;
 use crate::render::Section;
 use crate::render::flame::{Flame, FlameTree, Kind, Label, Node};
@@ -179,8 +179,8 @@ pub(super) fn without_time(
         let mut command = vec!["flamegraph".to_owned()];
         command.extend(words.iter().cloned());
         let options = [words, filters.arguments()].concat();
-        // Nothing may match the filters.
-        if let Ok(Section::Flame(flame)) = section::<Flamegraph>(session, &options) {
+        let answer = section::<Flamegraph>(session, &options);
+        if let Some(Section::Flame(flame)) = unless_failed(answer, kind, omitted)? {
             found.push(untimed(kind, flame, &command, omitted));
         }
         Ok(())

@@ -15,7 +15,7 @@ use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
 use super::cells::Threads;
-use crate::failure::Interrupted;
+use super::unless_failed;
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
 use crate::reports::row_source::{has_rows, is_recorded};
@@ -56,17 +56,10 @@ pub(super) fn of(
 ) -> Result<Value> {
     let has_states = is_recorded(session, "thread_states")?;
     let of = if has_states { of_states } else { of_samples };
-    let mut found = match of(session, filters, begin, slot, threads) {
-        Ok(found) => found,
-        Err(error) if error.is::<Interrupted>() => return Err(error),
-        Err(error) if filters.are_given() => {
-            // A condition may have columns that only samples or calls have.
-            let reason = format!("{error:#}");
-            let reason = reason.lines().next().unwrap_or_default();
-            omitted.push(format!("tracks of CPUs and threads: {reason}"));
-            return Ok(Value::Null);
-        }
-        Err(error) => return Err(error),
+    let found = of(session, filters, begin, slot, threads);
+    // A condition may have columns that only samples or calls have.
+    let Some(mut found) = unless_failed(found, "tracks of CPUs and threads", omitted)? else {
+        return Ok(Value::Null);
     };
     if found.tracks.all.is_empty() {
         return Ok(Value::Null);
@@ -89,13 +82,17 @@ pub(super) fn of(
         notes.push(format!("stretches shorter than {grain} are merged"));
     }
     omitted.extend(notes.iter().map(|note| format!("tracks: {note}")));
+    let command = match &found.source {
+        None => vec!["utilization", "--by", "thread"],
+        Some(event) => vec!["top", "--event", event, "--by", "comm"],
+    };
     Ok(json!({
         "states": STATES,
         "grain": grain,
         "source": found.source,
         "notes": notes,
+        "command": command,
         "all": found.tracks.json(),
-        "command": ["utilization", "--by", "thread"],
     }))
 }
 
@@ -403,7 +400,6 @@ impl Tracks {
 
     /// Tracks column by column. A begin is the distance from the end of the stretch before.
     fn json(mut self) -> Value {
-        let grain = self.grain();
         let tracks = self.all.iter_mut().map(|track| {
             track.exact.sort_unstable();
             let mut end = 0;
@@ -437,9 +433,7 @@ impl Tracks {
                 "cell_time": track.merged.values().copied().collect::<Vec<i64>>(),
             })
         });
-        let tracks: Vec<Value> = tracks.collect();
-        debug_assert!(grain >= 0);
-        Value::Array(tracks)
+        tracks.collect()
     }
 }
 
