@@ -130,6 +130,34 @@ fn pages_show_the_sums_of_top() {
     let of_top = top(&trace, &[]);
     let line = of_top.iter().find(|(name, _, _)| name == "work_inner");
     assert_eq!(weight, line.unwrap().2);
+    // A stack with several matching functions counts once.
+    for (fragment, condition) in [
+        ("q=WORK_%7C^main$", "true"),
+        (
+            "q=WORK_%7C^main$&t=2ms..6.4ms",
+            "time - start >= 2000000 AND time - start < 6400000",
+        ),
+        ("q=WORK_%7C^main$&tid=221", "tid = 221"),
+    ] {
+        let shown = opened(&page, fragment);
+        let weight = between(&shown, "id=\"matched\" data-value=\"", "\"").unwrap();
+        let has = ["user_stack", "kernel_stack"].map(|stack| {
+            format!("regexp_like(stack_text({stack}), '(^|;)([^;]*work_|main(;|$))')")
+        });
+        let sql = format!(
+            "SELECT sum(period) FROM samples, (SELECT min(time) AS start FROM samples) WHERE {condition} AND ({} OR {})",
+            has[0], has[1]
+        );
+        let mut query = Command::new(bin("perfquet-query"));
+        let rows = output(
+            query
+                .arg("sql")
+                .arg(&trace)
+                .arg(sql)
+                .args(["--format", "csv"]),
+        );
+        assert_eq!(rows.lines().nth(1), Some(weight), "{fragment}");
+    }
 }
 
 /// Names with markup, of 4,000 letters, from right to left; traces without samples; two traces.
@@ -244,6 +272,7 @@ fn tracks_have_the_times_of_thread_states() {
             |states: &str| format!("coalesce(sum({inside}) FILTER (WHERE state IN ({states})), 0)");
         let sql = format!(
             "SELECT concat(comm, ' (', tid, ')') AS thread, {}, {}, {}, {}, {} FROM thread_states, (SELECT min(time) AS start FROM sched.sched_switch) \
+             WHERE duration IS NOT NULL \
              GROUP BY 1 HAVING sum(duration) FILTER (WHERE state IN ('running', 'runnable', 'preempted', 'uninterruptible')) > 0 ORDER BY 1",
             of("'running'"),
             of("'runnable', 'preempted'"),

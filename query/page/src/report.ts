@@ -118,7 +118,7 @@ async function main(): Promise<void> {
     [...data.profiles.map((profile) => profile.cells), data.calls?.cells].some((cells) => cells?.slot.some((slot) => slot >= 0) ?? false);
   if (hasTime) shown.push(new Time(data, state, tip));
   if (Tracks.has(data)) shown.push(new Tracks(data, state, tip));
-  if (data.threads.length > 0) shown.push(new Threads(data, state));
+  if (data.threads.some(([tid]) => tid >= 0)) shown.push(new Threads(data, state));
   if (data.profiles.length > 0) shown.push(new Flame(data, state, stacks, tip), new Functions(data, state, stacks));
   if (data.calls !== null) shown.push(new Durations(data.calls, data, state, tip), new Slowest(data.calls, data, state));
   const about = make("footer", {}, `perfquet-query ${data.version} · keys: / search, Esc back, 0 everything; in pictures: arrows, Enter, o callers`);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::session::Session;
 use crate::text::strings;
 
-/// Maximum number of cells, to keep a page small enough for mail; with more, time slots are merged.
+/// Maximum number of cells of all profiles, to keep a page small enough for mail; with more, time slots are merged.
 const MOST: usize = 200_000;
 
 /// One cell.
@@ -96,19 +96,24 @@ impl Cells {
     }
 }
 
-/// The smallest number of slots to join such that no cells are too many. Divides `rows`, then a multiple of it.
-pub(super) fn fitting_steps<'c>(all: impl Iterator<Item = &'c Cells>, rows: i64) -> i64 {
-    let divisors = (1..=rows).filter(move |steps| rows % steps == 0);
-    let steps: Vec<i64> = divisors
-        .chain([10, 100, 1000].map(|many| rows * many))
-        .collect();
-    let fits = |cells: &Cells, steps: i64| cells.0.len() <= MOST || cells.len_of(steps) <= MOST;
-    all.map(|cells| {
-        let fitting = steps.iter().find(|&&steps| fits(cells, steps));
-        fitting.or(steps.last()).copied().unwrap_or(1)
-    })
-    .max()
-    .unwrap_or(1)
+/// The smallest number of slots to join such that there are not too many cells. Divides `rows`, then a multiple of it.
+pub(super) fn fitting_steps(all: &[&Cells], rows: i64) -> i64 {
+    let count: usize = all.iter().map(|cells| cells.0.len()).sum();
+    if count <= MOST {
+        return 1;
+    }
+    let divisors = (2..=rows).filter(|steps| rows % steps == 0);
+    let steps = divisors.chain([10, 100, 1000].map(|many| rows * many));
+    let fits = |&steps: &i64| {
+        let counts = all.iter().map(|cells| cells.len_of(steps));
+        counts.sum::<usize>() <= MOST
+    };
+    let mut steps = steps.peekable();
+    let mut last = rows;
+    while let Some(next) = steps.next_if(|next| !fits(next)) {
+        last = next;
+    }
+    steps.next().unwrap_or(last)
 }
 
 /// Threads by their ID.
@@ -202,7 +207,8 @@ mod tests {
     #[test]
     fn slots_are_as_short_as_the_limit_allows() {
         let many = Cells((0..2 * MOST as i64).map(|slot| cell(slot, 0)).collect());
-        assert_eq!(fitting_steps([&Cells::default(), &many].into_iter(), 50), 2);
-        assert_eq!(fitting_steps([&Cells::default()].into_iter(), 50), 1);
+        assert_eq!(fitting_steps(&[&Cells::default(), &many], 50), 2);
+        assert_eq!(fitting_steps(&[&many, &many], 50), 5);
+        assert_eq!(fitting_steps(&[&Cells::default()], 50), 1);
     }
 }

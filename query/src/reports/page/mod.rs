@@ -127,7 +127,8 @@ impl PageReport {
             column / ROWS,
             &mut threads,
         )?;
-        let steps = cells::fitting_steps(profiles.iter().map(|profile| &profile.cells), ROWS);
+        let cells: Vec<_> = profiles.iter().map(|profile| &profile.cells).collect();
+        let steps = cells::fitting_steps(&cells, ROWS);
         let slot = column / ROWS * steps;
         if steps > 1 {
             omitted.push(format!(
@@ -138,9 +139,10 @@ impl PageReport {
         for profile in &mut profiles {
             profile.cells.coarsen(steps);
         }
+        let nodes = profiles::MOST_NODES / profiles.len().max(1);
         let mut all: Vec<Value> = profiles
             .into_iter()
-            .map(|profile| profile.json(omitted))
+            .map(|profile| profile.json(nodes, omitted))
             .collect();
         all.extend(profiles::without_time(
             session,

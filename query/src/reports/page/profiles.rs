@@ -19,8 +19,8 @@ use crate::session::Session;
 
 /// Events of a page, unless they are chosen.
 const EVENTS: usize = 4;
-/// Maximum number of frames, since more make a page slow; the lightest ones are merged.
-const MOST_NODES: usize = 400_000;
+/// Maximum number of frames of all events, and of other stacks, since more make a page slow; the lightest ones are merged.
+pub(super) const MOST_NODES: usize = 400_000;
 /// Longer names are cut.
 const LONGEST_NAME: usize = 4000;
 
@@ -139,8 +139,8 @@ fn of_event(
 }
 
 impl Profile {
-    pub(super) fn json(mut self, omitted: &mut Vec<String>) -> Value {
-        let (tree, nodes) = pruned(&self.tree, &self.event.name, omitted);
+    pub(super) fn json(mut self, most_nodes: usize, omitted: &mut Vec<String>) -> Value {
+        let (tree, nodes) = pruned(&self.tree, most_nodes, &self.event.name, omitted);
         for cell in &mut self.cells.0 {
             cell.node = nodes[cell.node as usize];
         }
@@ -226,7 +226,7 @@ pub(super) fn difference(
 }
 
 fn untimed(kind: &str, flame: Flame, command: &[String], omitted: &mut Vec<String>) -> Value {
-    let (tree, _) = pruned(&flame.tree, kind, omitted);
+    let (tree, _) = pruned(&flame.tree, MOST_NODES, kind, omitted);
     let (now, before) = tree.totals()[0];
     let scale = scale(now.max(before));
     let weights = |of: fn(&Node) -> u128| -> Vec<u64> {
@@ -278,18 +278,23 @@ fn boxes(tree: &FlameTree) -> Value {
 }
 
 /// Returns the tree reduced to its heaviest nodes, and the new node of each old one. Lighter nodes are merged into one frame.
-fn pruned(tree: &FlameTree, name: &str, omitted: &mut Vec<String>) -> (FlameTree, Vec<u32>) {
+fn pruned(
+    tree: &FlameTree,
+    most: usize,
+    name: &str,
+    omitted: &mut Vec<String>,
+) -> (FlameTree, Vec<u32>) {
     let count = tree.nodes.len();
-    if count <= MOST_NODES {
+    if count <= most {
         return (tree.clone(), (0..count as u32).collect());
     }
     let totals = tree.totals();
     let weight = |node: u32| totals[node as usize].0 + totals[node as usize].1;
     let mut ranking: Vec<u32> = (1..count as u32).collect();
-    ranking.select_nth_unstable_by_key(MOST_NODES, |&node| (std::cmp::Reverse(weight(node)), node));
+    ranking.select_nth_unstable_by_key(most, |&node| (std::cmp::Reverse(weight(node)), node));
     let mut is_kept = vec![false; count];
     is_kept[0] = true;
-    ranking[..MOST_NODES]
+    ranking[..most]
         .iter()
         .for_each(|&node| is_kept[node as usize] = true);
     let mut short = FlameTree::new();
@@ -338,7 +343,7 @@ fn pruned(tree: &FlameTree, name: &str, omitted: &mut Vec<String>) -> (FlameTree
     let all = totals[0].0 + totals[0].1;
     omitted.push(format!(
         "{name}: {} of {} frames, with {:.2}% of the weight, are gathered in [light frames]; sums of functions miss at most that",
-        grouped((count - MOST_NODES) as u64),
+        grouped((count - most) as u64),
         grouped(count as u64),
         light as f64 / all.max(1) as f64 * 100.0
     ));
@@ -385,7 +390,7 @@ mod tests {
             });
         }
         let mut omitted = Vec::new();
-        let (short, places) = pruned(&tree, "e", &mut omitted);
+        let (short, places) = pruned(&tree, MOST_NODES, "e", &mut omitted);
         assert!(short.nodes.len() <= MOST_NODES + 501);
         assert_eq!(short.totals()[0], tree.totals()[0]);
         assert_eq!(places.len(), tree.nodes.len());
