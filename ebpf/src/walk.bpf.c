@@ -7,6 +7,11 @@
 
 #define COPY_PAGES 8
 #define PAGE_BYTES 4096
+#define PIECE_BYTES (COPY_PAGES * PAGE_BYTES)
+/* Records of one copy after the first, because a record is limited to 64 KiB: from below, and at the top of the stack. */
+#define MOST_PIECES 2
+#define MOST_TOP_PIECES 2
+#define MOST_STACK_BYTES (1ull << 26)
 
 /* layout.rs: WalkSettings */
 struct walk_settings {
@@ -40,8 +45,96 @@ struct {
 	TYPE(value, struct copy_record);
 } copies SEC(".maps");
 
+/*
+ * Bytes of further pieces that a CPU may copy until the recorder has read the ring. Samples of a compiler need 200 KiB each; if
+ * the recorder gets no time, they must not fill the ring.
+ */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(max_entries, 1); /* the loader sets the number of CPUs */
+	TYPE(key, u32);
+	TYPE(value, u64);
+} copy_room SEC(".maps");
+
+static ALWAYS_INLINE int output_copy(void *ctx, struct copy_record *copy, u32 bytes)
+{
+	/* A single 64-bit number keeps its bound until the call in Linux 6.1; a 32-bit one loses it. */
+	u64 size = bytes;
+	asm volatile("" : "+r"(size));
+	if (size > sizeof(copy->memory))
+		return 1;
+	copy->bytes = size;
+	if (bpf_perf_event_output(ctx, &walk_records, BPF_F_CURRENT_CPU, copy, COPY_HEAD_BYTES + size)) {
+		lose(LOST_NO_STACK);
+		return 1;
+	}
+	return 0;
+}
+
+/* Copies a piece of a stack, which starts at a page. Returns whether all of it was recorded. */
+static __attribute__((noinline)) int tell_piece(void *ctx, struct copy_record *copy, u64 from, u64 *room)
+{
+	u32 bytes = 0;
+	if (!copy || !room || *room < PIECE_BYTES)
+		return 0;
+	for (u32 page = 0; page < COPY_PAGES; page++) {
+		if (bpf_probe_read_user(copy->memory + page * PAGE_BYTES, PAGE_BYTES, (void *)(from + bytes)))
+			break;
+		bytes += PAGE_BYTES;
+	}
+	copy->at = from;
+	if (!bytes || output_copy(ctx, copy, bytes))
+		return 0;
+	*room -= PIECE_BYTES;
+	return bytes == PIECE_BYTES;
+}
+
+/* Declared here, because every object has the BTF of what vmlinux.h declares. */
+struct mm_struct___stack {
+	u64 start_stack;
+} __attribute__((preserve_access_index));
+
+/*
+ * The end of the thread's stack. The C library puts a thread's own variables there, to which fsbase points; the stack of the
+ * first thread is where the kernel made it.
+ */
+static ALWAYS_INLINE u64 stack_top(struct task_struct *task, u64 sp)
+{
+	u64 own = task->thread.fsbase;
+	u64 first = ((struct mm_struct___stack *)task->mm)->start_stack;
+	u64 top = own - sp < MOST_STACK_BYTES ? own : first - sp < MOST_STACK_BYTES ? first : 0;
+	return (top + PAGE_BYTES - 1) & ~(u64)(PAGE_BYTES - 1);
+}
+
+/*
+ * Copies more of a deep stack from an address, the start of a page. A function may have a frame of half a megabyte (rustc); so
+ * the callers at the top of the stack are copied even if what is between them is not.
+ */
+static ALWAYS_INLINE void tell_pieces(void *ctx, struct task_struct *task, u32 cpu, struct copy_record *copy, u64 from)
+{
+	u64 *room = bpf_map_lookup_elem(&copy_room, &cpu);
+	if (!room)
+		return;
+	copy->kind = RECORD_PIECE;
+	for (u32 piece = 0; piece < MOST_PIECES; piece++) {
+		if (!tell_piece(ctx, copy, from, room))
+			return;
+		from += PIECE_BYTES;
+	}
+	u64 top = stack_top(task, from);
+	if (top < from)
+		return;
+	if (top - from > MOST_TOP_PIECES * PIECE_BYTES)
+		from = top - MOST_TOP_PIECES * PIECE_BYTES;
+	for (u32 piece = 0; piece < MOST_TOP_PIECES; piece++) {
+		if (!tell_piece(ctx, copy, from, room))
+			return;
+		from += PIECE_BYTES;
+	}
+}
+
 /* Copies the stack from rsp, page by page: a read across an unmapped page would fail as a whole. */
-static ALWAYS_INLINE void tell_copy(void *ctx, struct walk *walk)
+static ALWAYS_INLINE void tell_copy(void *ctx, struct task_struct *task, struct walk *walk)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct copy_record *copy = bpf_map_lookup_elem(&copies, &cpu);
@@ -68,14 +161,8 @@ static ALWAYS_INLINE void tell_copy(void *ctx, struct walk *walk)
 			bytes += PAGE_BYTES;
 		}
 	}
-	/* A single 64-bit number keeps its bound until the call in Linux 6.1; a 32-bit one loses it. */
-	u64 size = bytes;
-	asm volatile("" : "+r"(size));
-	if (size > sizeof(copy->memory))
-		return;
-	copy->bytes = size;
-	if (bpf_perf_event_output(ctx, &walk_records, BPF_F_CURRENT_CPU, copy, COPY_HEAD_BYTES + size))
-		lose(LOST_NO_STACK);
+	if (!output_copy(ctx, copy, bytes) && bytes == first + PIECE_BYTES)
+		tell_pieces(ctx, task, cpu, copy, sp + bytes);
 }
 
 static ALWAYS_INLINE void tell_walk(void *ctx, struct walk *walk)
@@ -99,12 +186,31 @@ static ALWAYS_INLINE void tell_python(void *ctx, struct task_struct *task, u32 p
 
 #define USER_CODE_64 0x33
 
+#define NO_SYSTEM_CALL 0xffffffff
+#define CALLS_CLONE(number) ((number) == 56 || (number) == 435) /* clone, clone3 */
+#define CALLS_EXEC(number) ((number) == 59 || (number) == 322) /* execve, execveat */
+
 /* Not inlined: the compiler would merge loads from context and task, which the verifier treats differently. */
 static __attribute__((noinline)) u32 take_registers_of(struct walk *walk, struct task_struct *task)
 {
 	struct pt_regs *user = (void *)bpf_task_pt_regs(task);
 	TAKE_REGISTERS(walk, user);
+	walk->system_call = user->orig_ax;
 	return user->cs;
+}
+
+/* Inside execve(), between the address spaces of two programs: the old stack is gone, and the new program has not begun. */
+static ALWAYS_INLINE bool is_between_programs(struct walk *walk)
+{
+	u8 byte;
+	return CALLS_EXEC(walk->system_call) && bpf_probe_read_user(&byte, 1, (void *)walk->registers[RSP]);
+}
+
+/* A new thread that has not returned from clone() yet: its stack is empty, so the word at rsp is no return address. */
+static ALWAYS_INLINE bool is_new_thread(struct walk *walk)
+{
+	return CALLS_CLONE(walk->system_call) && !walk->registers[0] && walk->record.frames == 1 &&
+	       (walk->record.end == WALK_MEMORY || (walk->record.at && walk->record.end != WALK_ROOT));
 }
 
 /* Returns 1 to keep the sample, 0 to drop it. */
@@ -125,6 +231,7 @@ int walk_sample(struct pt_regs *ctx)
 	u64 segment;
 	asm volatile("%0 = *(u64 *)(%1 + 136)" : "=r"(segment) : "r"(ctx));
 	segment &= 0xffff;
+	walk->system_call = NO_SYSTEM_CALL;
 	if (segment & 3)
 		TAKE_REGISTERS(walk, ctx);
 	else
@@ -136,10 +243,18 @@ int walk_sample(struct pt_regs *ctx)
 		tell_walk(ctx, walk);
 		return 1;
 	}
+	if (is_between_programs(walk)) {
+		walk->record.frames = 0;
+		walk->record.end = WALK_ROOT;
+		tell_walk(ctx, walk);
+		return 1;
+	}
 	walk_stack(walk, process);
+	if (is_new_thread(walk))
+		walk->record.end = WALK_ROOT;
 	tell_python(ctx, task, process);
 	if (walk->record.end == WALK_NO_TABLE || walk->record.end == WALK_NO_LIST)
-		tell_copy(ctx, walk);
+		tell_copy(ctx, task, walk);
 	else
 		tell_walk(ctx, walk);
 	return 1;

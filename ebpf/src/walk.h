@@ -129,7 +129,7 @@ struct {
 
 /* layout.rs: WalkRecord; read by the recorder. */
 struct walk_record {
-	u32 kind; /* RECORD_WALK or RECORD_COPY */
+	u32 kind; /* RECORD_WALK, RECORD_COPY or RECORD_PIECE */
 	u32 end;
 	u32 frames; /* in a copy: number of bytes */
 	u32 file; /* the file without a table that ended the walk */
@@ -139,6 +139,7 @@ struct walk_record {
 
 #define RECORD_WALK 5
 #define RECORD_COPY 6
+#define RECORD_PIECE 8 /* more memory of the copy before it */
 #define WALK_HEAD_BYTES 24
 
 struct walk {
@@ -152,6 +153,8 @@ struct walk {
 	u32 levels;
 	u32 has_bp;
 	u32 is_interrupted; /* ip is the next instruction, not a return address after a call */
+	u32 system_call; /* of a sample in the kernel */
+	u32 unused;
 	/* The mapping of the last frame. */
 	struct mapping_row mapping;
 };

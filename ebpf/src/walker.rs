@@ -36,6 +36,8 @@ const WIDE_PER_BLOCK: usize = 256;
 /// Larger than every address in a file or process, as the program compares them.
 const NO_PAIR: u64 = u32::MAX as u64;
 const NO_ROW: u64 = i64::MAX as u64;
+/// End of the addresses of user space.
+const ADDRESSES: u64 = 1 << 47;
 
 /// `struct walk_record`: kind.
 pub const RECORD_WALK: u32 = 5;
@@ -43,6 +45,10 @@ pub const RECORD_WALK: u32 = 5;
 pub const RECORD_COPY: u32 = 6;
 /// `struct python_record`: kind.
 pub const RECORD_PYTHON: u32 = 7;
+/// `struct copy_record` with more memory of the copy before it: kind.
+pub const RECORD_PIECE: u32 = 8;
+/// Bytes of a copy's record before its memory.
+pub const COPY_HEAD_BYTES: usize = 32 + COPY_REGISTERS * 8;
 /// Bytes of a walk's record before its addresses.
 pub const WALK_HEAD_BYTES: usize = 24;
 /// Registers in a copy's record, by their DWARF numbers.
@@ -189,6 +195,7 @@ impl Walker {
         let mut object = Object::load(compiled::WALK, &target, |loader: &mut EbpfLoader<'_>| {
             loader.override_global("walk_settings", &settings, true);
             loader.map_max_entries("copies", cpus);
+            loader.map_max_entries("copy_room", cpus);
         })?;
         object.prepare(PROGRAM)?;
         let mut walker = Walker {
@@ -213,6 +220,11 @@ impl Walker {
     /// Sends the program's records to an event on a CPU.
     pub fn send_to(&mut self, cpu: u32, event: BorrowedFd<'_>) -> Result<(), Error> {
         self.object.send_to("walk_records", cpu, event)
+    }
+
+    /// Allows a CPU to copy this many bytes of stacks deeper than 32 KiB, until the next call.
+    pub fn set_copy_room(&mut self, cpu: u32, bytes: u64) -> Result<(), Error> {
+        self.object.set("copy_room", cpu, bytes)
     }
 
     /// Runs the program at each sample of an event.
@@ -290,6 +302,7 @@ impl Walker {
         self.pool.generation += 1;
         let generation = self.pool.generation;
         let mut list = List::default();
+        let rows = searchable(rows);
         let leaves = rows
             .chunks(LIST_ROWS)
             .map(|rows| list_block(generation, rows));
@@ -427,6 +440,12 @@ fn pair(key: u32, value: u32) -> u64 {
     u64::from(key) | u64::from(value) << 32
 }
 
+/// Returns the mappings that the program can find. It compares signed numbers: with the page `[vsyscall]`, at the end of all
+/// addresses, the rows would not be sorted.
+fn searchable(rows: &[ListRow]) -> &[ListRow] {
+    &rows[..rows.partition_point(|row| row.start < ADDRESSES)]
+}
+
 /// `struct list_block`
 fn list_block(generation: u64, rows: &[ListRow]) -> Block {
     let mut block = [0; BLOCK_WORDS];
@@ -473,10 +492,24 @@ mod tests {
     }
 
     #[test]
+    fn the_vsyscall_page_is_not_in_a_list() {
+        let row = |start| ListRow {
+            start,
+            end: start + 0x1000,
+            file: 0,
+            file_start: 0,
+        };
+        let rows = [row(0x7fff_ffff_e000), row(0xffff_ffff_ff60_0000)];
+        assert_eq!(searchable(&rows), &rows[..1]);
+        assert_eq!(searchable(&rows[..1]), &rows[..1]);
+    }
+
+    #[test]
     fn numbers_are_those_of_the_program() {
         let walk = include_str!("walk.h");
         let program = include_str!("walk.bpf.c");
         let python = include_str!("python.h");
+        assert!(program.contains("#define COPY_HEAD_BYTES (32 + REGISTERS * 8)\n"));
         let defined = |name: &str, value: u64| {
             let line = format!("#define {name} {value}");
             let is_it = |found: &str| found == line || found.starts_with(&format!("{line} "));
@@ -489,6 +522,7 @@ mod tests {
             );
         };
         defined("CHUNK_BLOCKS", CHUNK_BLOCKS.into());
+        defined("ADDRESS_BITS", ADDRESSES.trailing_zeros().into());
         defined("MOST_CHUNKS", CHUNKS_MAX.into());
         defined("MOST_FILES", FILES_MAX.into());
         defined("FILE_TABLE", FILE_TABLE.into());
@@ -496,6 +530,7 @@ mod tests {
         defined("RECORD_WALK", RECORD_WALK.into());
         defined("RECORD_COPY", RECORD_COPY.into());
         defined("RECORD_PYTHON", RECORD_PYTHON.into());
+        defined("RECORD_PIECE", RECORD_PIECE.into());
         defined("WALK_HEAD_BYTES", WALK_HEAD_BYTES as u64);
         defined("REGISTERS", COPY_REGISTERS as u64);
         let ends = [

@@ -137,7 +137,7 @@ impl Running {
         let mut containers = Containers::new();
         let stacks = UserStacks::of(
             &recording,
-            rings.events.len(),
+            &rings.events,
             walking,
             &containers.roots(),
             has_python,

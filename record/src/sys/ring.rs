@@ -75,6 +75,11 @@ impl Ring {
         self.head().wrapping_sub(self.tail)
     }
 
+    /// Bytes of the whole ring.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.data_bytes
+    }
+
     /// Whether more than half of the ring waits to be drained.
     pub(crate) fn is_half_full(&self) -> bool {
         self.pending_bytes() > self.data_bytes / 2

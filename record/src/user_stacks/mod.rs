@@ -5,6 +5,7 @@
 //! ring   sample { …, callchain: kernel, registers, 32 KiB of stack }                 →  sample { …, callchain: kernel, user }
 //! ring   perfquet:walk { addresses }, sample { …, callchain: kernel }                 →  sample { …, callchain: kernel, user }
 //! ring   perfquet:walk { registers, 32 KiB of stack }, sample { …, callchain: kernel } →  sample { …, callchain: kernel, user }
+//! ring   perfquet:walk { registers, 36 KiB of stack }, perfquet:walk { 32 KiB more }, …, sample { … }                →  the same
 //! ```
 //! A walk directly precedes its sample in the ring of the CPU, because both are written by one hit. If one of them was
 //! lost, the kernel writes a LOST record before the next record. A user stack whose outer frames are missing ends with
@@ -22,7 +23,7 @@ mod tables;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use perfquet_ebpf::walker::{RECORD_COPY, RECORD_PYTHON, RECORD_WALK, WalkEnd};
+use perfquet_ebpf::walker::{RECORD_COPY, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK, WalkEnd};
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::{Roots, UnwindCounts, Unwound};
 
@@ -30,6 +31,7 @@ use crate::journal::record::{self, kind};
 use crate::probe::stacks;
 use crate::recording::{Recording, WALK};
 use crate::sieve::Stitcher;
+use crate::sys::ring::Ring;
 use python::{PythonCounts, Pythons};
 use sample::{Layout, Rewriter};
 use spaces::Spaces;
@@ -40,9 +42,11 @@ pub(crate) use tables::load;
 
 /// Maximum time until the record of a mapping is visible in its ring.
 const SETTLED_NS: u64 = 1_000_000;
-/// Time between passes. A new process is walked from the pass after its first sample.
-const WHILE_WALKING: Duration = Duration::from_millis(50);
-const WHILE_WAITING: Duration = Duration::from_millis(10);
+/// Time between passes. A new process is walked from the pass after its first sample on; until then its samples are copied.
+const WHILE_WALKING: Duration = Duration::from_millis(10);
+const WHILE_COPYING: Duration = Duration::from_millis(2);
+/// Part of a ring that copies of deep stacks may fill between two passes.
+const COPY_ROOM_PART: u64 = 3;
 /// Larger buffers are shrunk after a burst.
 const KEPT_BYTES: usize = 4 << 20;
 
@@ -111,6 +115,10 @@ pub(crate) struct UserStacks {
     pythons: Option<Pythons>,
     deepest: usize,
     counts: Counts,
+    /// Whether stacks were copied that could not be walked, as seen by the last pass.
+    has_copies: bool,
+    /// Whether such stacks were deeper than a record.
+    has_pieces: bool,
 }
 
 /// An event whose samples are in the rings.
@@ -150,7 +158,7 @@ impl UserStacks {
     /// Creates the stage for a recording; `None` if no event's user stacks are walked or copied.
     pub(crate) fn of(
         recording: &Recording,
-        rings: usize,
+        rings: &[Ring],
         walking: Option<Walking>,
         roots: &Roots,
         has_python: bool,
@@ -174,18 +182,21 @@ impl UserStacks {
             .filter(|_| has_python)
             .map(|opened| Pythons::new(opened.id));
         let walk_ids = walk.iter().flat_map(|track| &track.events);
+        let room = rings.iter().map(Ring::size_bytes).min().unwrap_or(0) / COPY_ROOM_PART;
         Some(UserStacks {
             events,
             walk_ids: walk_ids.map(|opened| opened.id).collect(),
-            rings: (0..rings).map(|_| RingState::default()).collect(),
+            rings: rings.iter().map(|_| RingState::default()).collect(),
             side_band: Stitcher::default(),
             waiting: Vec::new(),
             spaces: Spaces::new(roots),
-            tables: walking.map(Tables::start),
+            tables: walking.map(|walking| Tables::start(walking, room)),
             rewriter: Rewriter::default(),
             pythons,
             deepest: recording.deepest.map_or(usize::MAX, usize::from),
             counts: Counts::default(),
+            has_copies: false,
+            has_pieces: false,
         })
     }
 
@@ -212,8 +223,8 @@ impl UserStacks {
     /// Returns the time until the next pass. Earlier tables and lists mean fewer copies.
     pub(crate) fn soonest(&self) -> Option<Duration> {
         let tables = self.tables.as_ref()?;
-        Some(match tables.is_waiting() {
-            true => WHILE_WAITING,
+        Some(match self.has_copies || tables.is_waiting() {
+            true => WHILE_COPYING,
             false => WHILE_WALKING,
         })
     }
@@ -236,6 +247,7 @@ impl UserStacks {
     /// Appends the records that can be written to `out`. All records before `now` have been read from the rings.
     pub(crate) fn pass(&mut self, now: Option<u64>, out: &mut Vec<u8>) {
         let limit = now.map_or(u64::MAX, |now| now.saturating_sub(SETTLED_NS));
+        self.has_copies = false;
         let mut due = self.due(limit);
         due.sort_by_key(|record| record.time);
         self.waiting.sort_by_key(|(time, _)| *time);
@@ -267,6 +279,9 @@ impl UserStacks {
         }
         if let Some(tables) = &mut self.tables {
             tables.publish(&mut self.spaces, self.pythons.as_mut(), limit);
+            if std::mem::take(&mut self.has_pieces) {
+                tables.renew_copy_room();
+            }
         }
     }
 
@@ -309,11 +324,21 @@ impl UserStacks {
                     }
                     kind::SAMPLE if self.walk_ids.contains(&head.id) => {
                         let payload = record.get(WALK_PAYLOAD..).unwrap_or_default();
-                        if Endian::Little.u32_at(payload, 0) == Some(RECORD_PYTHON) {
-                            state.python.insert(head.tid, payload.to_vec());
-                        } else {
-                            let pending = state.pending.entry(head.tid).or_default();
-                            pending.push(payload.to_vec());
+                        let pending = state.pending.entry(head.tid).or_default();
+                        match Endian::Little.u32_at(payload, 0) {
+                            Some(RECORD_PYTHON) => {
+                                state.python.insert(head.tid, payload.to_vec());
+                            }
+                            Some(RECORD_PIECE) => {
+                                self.has_pieces = true;
+                                if let Some(copy) = pending.last_mut() {
+                                    sample::add_piece(copy, payload);
+                                }
+                            }
+                            kind => {
+                                self.has_copies |= kind == Some(RECORD_COPY);
+                                pending.push(payload.to_vec());
+                            }
                         }
                         // The walk is joined with its sample, and not written itself.
                         due.push(Due {
@@ -438,7 +463,7 @@ fn take_walk(
         RECORD_COPY => {
             let copy = sample::copy_of_walk(&mut cursor, count)?;
             let registers = copy.registers();
-            let unwound = spaces.unwind(pid, &registers, copy.memory, addresses);
+            let unwound = spaces.unwind_parts(pid, &registers, copy.memory, addresses);
             if let Some(tables) = tables {
                 match end {
                     WalkEnd::NoTable => tables.want_table(file),

@@ -1,8 +1,9 @@
 //! Parses a sample, and writes it with its user stack in the call chain.
 
-use perfquet_ebpf::walker::COPY_REGISTERS;
+use perfquet_ebpf::walker::{COPY_HEAD_BYTES, COPY_REGISTERS, RECORD_COPY};
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::event::Registers;
+use perfquet_trace::symbols::StackMemory;
 
 use crate::recording::Track;
 use crate::sys::perf_event::abi;
@@ -22,6 +23,12 @@ const CONTEXT_USER: u64 = -512i64 as u64;
 /// Maximum size of a record.
 const RECORD_MAX: usize = 65_528;
 const ABI_64: u64 = 2;
+/// In the record of a copy or piece: the number of bytes of memory.
+const COPY_BYTES_AT: usize = 8;
+/// In that of a piece: the address of its memory.
+const COPY_ADDRESS_AT: usize = 16;
+/// In that of a copy: rsp.
+const COPY_SP_AT: usize = 32 + 7 * 8;
 
 /// PERF's numbers of the registers with the DWARF numbers 0 to 15, and rip.
 const OF_DWARF: [u32; COPY_REGISTERS] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
@@ -70,7 +77,7 @@ pub(super) struct Copied {
 /// A copy recorded by the program instead of a walk.
 pub(super) struct WalkCopy<'a> {
     registers: Copied,
-    pub(super) memory: &'a [u8],
+    pub(super) memory: StackMemory<'a>,
 }
 
 impl WalkCopy<'_> {
@@ -102,8 +109,71 @@ pub(super) fn copy_of_walk<'a>(cursor: &mut Cursor<'a>, bytes: u32) -> Option<Wa
         abi: ABI_64,
         values: numbered.into_iter().map(|(_, value)| value).collect(),
     };
-    let memory = cursor.bytes(bytes.into()).ok()?;
+    let lower = cursor.bytes(bytes.into()).ok()?;
+    // The kernel pads a record to words; a piece that does not continue it follows the padding.
+    let upper = upper_part(cursor).unwrap_or_default();
+    let memory = StackMemory { lower, upper };
     Some(WalkCopy { registers, memory })
+}
+
+/// The part of the stack that [`add_piece`] appended: its address, number of bytes, memory.
+fn upper_part<'a>(cursor: &mut Cursor<'a>) -> Option<(u64, &'a [u8])> {
+    let address = cursor.u64().ok()?;
+    let bytes = cursor.u64().ok()?;
+    Some((address, cursor.bytes(bytes).ok()?))
+}
+
+/// Appends a piece to the copy before it: pieces that continue the copied memory become part of it, pieces above become a
+/// second part. A walk is left unchanged.
+pub(super) fn add_piece(copy: &mut Vec<u8>, piece: &[u8]) {
+    let number = |bytes: &[u8], at| Endian::Little.u32_at(bytes, at);
+    let word = |bytes: &[u8], at| Endian::Little.u64_at(bytes, at);
+    let (Some(RECORD_COPY), Some(before), Some(sp)) = (
+        number(copy, 0),
+        number(copy, COPY_BYTES_AT),
+        word(copy, COPY_SP_AT),
+    ) else {
+        return;
+    };
+    let (Some(bytes), Some(address)) = (number(piece, COPY_BYTES_AT), word(piece, COPY_ADDRESS_AT))
+    else {
+        return;
+    };
+    let end = COPY_HEAD_BYTES + before as usize;
+    let memory = piece.get(COPY_HEAD_BYTES..COPY_HEAD_BYTES + bytes as usize);
+    let (Some(memory), true) = (memory, copy.len() >= end) else {
+        return;
+    };
+    let put = |copy: &mut Vec<u8>, at: usize, value: &[u8]| {
+        if let Some(place) = copy.get_mut(at..at + value.len()) {
+            place.copy_from_slice(value);
+        }
+    };
+    let upper_bytes_at = end + 8;
+    match (word(copy, end), word(copy, upper_bytes_at)) {
+        (Some(upper), Some(upper_bytes)) => {
+            if address != upper.wrapping_add(upper_bytes) {
+                return;
+            }
+            let upper_bytes = upper_bytes + u64::from(bytes);
+            put(copy, upper_bytes_at, &upper_bytes.to_le_bytes());
+        }
+        // Without the padding of the record.
+        _ if address == sp.wrapping_add(before.into()) => {
+            copy.truncate(end);
+            put(
+                copy,
+                COPY_BYTES_AT,
+                &before.saturating_add(bytes).to_le_bytes(),
+            );
+        }
+        _ => {
+            copy.truncate(end);
+            copy.extend_from_slice(&address.to_le_bytes());
+            copy.extend_from_slice(&u64::from(bytes).to_le_bytes());
+        }
+    }
+    copy.extend_from_slice(memory);
 }
 
 /// Parses a sample.
@@ -217,5 +287,62 @@ impl Rewriter {
         if let Some(place) = out.get_mut(start + 6..start + 8) {
             place.copy_from_slice(&(size as u16).to_ne_bytes());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SP: u64 = 0x7ffe_0000_1ff8;
+
+    fn copy(kind: u32, address: u64, memory: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; COPY_HEAD_BYTES];
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(0, &kind.to_le_bytes());
+        put(COPY_BYTES_AT, &(memory.len() as u32).to_le_bytes());
+        put(COPY_ADDRESS_AT, &address.to_le_bytes());
+        put(COPY_SP_AT, &SP.to_le_bytes());
+        bytes.extend_from_slice(memory);
+        bytes.extend([0; 4]);
+        bytes
+    }
+
+    fn check(whole: &[u8], lower: &[u8], upper: (u64, &[u8])) {
+        let mut cursor = Cursor::new(whole, 0, Endian::Little);
+        cursor.bytes(24).unwrap();
+        let bytes = Endian::Little.u32_at(whole, COPY_BYTES_AT).unwrap();
+        let found = copy_of_walk(&mut cursor, bytes).unwrap();
+        assert_eq!((found.memory.lower, found.memory.upper), (lower, upper));
+    }
+
+    #[test]
+    fn pieces_continue_the_memory_of_a_copy() {
+        let mut whole = copy(RECORD_COPY, 0, b"abcd");
+        check(&whole, b"abcd", (0, &[]));
+        add_piece(&mut whole, &copy(8, SP + 4, b"efgh"));
+        add_piece(&mut whole, &copy(8, SP + 8, b"ij"));
+        check(&whole, b"abcdefghij", (0, &[]));
+        add_piece(&mut whole, &copy(8, SP + 99, b"xyz"));
+        check(&whole, b"abcdefghij", (SP + 99, b"xyz"));
+        add_piece(&mut whole, &copy(8, SP + 102, b"uv"));
+        check(&whole, b"abcdefghij", (SP + 99, b"xyzuv"));
+        // Neither part ends there.
+        add_piece(&mut whole, &copy(8, SP + 400, b"w"));
+        check(&whole, b"abcdefghij", (SP + 99, b"xyzuv"));
+    }
+
+    #[test]
+    fn damaged_pieces_change_nothing() {
+        let whole = copy(RECORD_COPY, 0, b"abcd");
+        let cut = copy(8, SP + 4, b"efgh")[..COPY_HEAD_BYTES + 3].to_vec();
+        for damaged in [vec![], vec![8; 11], cut] {
+            let mut same = whole.clone();
+            add_piece(&mut same, &damaged);
+            assert_eq!(same, whole);
+        }
+        let mut walk = copy(5, 0, b"abcd");
+        add_piece(&mut walk, &copy(8, SP + 4, b"efgh"));
+        assert_eq!(walk, copy(5, 0, b"abcd"));
     }
 }

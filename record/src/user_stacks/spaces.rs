@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use perfquet_events::bytes::{Cursor, Endian, before_nul};
 use perfquet_events::event::{Mapping, Registers, Space};
-use perfquet_trace::symbols::{MappedCode, Options, Origin, Roots, TableSource, Unwinder, Unwound};
+use perfquet_trace::symbols::{
+    MappedCode, Options, Origin, Roots, StackMemory, TableSource, Unwinder, Unwound,
+};
 
 use crate::journal::record::{TRAILER_BYTES, kind, misc, trailer_time};
 use crate::sys::clock;
@@ -140,6 +142,18 @@ impl Spaces {
         addresses: &mut Vec<u64>,
     ) -> Unwound {
         self.unwinder.unwind(pid, registers, memory, addresses)
+    }
+
+    /// Unwinds a copy of parts of a stack.
+    pub(super) fn unwind_parts(
+        &mut self,
+        pid: i32,
+        registers: &Registers<'_>,
+        memory: StackMemory<'_>,
+        addresses: &mut Vec<u64>,
+    ) -> Unwound {
+        self.unwinder
+            .unwind_parts(pid, registers, memory, addresses)
     }
 
     /// Returns whether a process has code at an address.

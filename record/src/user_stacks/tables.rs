@@ -20,6 +20,8 @@ const KERNEL: (u32, u32) = (5, 17);
 /// The loaded program.
 pub(crate) struct Walking {
     walker: Walker,
+    /// CPUs whose samples are walked.
+    cpus: Vec<u32>,
 }
 
 /// Loads the program. Returns `None` if it cannot be used, and logs the reason.
@@ -38,7 +40,10 @@ pub(crate) fn load(excludes_self: bool) -> Option<Walking> {
     }
     let cpus = host::possible_cpus();
     match Walker::load(cpus, excludes_self, true) {
-        Ok(walker) => Some(Walking { walker }),
+        Ok(walker) => Some(Walking {
+            walker,
+            cpus: Vec::new(),
+        }),
         Err(error) => {
             if let perfquet_ebpf::Error::Refused { log, .. } = &error {
                 log::debug!("{log}");
@@ -60,9 +65,11 @@ impl Walking {
             .flat_map(|track| &track.events)
         {
             use std::os::fd::AsFd;
+            let cpu = opened.place.cpu;
             self.walker
-                .send_to(opened.place.cpu, opened.event.as_fd())
+                .send_to(cpu, opened.event.as_fd())
                 .map_err(refused)?;
+            self.cpus.push(cpu);
         }
         let walked = recording.tracks.iter().filter(|track| track.is_walked);
         for opened in walked.flat_map(|track| &track.events) {
@@ -84,11 +91,13 @@ pub(super) struct Tables {
     /// Processes whose list must be rebuilt.
     changed: HashSet<i32>,
     has_complained: bool,
+    /// Bytes per CPU and pass for copies of deep stacks.
+    copy_room: u64,
 }
 
 impl Tables {
-    pub(super) fn start(walking: Walking) -> Tables {
-        Tables {
+    pub(super) fn start(walking: Walking, copy_room: u64) -> Tables {
+        let mut tables = Tables {
             walking,
             builder: Builder::start(),
             files: HashSet::new(),
@@ -96,6 +105,19 @@ impl Tables {
             lists: HashMap::new(),
             changed: HashSet::new(),
             has_complained: false,
+            copy_room,
+        };
+        tables.renew_copy_room();
+        tables
+    }
+
+    /// Allows the program to copy deep stacks again, after the rings were read.
+    pub(super) fn renew_copy_room(&mut self) {
+        let Walking { walker, cpus } = &mut self.walking;
+        for &cpu in cpus.iter() {
+            if let Err(error) = walker.set_copy_room(cpu, self.copy_room) {
+                log::debug!("deep stacks on CPU {cpu} are not copied: {error}");
+            }
         }
     }
 

@@ -58,8 +58,8 @@ pub use probe_points::{CodeSymbol, Object, StaticProbe};
 pub use report::{Report, Unnamed, unverified_sentence, without_line_sentence};
 pub use roots::Roots;
 pub use unwind::{
-    Chains, MappedCode, RBP_SAME, RBP_UNKNOWN, Row, TableSource, UnwindCounts, UnwindTable,
-    Unwinder, Unwound, WIDE_RULES_MAX, Wide,
+    Chains, MappedCode, RBP_SAME, RBP_UNKNOWN, Row, StackMemory, TableSource, UnwindCounts,
+    UnwindTable, Unwinder, Unwound, WIDE_RULES_MAX, Wide,
 };
 pub use variables::{LinePlace, Location, Member, Scope, Shape, SourceLines, Variable};
 

@@ -16,6 +16,7 @@ mod chains;
 mod go;
 mod rule;
 mod sources;
+mod stubs;
 mod table;
 mod walk;
 
@@ -115,6 +116,15 @@ impl UnwindCounts {
         };
         *count += 1;
     }
+}
+
+/// A copy of a stack.
+#[derive(Debug, Clone, Copy)]
+pub struct StackMemory<'a> {
+    /// From the stack pointer upwards.
+    pub lower: &'a [u8],
+    /// Another part above, and its address.
+    pub upper: (u64, &'a [u8]),
 }
 
 /// A mapping of code, for programs that walk stacks by tables.
@@ -355,6 +365,21 @@ impl Unwinder {
         memory: &[u8],
         addresses: &mut Vec<u64>,
     ) -> Unwound {
+        let memory = StackMemory {
+            lower: memory,
+            upper: (0, &[]),
+        };
+        self.unwind_parts(pid, registers, memory, addresses)
+    }
+
+    /// Walks a stack, as [`Unwinder::unwind`], of which one or two parts were copied. The second part is ignored on aarch64.
+    pub fn unwind_parts(
+        &mut self,
+        pid: i32,
+        registers: &Registers<'_>,
+        memory: StackMemory<'_>,
+        addresses: &mut Vec<u64>,
+    ) -> Unwound {
         addresses.clear();
         let empty = &mut Process::default();
         let process = self.processes.get_mut(&pid).unwrap_or(empty);
@@ -371,7 +396,7 @@ impl Unwinder {
                 let unwound = rules.unwind(files, process, registers, memory, addresses);
                 (unwound, false)
             }
-            Machine::Aarch64(arm) => arm.unwind(files, process, registers, memory, addresses),
+            Machine::Aarch64(arm) => arm.unwind(files, process, registers, memory.lower, addresses),
             Machine::Other => (Unwound::Unsupported, false),
         };
         if must_rebuild {
@@ -455,7 +480,7 @@ impl Rules {
         files: &mut Searched<'_>,
         process: &mut Process,
         registers: &Registers<'_>,
-        memory: &[u8],
+        memory: StackMemory<'_>,
         addresses: &mut Vec<u64>,
     ) -> Unwound {
         let (Some(ip), Some(sp), bp) = (
@@ -528,7 +553,7 @@ struct Walked<'a, 'f> {
     files: &'a mut Searched<'f>,
     regions: &'a mut BTreeMap<u64, Region>,
     registers: &'a Registers<'a>,
-    memory: &'a [u8],
+    memory: StackMemory<'a>,
     /// Where the memory begins.
     sp: u64,
 }
@@ -575,7 +600,8 @@ impl walk::Process for Walked<'_, '_> {
     }
 
     fn word(&self, address: u64) -> Option<u64> {
-        word(self.memory, self.sp, address)
+        let StackMemory { lower, upper } = self.memory;
+        word(lower, self.sp, address).or_else(|| word(upper.1, upper.0, address))
     }
 
     fn register(&self, number: u8) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! Sources of unwind rules in a file: call frame information, and Go's own tables.
+//! Sources of unwind rules in a file: call frame information, Go's own tables, and known code without either.
 
 use std::ops::Range;
 
@@ -6,6 +6,7 @@ use super::super::files::Found;
 use super::cfi::{CallFrames, Function, Scratch};
 use super::go::{GoFrames, GoFunction};
 use super::rule::Rule;
+use super::stubs::{Stub, stubs_of};
 
 /// Rules that are evaluated for Go's functions, in multiples of their number: 6 in Go's own compiler.
 const GO_WORK_MAX: usize = 256;
@@ -17,13 +18,13 @@ const ENTRY_BYTES: u64 = 128;
 pub(super) struct Sources {
     frames: Option<CallFrames>,
     go: Option<GoFrames>,
-    /// The code at the entry point, if no other source marks it as the outermost frame.
-    entry: Option<Range<u64>>,
+    /// Code outside of all functions, by address.
+    stubs: Vec<Stub>,
     scratch: Scratch,
 }
 
 enum Source<'a> {
-    Entry(u64),
+    Stub(&'a Stub),
     Frames(&'a Function),
     Go(&'a GoFunction),
 }
@@ -39,23 +40,23 @@ pub(super) enum Item {
 impl Sources {
     /// Reads the file's lists of functions.
     pub(super) fn of(found: &Found) -> Sources {
-        let mut sources = Sources {
-            frames: CallFrames::of(&found.image, found.debug.as_deref()),
-            go: GoFrames::of(&found.image),
-            entry: None,
+        let frames = CallFrames::of(&found.image, found.debug.as_deref());
+        let go = GoFrames::of(&found.image);
+        let of_frames = frames.iter().flat_map(CallFrames::functions);
+        let of_go = go.iter().flat_map(GoFrames::functions);
+        let of_frames = of_frames.map(|function| function.start..function.end);
+        let of_go = of_go.map(|function| function.start..function.end);
+        let mut functions: Vec<Range<u64>> = of_frames.chain(of_go).collect();
+        functions.sort_by_key(|function| function.start);
+        let mut stubs = stubs_of(&found.image, &functions);
+        stubs.extend(entry_of(found.image.entry, &functions));
+        stubs.sort_by_key(|stub| stub.code.start);
+        Sources {
+            frames,
+            go,
+            stubs,
             scratch: Scratch::default(),
-        };
-        let start = found.image.entry;
-        if start > 0 && sources.rule_at(start) == Rule::Gap {
-            let of_frames = sources.frames.iter().flat_map(CallFrames::functions);
-            let of_go = sources.go.iter().flat_map(GoFrames::functions);
-            let starts = of_frames.map(|function| function.start);
-            let starts = starts.chain(of_go.map(|function| function.start));
-            let next = starts.filter(|&other| other > start).min();
-            let end = start.saturating_add(ENTRY_BYTES);
-            sources.entry = Some(start..next.map_or(end, |next| next.min(end)));
         }
-        sources
     }
 
     /// The rule at an address of the file.
@@ -63,19 +64,23 @@ impl Sources {
         let Sources {
             frames,
             go,
-            entry,
+            stubs,
             scratch,
         } = self;
-        if entry.as_ref().is_some_and(|entry| entry.contains(&address)) {
-            return Rule::Root;
-        }
         let of_frames = frames
             .as_ref()
             .map(|frames| frames.rule_at(address, scratch));
-        match (of_frames, go) {
+        let of_functions = match (of_frames, go) {
             (None | Some(Rule::Gap), Some(go)) => go.rule_at(address),
             (rule, _) => rule.unwrap_or(Rule::Gap),
+        };
+        if of_functions != Rule::Gap {
+            return of_functions;
         }
+        let next = stubs.partition_point(|stub| stub.code.start <= address);
+        let stub = next.checked_sub(1).and_then(|last| stubs.get(last));
+        let stub = stub.filter(|stub| stub.code.contains(&address));
+        stub.map_or(Rule::Gap, |stub| stub.rule_at(address))
     }
 
     /// Passes the rules of all functions, by address.
@@ -83,7 +88,7 @@ impl Sources {
         let Sources {
             frames,
             go,
-            entry,
+            stubs,
             scratch,
         } = self;
         let of_frames = frames.iter().flat_map(CallFrames::functions);
@@ -92,10 +97,11 @@ impl Sources {
         let mut go_work = go_count.saturating_mul(GO_WORK_MAX);
         let of_frames = of_frames.map(|function| (function.start, Source::Frames(function)));
         let of_go = of_go.map(|function| (function.start, Source::Go(function)));
-        let entry = entry
+        let of_stubs = stubs
             .iter()
-            .map(|entry| (entry.start, Source::Entry(entry.end)));
-        let mut functions: Vec<(u64, Source<'_>)> = of_frames.chain(of_go).chain(entry).collect();
+            .map(|stub| (stub.code.start, Source::Stub(stub)));
+        let functions = of_frames.chain(of_go).chain(of_stubs);
+        let mut functions: Vec<(u64, Source<'_>)> = functions.collect();
         functions.sort_by_key(|(start, _)| *start);
         for (start, source) in functions {
             let (end, is_go) = match (source, &*frames, &*go) {
@@ -113,13 +119,30 @@ impl Sources {
                     });
                     (function.end, true)
                 }
-                (Source::Entry(end), ..) => {
-                    each(Item::Rule(start, Rule::Root));
-                    (end, false)
+                (Source::Stub(stub), ..) => {
+                    for (address, rule) in &stub.rules {
+                        each(Item::Rule(*address, *rule));
+                    }
+                    (stub.code.end, false)
                 }
                 _ => continue,
             };
             each(Item::End { start, end, is_go });
         }
     }
+}
+
+/// The code at the entry point, if no function covers it: the outermost frame.
+fn entry_of(start: u64, functions: &[Range<u64>]) -> Option<Stub> {
+    let next = functions.partition_point(|function| function.start <= start);
+    let before = next.checked_sub(1).and_then(|last| functions.get(last));
+    if start == 0 || before.is_some_and(|function| start < function.end) {
+        return None;
+    }
+    let end = start.saturating_add(ENTRY_BYTES);
+    let next = functions.get(next).map_or(end, |next| next.start.min(end));
+    Some(Stub {
+        code: start..next,
+        rules: vec![(start, Rule::Root)],
+    })
 }
