@@ -4,8 +4,6 @@
 //! "a\r\nb"   →   Line { number: 1, text: "a" }, Line { number: 2, text: "b" }
 //! ```
 
-use std::io::BufRead;
-
 use perfquet_events::Error;
 use perfquet_events::event::{Event, Fact, Place, Problem, Progress, Sink};
 
@@ -58,7 +56,7 @@ impl<'a> Iterator for Lines<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let end = memchr(self.rest).unwrap_or(self.rest.len());
+        let end = memchr::memchr(b'\n', self.rest).unwrap_or(self.rest.len());
         let text = self.rest.get(..end)?;
         self.rest = self.rest.get(end + 1..).unwrap_or_default();
         self.number += 1;
@@ -67,14 +65,6 @@ impl<'a> Iterator for Lines<'a> {
             text: text.strip_suffix(b"\r").unwrap_or(text),
         })
     }
-}
-
-/// Length of the line. `skip_until` is the only byte search in std that uses vector instructions.
-fn memchr(text: &[u8]) -> Option<usize> {
-    let mut search = text;
-    let length = search.skip_until(b'\n').ok()?;
-    let last = length.checked_sub(1)?;
-    (text.get(last) == Some(&b'\n')).then_some(last)
 }
 
 /// Reports progress to a sink at intervals.

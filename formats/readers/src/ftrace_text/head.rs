@@ -15,8 +15,8 @@
 
 use perfquet_events::event::{Context, time_of};
 use perfquet_events::scan::{
-    bare_hex, decimal, find, find_text, leading_decimal, seconds, split_once, trim, trim_end,
-    trim_start, word,
+    bare_hex, decimal, find, find_text, leading_decimal, leading_seconds, seconds, split_once,
+    trim, trim_end, trim_start, word,
 };
 
 /// Maximum number of flag characters; RT kernels print the most.
@@ -152,20 +152,18 @@ fn time<'a>(text: &'a [u8], head: &mut Head<'a>) -> Option<&'a [u8]> {
 /// `1.835285:`, `259:`
 #[inline]
 fn stamp<'a>(text: &'a [u8], head: &mut Head<'a>) -> Option<&'a [u8]> {
-    let length = text
-        .iter()
-        .take_while(|byte| byte.is_ascii_digit() || **byte == b'.')
-        .count();
-    let (stamp, rest) = text.split_at_checked(length)?;
-    let rest = rest.strip_prefix(b":")?;
-    match seconds(stamp) {
-        Some(time) => head.time = Some(time),
-        None => {
-            decimal(stamp)?;
-            head.clock = stamp;
+    let rest = match leading_seconds(text) {
+        Some((time, rest)) => {
+            head.time = Some(time);
+            rest
         }
-    }
-    Some(trim_start(rest))
+        None => {
+            let (_, rest) = leading_decimal(text)?;
+            head.clock = text.get(..text.len() - rest.len())?;
+            rest
+        }
+    };
+    Some(trim_start(rest.strip_prefix(b":")?))
 }
 
 /// Strips the `(+148)` of trace-cmd's --ts-diff.

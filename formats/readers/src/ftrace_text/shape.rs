@@ -62,12 +62,23 @@ pub(super) fn is_marker(payload: &[u8]) -> bool {
             && find_text(payload, b"_val=").is_some())
 }
 
+/// The bytes of names, as a table: each event's name is scanned.
+static IS_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let (mut rest, mut byte) = (table.as_mut_slice(), 0u8);
+    while let [is_name, others @ ..] = rest {
+        *is_name = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$');
+        (rest, byte) = (others, byte.wrapping_add(1));
+    }
+    table
+};
+
 /// Determines the kind of a payload.
 #[inline]
 pub(super) fn shape(text: &[u8]) -> Shape<'_> {
     let length = text
         .iter()
-        .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$'))
+        .take_while(|&&byte| IS_NAME.get(usize::from(byte)) == Some(&true))
         .count();
     let Some((name, rest)) = text.split_at_checked(length) else {
         return Shape::Text;

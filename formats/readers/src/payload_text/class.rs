@@ -192,6 +192,12 @@ impl Arena {
                 Some(value) => Some(Raw::Int(value)),
                 None => self.fit_slowly(class, notation, text),
             },
+            Class::UInt
+                if let [b'0', b'x', digits @ ..] = text
+                    && let Some(value) = bare_hex(digits) =>
+            {
+                Some(Raw::UInt(value))
+            }
             Class::Text => Some(Raw::Text(unquoted(text)))
                 .filter(|_| text != b"(null)")
                 .or(Some(Raw::Null)),

@@ -1,7 +1,9 @@
 //! The payloads of one event: its columns, which grow with the lines, and the form of its last line.
 
 use perfquet_events::event::{EventId, EventKind, EventType, Field};
-use perfquet_events::scan::{bare_hex, find, find_text, prefixed_hex, split_once, trim};
+use perfquet_events::scan::{
+    after, bare_hex, find, find_text, prefixed_hex, same, split_once, trim,
+};
 
 use super::class::{Class, Notation};
 use super::keys::{self, Pair};
@@ -39,7 +41,7 @@ pub(super) struct State<'a> {
     bindings: Vec<Vec<usize>>,
     /// Index of the template that matched last.
     last_template: usize,
-    /// Columns of the keys of the last `key=value` line, in their order.
+    /// Columns of the keys of the last `key=value` line, or of the arguments of the last system call, in their order.
     order: Vec<usize>,
     pub(super) columns: Vec<Column<'a>>,
     /// `None` if it must be declared with the current columns.
@@ -57,6 +59,8 @@ pub(super) struct Scratch<'a> {
     fields: Vec<&'a [u8]>,
     pairs: Vec<Pair<'a>>,
     arguments: Vec<Argument<'a>>,
+    /// The column after that of the last name.
+    next_column: usize,
     /// Whether a system call argument with `0x` was seen.
     pub(super) saw_prefix: bool,
     /// Whether numbers without `0x` are decimal.
@@ -129,6 +133,7 @@ impl<'a> State<'a> {
     pub(super) fn split(&mut self, payload: &'a [u8], scratch: &mut Scratch<'a>) {
         scratch.texts.clear();
         scratch.texts.resize(self.columns.len(), &[]);
+        scratch.next_column = 0;
         if self.is_plain {
             self.split_plain(payload, scratch);
             return;
@@ -142,7 +147,9 @@ impl<'a> State<'a> {
             Style::SyscallEnter => {
                 let arguments = payload.strip_prefix(b"(").unwrap_or(payload);
                 let arguments = arguments.strip_suffix(b")").unwrap_or(arguments);
-                if !self.by_arguments(arguments, scratch) {
+                if !self.by_argument_order(arguments, scratch)
+                    && !self.by_arguments(arguments, scratch)
+                {
                     self.put(MESSAGE, Class::Text, Notation::Plain, payload, scratch);
                 }
             }
@@ -310,9 +317,7 @@ impl<'a> State<'a> {
             let Some(column) = self.columns.get(index) else {
                 return false;
             };
-            let value = rest
-                .strip_prefix(column.name)
-                .and_then(|rest| rest.strip_prefix(b"="));
+            let value = after(rest, column.name).and_then(|rest| rest.strip_prefix(b"="));
             let Some(value) = value else {
                 return false;
             };
@@ -320,9 +325,9 @@ impl<'a> State<'a> {
                 .iter()
                 .position(|byte| matches!(byte, b' ' | b'=' | b'"' | b'['))
                 .unwrap_or(value.len());
-            let (text, after) = value.split_at_checked(end).unwrap_or((value, &[]));
-            match (order.peek(), after) {
-                (Some(_), [b' ', after @ ..]) => rest = after,
+            let (text, others) = value.split_at_checked(end).unwrap_or((value, &[]));
+            match (order.peek(), others) {
+                (Some(_), [b' ', others @ ..]) => rest = others,
                 (None, []) => {}
                 _ => return false,
             }
@@ -333,7 +338,40 @@ impl<'a> State<'a> {
         true
     }
 
+    /// Handles a system call with the same arguments as the last, all of them numbers: `fd: 1, count: 0x10`.
+    #[inline]
+    fn by_argument_order(&mut self, arguments: &'a [u8], scratch: &mut Scratch<'a>) -> bool {
+        let is_read = self.read_arguments(arguments, scratch).is_some();
+        if !is_read {
+            scratch.texts.fill(&[]);
+        }
+        is_read
+    }
+
+    #[inline]
+    fn read_arguments(&self, arguments: &'a [u8], scratch: &mut Scratch<'a>) -> Option<()> {
+        let mut rest = arguments;
+        let (&last, others) = self.order.split_last()?;
+        let mut value_of = |rest: &mut &'a [u8], index: usize| {
+            let column = self.columns.get(index)?;
+            let value = after(rest, column.name)?.strip_prefix(b": ")?;
+            let end = value.iter().position(|byte| !byte.is_ascii_alphanumeric());
+            let (value, rest_of) = value.split_at_checked(end.unwrap_or(value.len()))?;
+            scratch.saw_prefix |= value.starts_with(b"0x");
+            *scratch.texts.get_mut(index)? = value;
+            *rest = rest_of;
+            Some(())
+        };
+        for &index in others {
+            value_of(&mut rest, index)?;
+            rest = rest.strip_prefix(b", ")?;
+        }
+        value_of(&mut rest, last)?;
+        rest.is_empty().then_some(())
+    }
+
     fn by_arguments(&mut self, text: &'a [u8], scratch: &mut Scratch<'a>) -> bool {
+        self.order.clear();
         let mut arguments = std::mem::take(&mut scratch.arguments);
         let is_list = syscall::scan(text, &mut arguments);
         if is_list {
@@ -341,27 +379,32 @@ impl<'a> State<'a> {
                 true => Notation::Argument,
                 false => Notation::BareArgument,
             };
+            let mut has_pointed = false;
             for argument in &arguments {
                 // Kernels that print the data of pointers (Linux 7.0) print decimal numbers, without `0x`.
                 scratch.saw_prefix |= argument.value.starts_with(b"0x")
                     || argument.text.is_some()
                     || argument.bytes.is_some();
-                self.put(
-                    argument.name,
-                    Class::UInt,
-                    notation,
-                    argument.value,
-                    scratch,
-                );
+                let column = self.column(argument.name, false, Class::UInt, notation, scratch);
+                if let Some((column, place)) =
+                    column.and_then(|column| Some((column, scratch.texts.get_mut(column)?)))
+                {
+                    *place = argument.value;
+                    self.order.push(column);
+                }
                 let (class, pointed) = match (argument.text, argument.bytes) {
                     (Some(text), _) => (Class::Text, text),
                     (None, Some(bytes)) => (Class::Binary, bytes),
                     (None, None) => continue,
                 };
+                has_pointed = true;
                 let column = self.column(argument.name, true, class, Notation::Plain, scratch);
                 if let Some(place) = column.and_then(|column| scratch.texts.get_mut(column)) {
                     *place = pointed;
                 }
+            }
+            if has_pointed {
+                self.order.clear();
             }
         }
         scratch.arguments = arguments;
@@ -410,8 +453,16 @@ impl<'a> State<'a> {
         notation: Notation,
         scratch: &mut Scratch<'a>,
     ) -> Option<usize> {
-        let is_it = |column: &Column<'_>| column.name == name && column.is_pointed == is_pointed;
-        if let Some(index) = self.columns.iter().position(is_it) {
+        let is_it =
+            |column: &Column<'_>| column.is_pointed == is_pointed && same(column.name, name);
+        // Lines have their names in the same order, mostly.
+        let next = scratch.next_column;
+        let found = match self.columns.get(next).is_some_and(is_it) {
+            true => Some(next),
+            false => self.columns.iter().position(is_it),
+        };
+        if let Some(index) = found {
+            scratch.next_column = index + 1;
             return Some(index);
         }
         if self.columns.len() >= MAX_COLUMNS {

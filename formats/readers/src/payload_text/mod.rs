@@ -29,6 +29,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use perfquet_events::Error;
 use perfquet_events::event::{Event, EventId, EventKind, EventType, Fields, Sample, Sink, Value};
+use perfquet_events::scan::same;
 
 use self::class::{Arena, Class, Notation, Raw};
 use self::event::{Scratch, State};
@@ -118,7 +119,8 @@ impl<'a> Payloads<'a> {
         kind: EventKind,
     ) -> Slot {
         let hash = self.hasher.hash_one(name);
-        let is_it = |key: &Key<'_>| key.name == name && key.style == style && key.system == system;
+        let is_it =
+            |key: &Key<'_>| same(key.name, name) && key.style == style && same(key.system, system);
         if let Some(key) = self.by_name.find(hash, is_it) {
             return Slot(key.slot);
         }

@@ -14,7 +14,7 @@
 //! | `h` | `handled` or `unhandled` | `L` | hexadecimal numbers separated by commas |
 //! | `t` | `{comm/pid:t}`: text and decimal number, separated by the last colon | `i` | hexadecimal of a signed number |
 
-use perfquet_events::scan::{find_text, rfind_text, trim, trim_start};
+use perfquet_events::scan::{after, find_text, rfind_text, trim, trim_start};
 
 use super::class::{Class, Notation};
 
@@ -174,7 +174,7 @@ fn number(text: &[u8]) -> Option<usize> {
 /// The text after `literal`, each space of which matches any number of spaces.
 #[inline]
 fn skip<'a>(text: &'a [u8], literal: &[u8]) -> Option<&'a [u8]> {
-    if let Some(rest) = text.strip_prefix(literal) {
+    if let Some(rest) = after(text, literal) {
         return Some(rest);
     }
     let mut rest = text;

@@ -146,6 +146,42 @@ fn system_calls() {
     );
 }
 
+/// A line is first read with the arguments of the last one: nothing of such an attempt may stay.
+#[test]
+fn arguments_that_change() {
+    let lines = [
+        "(fd: 1, count: 0x2)",
+        "(fd: 3, count: 0x4)",
+        "(fd: 5, other)",
+        "(fd: 6)",
+        "(fd: 7, count: 0x8, pos: 9)",
+        "(fd: , count: 0xa)",
+        "(count: 0xb, fd: c)",
+    ];
+    let rows = read(Style::SyscallEnter, "sys_write", &lines);
+    let own: Vec<String> = lines
+        .iter()
+        .map(|line| {
+            let before = "(fd: 1, count: 0x2)";
+            let prefix = [before, "(fd: 5, other)", "(pos: 9)"];
+            let rows = read(
+                Style::SyscallEnter,
+                "sys_write",
+                &[&prefix[..], &[line]].concat(),
+            );
+            rows.lines.last().cloned().unwrap()
+        })
+        .collect();
+    let sorted = |line: &String| {
+        let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        words.sort();
+        words
+    };
+    let found: Vec<_> = rows.lines.iter().map(sorted).collect();
+    let expected: Vec<_> = own.iter().map(sorted).collect();
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn other_forms() {
     check(

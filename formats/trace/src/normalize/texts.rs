@@ -6,6 +6,7 @@
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use perfquet_events::scan::same;
 
 use crate::store::Names;
 
@@ -28,7 +29,9 @@ impl Texts {
     pub(crate) fn intern(&mut self, text: &[u8]) -> TextId {
         let hash = self.hasher.hash_one(text);
         let (bytes, ends, hasher) = (&self.bytes, &self.ends, &self.hasher);
-        let known = self.ids.find(hash, |&id| text_of(bytes, ends, id) == text);
+        let known = self
+            .ids
+            .find(hash, |&id| same(text_of(bytes, ends, id), text));
         if let Some(&id) = known {
             return TextId(id);
         }
