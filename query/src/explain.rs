@@ -258,6 +258,11 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     }
 }
 
+/// Returns the line of the error, from 1.
+pub(crate) fn line(error: &DataFusionError) -> Option<usize> {
+    position(error).map(|(line, _)| line)
+}
+
 /// Returns line and column of the error, both from 1.
 fn position(error: &DataFusionError) -> Option<(usize, usize)> {
     match error.diagnostic().and_then(|diagnostic| diagnostic.span) {

@@ -6,6 +6,7 @@ use clap::Args;
 use perfquet_cli::quantity;
 
 use crate::failure::Misuse;
+use crate::library::LibraryOptions;
 
 /// Resource limits of a query.
 #[derive(Debug, Clone, Args)]
@@ -19,6 +20,8 @@ pub(crate) struct Limits {
     /// Number of threads [default: number of CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) library: LibraryOptions,
 }
 
 impl Limits {

@@ -15,12 +15,13 @@ use anyhow::{Context, Result};
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::SessionState;
 use datafusion::execution::context::SQLOptions;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Query, Select, SetExpr, TableFactor, Value, VisitorMut,
 };
 
 use crate::engine;
+use crate::macros::{Macro, Macros};
 
 /// Levels of an expression, queries of a UNION, tables of a join.
 pub(crate) const DEEPEST: usize = 1000;
@@ -60,6 +61,15 @@ pub(crate) fn on_large_stack(work: impl FnOnce() + Send + 'static) -> Result<()>
 /// Parses and plans a statement.
 pub(crate) async fn plan(state: &SessionState, sql: &str) -> PlanResult<LogicalPlan> {
     let mut statement = engine::statement(state, sql)?;
+    if let Some(macros) = state.config().get_extension::<Macros>() {
+        if let Some(new) = Macro::of(&statement, None).map_err(DataFusionError::Plan)? {
+            macros.add(new, state).map_err(DataFusionError::Plan)?;
+            return LogicalPlanBuilder::empty(false).build();
+        }
+        macros
+            .expand(&mut statement)
+            .map_err(DataFusionError::Plan)?;
+    }
     let mut shape = Shape::default();
     if engine::visit_statement(&mut shape, &mut statement).is_break() {
         return Err(DataFusionError::Plan(shape.wrong));

@@ -26,8 +26,10 @@ use crate::explain;
 use crate::failure::{Interrupted, Misuse};
 use crate::functions;
 use crate::interrupt;
+use crate::library;
 use crate::limits::Limits;
 use crate::literals::with_nanoseconds;
+use crate::macros::Macros;
 use crate::passes;
 use crate::planning;
 use crate::progress::Progress;
@@ -46,6 +48,7 @@ pub(crate) struct Session {
     pub(crate) forest: Arc<Forest>,
     /// All views, also those whose events were not recorded.
     pub(crate) views: Vec<Arc<View>>,
+    pub(crate) macros: Arc<Macros>,
     planner: Arc<Planner>,
     limits: Limits,
     /// SQL fragments from the command line in a report's query; `None` if the whole
@@ -65,13 +68,16 @@ impl Session {
             }
         }
         let runtime = Mutex::new(Some(runtime(limits)?));
-        let context = context(limits)?;
+        let macros = Arc::new(Macros::default());
+        let context = context(limits, &macros)?;
         let forest = Arc::new(Forest::new(Arc::clone(&traces)));
         let name = |error| explain::error(error, "", None);
-        let views: Vec<Arc<View>> = VIEWS.clone();
+        let mut views: Vec<Arc<View>> = VIEWS.clone();
+        functions::register(&context, &forest);
+        let library = limits.library.read(&context.state(), &macros)?;
+        views.extend(library.into_iter().map(Arc::new));
         let is_view = |name: &str| views.iter().any(|view| view.name == name);
         let catalog = catalog::catalog(&traces, is_view).map_err(name)?;
-        functions::register(&context, &forest);
         let names = traces.iter().map(|trace| trace.name.clone());
         passes::register(&context, &Arc::new(passes::Traces::new(names)));
         let planner = Planner::new(&context, catalog.as_ref(), traces.len() > 1);
@@ -83,6 +89,7 @@ impl Session {
             traces,
             forest,
             views,
+            macros,
             planner,
             limits: limits.clone(),
             pieces: Mutex::new(None),
@@ -184,6 +191,12 @@ impl Session {
         Ok(text)
     }
 
+    /// Returns the name that a statement gives to a view or a macro; `None` if it defines neither.
+    pub(crate) fn defined_name(&self, sql: &str) -> Option<String> {
+        let statement = engine::statement(&self.context.state(), sql).ok()?;
+        library::defined_name(&statement)
+    }
+
     /// Returns a table or view by its SQL name.
     pub(crate) fn table(&self, name: &str) -> Result<Arc<dyn TableProvider>> {
         self.handle()
@@ -264,6 +277,7 @@ impl explain::Known for Session {
         names.extend(state.aggregate_functions().keys().cloned());
         names.extend(state.window_functions().keys().cloned());
         names.extend(state.table_functions().keys().cloned());
+        names.extend(self.macros.all().iter().map(|each| each.name().to_owned()));
         names.sort();
         names.dedup();
         names
@@ -461,12 +475,13 @@ fn plain_name(name: &str) -> String {
     plain
 }
 
-fn context(limits: &Limits) -> Result<SessionContext> {
+fn context(limits: &Limits, macros: &Arc<Macros>) -> Result<SessionContext> {
     let mut config = SessionConfig::new()
         .with_target_partitions(limits.threads())
         .with_default_catalog_and_schema(CATALOG, MAIN)
         .with_create_default_catalog_and_schema(false)
-        .with_information_schema(true);
+        .with_information_schema(true)
+        .with_extension(Arc::clone(macros));
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;

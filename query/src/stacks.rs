@@ -35,6 +35,11 @@ impl Forest {
         Forest { traces, trees }
     }
 
+    /// The traces.
+    pub(crate) fn traces(&self) -> &[Trace] {
+        &self.traces
+    }
+
     /// Number of traces.
     pub(crate) fn len(&self) -> usize {
         self.trees.len()

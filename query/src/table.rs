@@ -35,6 +35,7 @@ use crate::checked_reader::CheckedReaders;
 use crate::part_runs::{self, PartFile};
 use crate::stored_columns::StoredColumns;
 use crate::text::harmless;
+use crate::text_conditions::TextConditions;
 
 /// A column whose kind of value changes, because one part has numbers and another strings.
 #[derive(Debug)]
@@ -202,11 +203,11 @@ impl TableProvider for PartsTable {
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         self.tell_changes(projection);
-        let groups = self.file_groups(state.config().target_partitions())?;
+        let mut groups = self.file_groups(state.config().target_partitions())?;
         if groups.is_empty() {
             let schema = match projection {
                 Some(columns) => Arc::new(self.schema().project(columns)?),
@@ -224,9 +225,20 @@ impl TableProvider for PartsTable {
             environment.object_store(&local)?,
             environment.cache_manager.get_file_metadata_cache(),
         );
+        let readers = Arc::new(CheckedReaders(readers));
+        let conditions = TextConditions::of(state, filters, self.schema.file_schema())?;
+        if !conditions.is_empty() {
+            for group in &mut groups {
+                let mut files = Vec::new();
+                for file in std::mem::take(group).into_inner() {
+                    files.push(conditions.skip_row_groups(file, readers.as_ref()).await?);
+                }
+                *group = FileGroup::new(files);
+            }
+        }
         let source = ParquetSource::new(self.schema.clone())
             .with_table_parquet_options(options)
-            .with_parquet_file_reader_factory(Arc::new(CheckedReaders(readers)));
+            .with_parquet_file_reader_factory(readers);
         let parts: Vec<_> = self.runs.iter().flatten().cloned().collect();
         let scan = FileScanConfigBuilder::new(local, Arc::new(source))
             .with_file_groups(groups)

@@ -12,6 +12,7 @@ use crate::limits::Limits;
 use crate::render;
 use crate::session::Session;
 use crate::settings::Output;
+use crate::statements::statements;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Sql>("sql", run);
 
@@ -62,9 +63,13 @@ fn run(matches: &ArgMatches) -> Result<()> {
     }
     for statement in statements {
         let mut answer = session.query(statement)?;
-        let columns = answer.schema().fields().len();
+        if answer.schema().fields().is_empty() {
+            // CREATE VIEW and similar statements have no result.
+            while answer.next()?.is_some() {}
+            continue;
+        }
         let rows = render::answer(sql.output.format, &mut answer)?;
-        if rows == 0 && columns > 0 {
+        if rows == 0 {
             say!("no rows");
         }
     }
@@ -97,75 +102,4 @@ fn from_stdin() -> Result<String> {
         .read_to_string(&mut text)
         .context("cannot read the SQL from stdin")?;
     Ok(text)
-}
-
-/// Splits SQL into statements without their semicolons. Semicolons in quotes and comments do not count.
-pub(super) fn statements(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut start = 0;
-    for end in ends(text) {
-        found.push(&text[start..end]);
-        start = end + 1;
-    }
-    found.push(&text[start.min(text.len())..]);
-    found.retain(|statement| !is_blank(statement));
-    found
-}
-
-/// Returns the offsets of the semicolons that end statements.
-pub(super) fn ends(text: &str) -> Vec<usize> {
-    let bytes = text.as_bytes();
-    let mut found = Vec::new();
-    let mut index = 0;
-    while index < bytes.len() {
-        let rest = &text.as_bytes()[index..];
-        index += match bytes[index] {
-            b';' => {
-                found.push(index);
-                1
-            }
-            quote @ (b'\'' | b'"') => 1 + length_until(&rest[1..], &[quote]),
-            b'-' if rest.starts_with(b"--") => 2 + length_until(&rest[2..], b"\n"),
-            b'/' if rest.starts_with(b"/*") => 2 + length_until(&rest[2..], b"*/"),
-            _ => 1,
-        };
-    }
-    found
-}
-
-/// Returns the number of bytes up to and including `end`; all bytes if it is missing.
-fn length_until(bytes: &[u8], end: &[u8]) -> usize {
-    let at = bytes.windows(end.len()).position(|window| window == end);
-    at.map_or(bytes.len(), |at| at + end.len())
-}
-
-/// Whether a statement consists of whitespace and comments only.
-fn is_blank(statement: &str) -> bool {
-    let mut rest = statement.trim_start();
-    loop {
-        let comment = if rest.starts_with("--") {
-            2 + length_until(&rest.as_bytes()[2..], b"\n")
-        } else if rest.starts_with("/*") {
-            2 + length_until(&rest.as_bytes()[2..], b"*/")
-        } else {
-            return rest.is_empty();
-        };
-        rest = rest[comment..].trim_start();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn divided_at_semicolons() {
-        assert_eq!(statements("SELECT 1; SELECT 2"), ["SELECT 1", " SELECT 2"]);
-        assert_eq!(
-            statements("SELECT ';'';' -- ;\n; /* ; */ ;"),
-            ["SELECT ';'';' -- ;\n"]
-        );
-        assert_eq!(statements(" ;; -- nothing"), [""; 0]);
-        assert_eq!(statements("SELECT 'open;"), ["SELECT 'open;"]);
-    }
 }

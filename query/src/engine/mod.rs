@@ -4,11 +4,13 @@
 //! Merge        inputs in the order of time, instead of SortPreservingMergeExec
 //! AsOfJoin     ASOF JOIN, which DataFusion does not have
 //! RangeJoin    conditions on ranges of time, instead of HashJoinExec and NestedLoopJoinExec
+//! FewGroups    GROUP BY over few values, instead of AggregateExec in its first stage
 //! TimeWindow   lead, lag and the like by keys, instead of SortExec and BoundedWindowAggExec
 //! ```
 
 mod asof_join;
 mod blocks;
+mod few_groups;
 mod gather;
 mod integers;
 mod keys;
@@ -80,6 +82,7 @@ fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.insert(ensure, Arc::new(range_join::rule()));
     rules.insert(ensure, Arc::new(time_window::rule()));
     rules.push(Arc::new(merge::rule()));
+    rules.push(Arc::new(few_groups::rule()));
     rules.extend(last);
     rules
 }

@@ -15,6 +15,7 @@ mod stack_key;
 mod stack_parts;
 mod stack_text;
 mod sum;
+mod trace_times;
 
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ pub(crate) struct Function {
 pub(crate) const FUNCTIONS: &[&Function] = &[
     &duration::FUNCTION,
     &address::FUNCTION,
+    &trace_times::SINCE_START,
+    &trace_times::WALL_TIME,
     &sum::FUNCTION,
     &quantile::QUANTILE,
     &quantile::QUANTILES,

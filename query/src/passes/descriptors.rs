@@ -61,9 +61,12 @@ impl Descriptors {
                 let flags = match call {
                     "open" => value(1),
                     "openat" => value(2),
-                    _ => Some(0),
+                    "creat" => Some(0),
+                    // Those of openat2 are in memory.
+                    _ => None,
                 };
-                let closes_on_exec = flags.unwrap_or_default() & O_CLOEXEC != 0;
+                // If unknown, the path after exec is unknown.
+                let closes_on_exec = flags.is_none_or(|flags| flags & O_CLOEXEC != 0);
                 let file = path.map(|path| File {
                     path,
                     closes_on_exec,
@@ -74,12 +77,17 @@ impl Descriptors {
             "close_range" => {
                 let (first, last) = (value(0).unwrap_or(0), value(1).unwrap_or(0));
                 let (first, last) = (first as u32, last as u32);
+                let is_in_range = |fd: i32| (first..=last).contains(&fd.cast_unsigned());
+                let Some(files) = self.processes.get_mut(&pid) else {
+                    return;
+                };
                 // With this flag, it only marks the descriptors; CLOSE_RANGE_UNSHARE closes them.
-                if value(2).unwrap_or_default() & CLOSE_RANGE_CLOEXEC == 0
-                    && let Some(files) = self.processes.get_mut(&pid)
-                {
+                if value(2).unwrap_or_default() & CLOSE_RANGE_CLOEXEC != 0 {
+                    let marked = files.iter_mut().filter(|(fd, _)| is_in_range(**fd));
+                    marked.for_each(|(_, file)| file.closes_on_exec = true);
+                } else {
                     let before = files.len();
-                    files.retain(|&fd, _| !(first..=last).contains(&fd.cast_unsigned()));
+                    files.retain(|&fd, _| !is_in_range(fd));
                     self.count -= before - files.len();
                 }
             }
@@ -184,7 +192,14 @@ mod tests {
         let open = known.path(2, 1);
         known.call(2, "close_range", &some(&[1, 0xffff_ffff, 4]), 0, None);
         assert!(open.is_some() && known.path(2, 1) == open);
-        known.call(2, "close_range", &some(&[1, 0xffff_ffff, 2]), 0, None);
-        assert_eq!((known.path(2, 1), known.bytes() > 0), (None, true));
+        known.call(2, "execve", &some(&[0, 0, 0]), 0, None);
+        assert_eq!(known.path(2, 1), None);
+        known.call(1, "close_range", &some(&[1, 0xffff_ffff, 2]), 0, None);
+        assert_eq!((known.path(1, 1), known.bytes() > 0), (None, true));
+        // The flags of openat2 are not recorded.
+        known.call(1, "openat2", &some(&[-100, 0, 0, 24]), 5, a);
+        assert_eq!(known.path(1, 5), a);
+        known.call(1, "execve", &some(&[0, 0, 0]), 0, None);
+        assert_eq!(known.path(1, 5), None);
     }
 }

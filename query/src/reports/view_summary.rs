@@ -18,7 +18,7 @@ use arrow::compute::{
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
 use clap::Args;
-use perfquet_cli::nearest;
+use perfquet_cli::{nearest, suggestion};
 use perfquet_trace::count::{counted, grouped};
 
 use super::row_source::{expressions, named};
@@ -179,10 +179,13 @@ impl SummaryOptions {
             let known = names.iter().map(String::as_str);
             let near = nearest(column, known);
             let hint = match near.is_empty() {
-                true => format!("expected one of {}", names.join(", ")),
-                false => format!("expected {}", near.join(" or ")),
+                true => String::new(),
+                false => format!("\nhint: {}", suggestion(&near)),
             };
-            bail!(Misuse(format!("--sort {column}: {hint}")));
+            bail!(Misuse(format!(
+                "--sort {column}: expected one of {}{hint}",
+                names.join(", ")
+            )));
         };
         if rows.column(place).data_type().is_nested() {
             bail!(Misuse(format!("--sort {column}: cannot be sorted by")));

@@ -62,6 +62,22 @@ pub(crate) struct View {
     pub(crate) name: String,
     header: Header,
     sql: String,
+    /// The file and the line before its SQL, if a user wrote it.
+    source: Option<Source>,
+}
+
+/// Where the SQL of a user's view begins.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    pub(crate) path: String,
+    pub(crate) lines_before: usize,
+}
+
+impl Source {
+    /// The file with a line of the SQL, from 1.
+    pub(crate) fn at(&self, line: usize) -> String {
+        format!("{}: line {}", self.path, self.lines_before + line)
+    }
 }
 
 impl View {
@@ -71,7 +87,22 @@ impl View {
             name: name.to_owned(),
             header: header::parse(sql),
             sql: sql.to_owned(),
+            source: None,
         }
+    }
+
+    /// A view that a user wrote. In its SQL, only `{, trace}` is kept for several traces alone.
+    pub(crate) fn of_user(name: &str, sql: &str, source: Source) -> View {
+        let mut view = View::new(name, sql);
+        if view.header.about.is_empty() {
+            view.header.about = format!("View of {}.", source.path);
+        }
+        view.source = Some(source);
+        view
+    }
+
+    pub(crate) fn source(&self) -> Option<&Source> {
+        self.source.as_ref()
     }
 
     pub(crate) fn about(&self) -> &str {
@@ -123,6 +154,11 @@ impl View {
 
     /// The SQL for one trace, or for several, whose rows are distinguished by the column `trace`.
     pub(crate) fn sql(&self, several: bool) -> String {
+        const TRACE: &str = ", trace";
+        if self.source.is_some() {
+            let kept = if several { TRACE } else { "" };
+            return self.sql.replace(&format!("{{{TRACE}}}"), kept);
+        }
         let mut sql = String::new();
         for piece in self.sql.split_inclusive('}') {
             match piece.split_once('{') {

@@ -18,6 +18,7 @@ use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 
 use super::View;
+use crate::explain;
 use crate::literals::with_nanoseconds;
 use crate::planning;
 use crate::unit::UNIT;
@@ -134,7 +135,8 @@ impl Planner {
         let planned = async {
             let sql = sql(view.sql(self.several))?;
             let sql = with_nanoseconds(&sql).map_err(DataFusionError::Plan)?;
-            let plan = planning::plan(&state, &sql).await?;
+            let plan = planning::plan(&state, &sql).await;
+            let plan = plan.map_err(|error| located(error, view, &sql))?;
             let plan = with_units(plan, view)?;
             Ok(Arc::new(ViewTable::new(plan, Some(sql))) as Arc<dyn TableProvider>)
         };
@@ -142,6 +144,17 @@ impl Planner {
         lock(&self.pending).remove(name);
         planned
     }
+}
+
+/// The error of a user's view with its file and line.
+fn located(error: DataFusionError, view: &View, sql: &str) -> DataFusionError {
+    let Some(source) = view.source() else {
+        return error;
+    };
+    let place = source.at(explain::line(&error).unwrap_or(1));
+    let name = &view.name;
+    let text = explain::error(error, sql, None);
+    DataFusionError::Plan(format!("view {name}: {place}: {text}"))
 }
 
 /// The plan of a view, with the units of its columns in their metadata.

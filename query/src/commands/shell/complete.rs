@@ -10,11 +10,11 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper, Hinter};
 
 use super::meta;
-use crate::commands::sql;
 use crate::explain::Known;
 use crate::functions::FUNCTIONS;
 use crate::render;
 use crate::session::{Session, quoted};
+use crate::statements;
 
 /// SQL keywords offered for completion.
 const KEYWORDS: &[&str] = &[
@@ -215,11 +215,11 @@ impl Validator for Completer {
     /// A query continues until its semicolon; a backslash command is one line.
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let text = context.input();
-        let blank = sql::statements(text).is_empty();
+        let blank = statements::statements(text).is_empty();
         let word = matches!(text.trim(), "quit" | "exit" | "help");
-        let ended = sql::ends(text)
+        let ended = statements::ends(text)
             .last()
-            .is_some_and(|&end| sql::statements(&text[end + 1..]).is_empty());
+            .is_some_and(|&end| statements::statements(&text[end + 1..]).is_empty());
         Ok(
             match blank || word || ended || text.trim_start().starts_with('\\') {
                 true => ValidationResult::Valid(None),

@@ -10,7 +10,9 @@ use clap::ValueEnum;
 use super::{Next, State, pieces};
 use crate::commands::tables;
 use crate::functions::FUNCTIONS;
+use crate::library;
 use crate::render::{self, Destination, Format};
+use crate::text::harmless;
 
 /// A command: its letters, its argument, its effect.
 pub(super) struct Meta {
@@ -36,7 +38,7 @@ pub(super) const COMMANDS: &[Meta] = &[
     Meta {
         name: "df",
         argument: "",
-        about: "list perfquet's own SQL functions",
+        about: "list perfquet's own SQL functions, and macros",
         run: functions,
     },
     Meta {
@@ -44,6 +46,12 @@ pub(super) const COMMANDS: &[Meta] = &[
         argument: "FILE",
         about: "run the commands and queries of a file",
         run: include,
+    },
+    Meta {
+        name: "save",
+        argument: "NAME",
+        about: "keep a view or macro of this session for all sessions",
+        run: save,
     },
     Meta {
         name: "o",
@@ -113,12 +121,16 @@ fn describe(state: &mut State, table: &str) -> Result<Next> {
     Ok(Next::Ask)
 }
 
-fn functions(_: &mut State, _: &str) -> Result<Next> {
-    let width = FUNCTIONS.iter().map(|function| function.usage.len()).max();
+fn functions(state: &mut State, _: &str) -> Result<Next> {
+    let own = FUNCTIONS.iter();
+    let own = own.map(|function| (function.usage.to_owned(), function.about.to_owned()));
+    let macros = state.session.macros.all();
+    let macros = macros.iter().map(|each| (each.usage(), each.about()));
+    let rows: Vec<(String, String)> = own.chain(macros).collect();
+    let width = rows.iter().map(|(usage, _)| usage.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for function in FUNCTIONS {
-        let width = width.unwrap_or(0);
-        let _ = writeln!(text, "{:<width$}  {}", function.usage, function.about);
+    for (usage, about) in rows {
+        let _ = writeln!(text, "{usage:<width$}  {}", harmless(&about));
     }
     say(&text)
 }
@@ -147,6 +159,18 @@ fn include(state: &mut State, path: &str) -> Result<Next> {
         0 => done.with_context(|| path.to_owned()),
         _ => done,
     }
+}
+
+fn save(state: &mut State, name: &str) -> Result<Next> {
+    let Some(definition) = state.definitions.get(name) else {
+        let known: Vec<&str> = state.definitions.keys().map(String::as_str).collect();
+        match known.is_empty() {
+            true => bail!("\\save: no view or macro was created in this session"),
+            false => bail!("\\save: expected one of: {}", known.join(", ")),
+        }
+    };
+    let path = library::save(name, definition)?;
+    say(&format!("saved to {}\n", path.display()))
 }
 
 fn output(state: &mut State, path: &str) -> Result<Next> {

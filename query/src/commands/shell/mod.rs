@@ -4,6 +4,7 @@ mod complete;
 mod meta;
 mod pager;
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -15,13 +16,14 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 
-use super::{Subcommand, arguments, sql};
+use super::{Subcommand, arguments};
 use crate::failure::Interrupted;
 use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
 use crate::render::{self, Destination, Format};
 use crate::session::Session;
 use crate::settings::{Output, Traces};
+use crate::statements;
 use crate::text::harmless_lines;
 use complete::Completer;
 
@@ -56,6 +58,8 @@ struct State {
     pager: bool,
     /// Files of `\i` that are being run.
     depth: usize,
+    /// The statements that defined views and macros, by name, for `\save`.
+    definitions: BTreeMap<String, String>,
 }
 
 /// Whether to continue.
@@ -74,6 +78,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         output: None,
         pager: false,
         depth: 0,
+        definitions: BTreeMap::new(),
     };
     if std::io::stdin().is_terminal() {
         crate::interrupt::outlive_questions();
@@ -147,7 +152,9 @@ fn pieces(text: &str) -> Vec<&str> {
         let length = if rest.starts_with('\\') {
             rest.find('\n').unwrap_or(rest.len())
         } else {
-            sql::ends(rest).first().map_or(rest.len(), |end| end + 1)
+            statements::ends(rest)
+                .first()
+                .map_or(rest.len(), |end| end + 1)
         };
         let piece = rest[..length].trim();
         found.push(if piece.starts_with('\\') {
@@ -157,7 +164,7 @@ fn pieces(text: &str) -> Vec<&str> {
         });
         rest = rest[length..].trim_start();
     }
-    found.retain(|piece| !sql::statements(piece).is_empty() || piece.starts_with('\\'));
+    found.retain(|piece| !statements::statements(piece).is_empty() || piece.starts_with('\\'));
     found
 }
 
@@ -197,6 +204,10 @@ impl State {
         if answer.schema().fields().is_empty() {
             // CREATE VIEW and similar statements have no result.
             while answer.next()?.is_some() {}
+            drop(answer);
+            if let Some(name) = self.session.defined_name(sql) {
+                self.definitions.insert(name, sql.to_owned());
+            }
             return Ok(());
         }
         let rows = match &mut self.output {

@@ -360,10 +360,11 @@ pub(super) fn by_column(
     Ok(measured)
 }
 
-/// Compares calls by two columns: the key, and its module or NULL.
+/// Compares calls in a table by two columns: the key, and its module or NULL.
 pub(super) fn by_call(
     session: &Session,
     sides: &[Side; 2],
+    table: &str,
     columns: [&str; 2],
 ) -> Result<Measured> {
     let [key, module] = columns;
@@ -374,6 +375,7 @@ pub(super) fn by_call(
         let sql = include_str!("calls.sql")
             .replace("{key}", key)
             .replace("{module}", module)
+            .replace("{table}", table)
             .replace("{replicate}", &side.number(session))
             .replace("{where}", &side.condition);
         for batch in session.collect(&sql)? {
@@ -402,6 +404,7 @@ pub(super) fn by_call(
         let sql = include_str!("call_percentiles.sql")
             .replace("{key}", key)
             .replace("{module}", module)
+            .replace("{table}", table)
             .replace("{replicate}", &side.run(session))
             .replace("{where}", &side.condition);
         // The percentiles of two clones do not give those of the function.

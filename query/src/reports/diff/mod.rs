@@ -102,6 +102,8 @@ enum By {
     Cpu,
     /// Event
     Event,
+    /// System call
+    Syscall,
 }
 
 impl By {
@@ -115,6 +117,7 @@ impl By {
             By::Pid => "pid",
             By::Cpu => "cpu",
             By::Event => "event",
+            By::Syscall => "syscall",
         }
     }
 }
@@ -212,7 +215,11 @@ impl Report for Diff {
 enum Source {
     Event(WeightedEvent),
     Calls,
+    Syscalls,
 }
+
+/// System calls with the columns of calls. The kernel's own name of an unknown one is its number.
+const SYSCALLS: &str = "(SELECT *, coalesce(name, CAST(nr AS TEXT)) AS syscall, duration AS self_time FROM syscalls) AS calls";
 
 impl Source {
     /// Returns the table and the condition of its rows.
@@ -220,6 +227,7 @@ impl Source {
         match self {
             Source::Event(event) => (&event.table, &event.condition),
             Source::Calls => ("calls", "TRUE"),
+            Source::Syscalls => (SYSCALLS, "TRUE"),
         }
     }
 
@@ -236,11 +244,14 @@ impl Source {
             }
             (Source::Event(event), by) => measured::by_column(session, sides, event, by.column()),
             (Source::Calls, By::Function) => {
-                measured::by_call(session, sides, ["function", "module"])
+                measured::by_call(session, sides, "calls", ["function", "module"])
+            }
+            (Source::Syscalls, _) => {
+                measured::by_call(session, sides, SYSCALLS, ["syscall", "CAST(NULL AS TEXT)"])
             }
             (Source::Calls, by) => {
                 let key = format!("CAST({} AS TEXT)", by.column());
-                measured::by_call(session, sides, [&key, "CAST(NULL AS TEXT)"])
+                measured::by_call(session, sides, "calls", [&key, "CAST(NULL AS TEXT)"])
             }
         }
     }
@@ -249,7 +260,7 @@ impl Source {
     fn unit(&self) -> &'static str {
         match self {
             Source::Event(event) => event.unit,
-            Source::Calls => "ns",
+            Source::Calls | Source::Syscalls => "ns",
         }
     }
 
@@ -258,6 +269,7 @@ impl Source {
         let (name, noun) = match self {
             Source::Event(event) => (event.name.as_str(), "sample"),
             Source::Calls => ("calls", "call"),
+            Source::Syscalls => ("syscalls", "system call"),
         };
         let [before, after] = measured.counts;
         let runs = sides.each_ref().map(|side| side.traces.len());
@@ -307,6 +319,16 @@ impl Diff {
         let has_only_calls = self.choice.event.is_none()
             && !has_rows(session, "samples")
             && has_rows(session, "calls");
+        if self.by == By::Syscall {
+            if self.choice.event.is_some() {
+                bail!(Misuse(
+                    "--by syscall: system calls are not compared by event".to_owned()
+                ));
+            }
+            // Reports missing events as such.
+            session.table("syscalls")?;
+            return Ok(Source::Syscalls);
+        }
         if self.by == By::Event && !is_of_calls {
             return Ok(Source::Event(super::event_weight::every_event()));
         }
