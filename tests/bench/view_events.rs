@@ -1,7 +1,7 @@
 //! Prints a generated trace as text of ftrace, for the speed of views: the same lines in every run.
 //!
 //! ```text
-//! view_events sched 10000000 | perfquet-convert - --from ftrace -o sched.pqt
+//! view_events sched 10000000 | perfquet-convert - --from ftrace-text -o sched.pqt
 //! ```
 //! Kinds: `sched` (switches and wake-ups of 200 threads on 8 CPUs), `irqs`, `block`, `locks`, `kmem`.
 
