@@ -25,6 +25,7 @@ use crate::recording::DEFAULT_FREQUENCY_HZ;
 use crate::rotation;
 use crate::runtimes;
 use crate::selection::CallOptions;
+use crate::stat::StatOptions;
 use crate::sys::ring::page_bytes;
 use crate::sys::{host, privileges};
 use crate::target::{Target, TargetOptions};
@@ -127,6 +128,8 @@ pub(crate) struct Cli {
     /// Without a target, records the whole system. --list presets describes the presets and prints their options.
     #[arg(long = "preset", value_name = "NAME", value_parser = preset_names(), help_heading = WHAT)]
     pub(crate) presets: Vec<String>,
+    #[command(flatten, next_help_heading = WHAT)]
+    pub(crate) stat: StatOptions,
     #[command(flatten, next_help_heading = CALLS)]
     pub(crate) functions_traced: ftrace::FunctionOptions,
     #[command(flatten, next_help_heading = CALLS)]

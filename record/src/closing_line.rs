@@ -89,7 +89,11 @@ fn best_question(next: Next, report: &Report) -> (Count, &'static str) {
     // Side-band events do not count as recorded events.
     let events = counts.events.saturating_sub(counts.of_recorder);
     if events + counts.calls + counts.aggregates == 0 {
-        return (Count::Events(0), "perfquet-query info");
+        let count = match counts.counter_values {
+            0 => Count::Events(0),
+            values => Count::Counts(values),
+        };
+        return (count, "perfquet-query info");
     }
     match next {
         Next::Durations if counts.calls > 0 => {

@@ -107,7 +107,7 @@ impl Drain {
         }
         let worker = Worker {
             sieve,
-            pause_id: recording.pause_id,
+            own_id: recording.own_id,
             has_resumed: !recording.starts_paused,
             rings,
             sink,
@@ -196,8 +196,8 @@ impl Drain {
 
 struct Worker {
     sieve: Sieve,
-    /// ID of the records of pauses.
-    pause_id: Option<u64>,
+    /// ID of the records of pauses and counts.
+    own_id: Option<u64>,
     /// Whether the recording has begun: before, there is no pause to record.
     has_resumed: bool,
     rings: Rings,
@@ -313,7 +313,7 @@ impl Worker {
                 true
             }
         };
-        if let Some(id) = self.pause_id
+        if let Some(id) = self.own_id
             && self.has_resumed
         {
             let mut told = Told::new(id, time, 0);

@@ -23,11 +23,13 @@ use crate::progress::{Progress, Shown};
 use crate::recording::{Recording, Rings};
 use crate::rotation::Handover;
 use crate::runtimes::{self, Runtimes};
+use crate::stat::Counters;
 use crate::switch::Switch;
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::clock;
 use crate::sys::signals::{Signal, Signals};
 use crate::target::Target;
+use crate::terminal;
 use crate::trigger::{self, Gate, Seen, TriggerOptions};
 use crate::user_stacks::{Counts, UserStacks, Walking};
 
@@ -60,6 +62,8 @@ pub(crate) struct Start {
     pub(crate) delay: Option<Delay>,
     /// Commands from another program.
     pub(crate) control: Option<Control>,
+    /// Events that are counted.
+    pub(crate) counters: Option<Counters>,
     /// Whether stacks have Python functions.
     pub(crate) has_python: bool,
 }
@@ -87,6 +91,7 @@ pub(crate) struct Running {
     handover: Option<Handover>,
     switch: Switch,
     control: Option<Control>,
+    counters: Option<Counters>,
 }
 
 /// When aggregates are read.
@@ -126,6 +131,7 @@ impl Running {
             handover,
             delay,
             control,
+            mut counters,
             has_python,
         } = start;
         let has_user_code = recording.has_user_code() || programs.has_stacks();
@@ -146,6 +152,7 @@ impl Running {
         recording.enable()?;
         if delay.is_none() {
             programs.start()?;
+            counters.as_mut().map_or(Ok(()), Counters::start)?;
         }
         let command = waiting.as_ref().map(Waiting::pid);
         let pids = containers.look(&target, command);
@@ -170,6 +177,11 @@ impl Running {
         if let Some(tracing) = &mut tracing {
             tracing.start(journal)?;
         }
+        if let Some(counters) = &mut counters
+            && waiting.is_some()
+        {
+            counters.begin();
+        }
         if let Some(mut waiting) = waiting {
             waiting
                 .start()
@@ -192,6 +204,7 @@ impl Running {
             starts_are_off: false,
             switch: Switch::new(delay),
             control,
+            counters,
             readings: every.map(|every| Readings {
                 every,
                 next: Instant::now() + every,
@@ -309,6 +322,9 @@ impl Running {
         }
         if self.switch.repeats() {
             self.recording.switch(true)?;
+            if let Some(counters) = &self.counters {
+                counters.switch(true)?;
+            }
         }
         Ok(())
     }
@@ -325,8 +341,14 @@ impl Running {
             self.recording.switch(true)?;
         }
         self.programs.start()?;
+        if let Some(counters) = &self.counters {
+            counters.switch(true)?;
+        }
         let time = self.drain.resume();
         if self.switch.turn_on(!self.target.is_of_cpus()) {
+            if let Some(counters) = &mut self.counters {
+                counters.begin();
+            }
             self.selection.begin = time.try_into().ok();
             self.drain
                 .add(header::selection(&self.recording, &self.selection));
@@ -340,6 +362,9 @@ impl Running {
             self.drain.pause();
             self.programs.stop();
             self.recording.switch(false)?;
+            if let Some(counters) = &self.counters {
+                counters.switch(false)?;
+            }
         }
         Ok(())
     }
@@ -361,8 +386,19 @@ impl Running {
             .programs
             .interval(&self.recording, readings.live.as_mut())?;
         self.drain.add(records);
-        if let Some(live) = &mut readings.live {
+        if let Some(live) = &mut readings.live
+            && self.programs.has_sums()
+        {
             live.print();
+        }
+        if let Some(counters) = &mut self.counters
+            && self.switch.has_been_on()
+        {
+            let (records, lines) = counters.read()?;
+            self.drain.add(records);
+            if readings.live.is_some() {
+                terminal::print(&lines);
+            }
         }
         Ok(())
     }
@@ -418,8 +454,27 @@ impl Running {
         }
     }
 
+    /// Stops counting; returns the records of the last period.
+    fn end_counts(&mut self) -> Vec<u8> {
+        let Some(counters) = &mut self.counters else {
+            return Vec::new();
+        };
+        if !self.switch.has_been_on() {
+            return Vec::new();
+        }
+        let stopped = counters.switch(false);
+        match stopped.and_then(|()| counters.read()) {
+            Ok((records, _)) => records,
+            Err(error) => {
+                log::warn!("{error:#}");
+                Vec::new()
+            }
+        }
+    }
+
     /// Stops the events and drains the rings.
     pub(crate) fn stop(mut self) -> (Sink, io::Result<()>, Stopped) {
+        let counts = self.end_counts();
         self.programs.stop();
         let traced = self.tracing.as_mut().map_or(Ok(()), Tracing::finish);
         let ended_at = self.drain.end();
@@ -435,6 +490,8 @@ impl Running {
         let stopped = Stopped {
             recording: self.recording,
             programs: self.programs,
+            counters: self.counters,
+            counts,
             command: self.command,
             command_ended: self.command_ended,
             progress: self.progress,
@@ -450,6 +507,9 @@ impl Running {
 pub(crate) struct Stopped {
     pub(crate) recording: Recording,
     pub(crate) programs: Programs,
+    pub(crate) counters: Option<Counters>,
+    /// Records of the last counts.
+    pub(crate) counts: Vec<u8>,
     command: Option<i32>,
     command_ended: Option<Ended>,
     progress: Progress,

@@ -32,6 +32,7 @@ mod runtimes;
 mod selection;
 mod self_exclusion;
 mod sieve;
+mod stat;
 mod switch;
 mod sys;
 mod target;

@@ -78,7 +78,8 @@ pub(crate) fn probes(
     }
     // A frequency requests samples, also in addition to tracepoints.
     let is_frequency_requested = !has_sampled && cli.frequency.is_some();
-    let has_none = probes.is_empty() && !cli.functions_traced.is_requested();
+    let has_none =
+        probes.is_empty() && !cli.functions_traced.is_requested() && !cli.stat.is_requested();
     if plans.is_empty() && (has_none || is_frequency_requested) {
         probes.push(counter::default()?);
     }

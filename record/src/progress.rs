@@ -103,6 +103,8 @@ pub(crate) enum Count {
     Calls(u64),
     /// Rows of aggregations.
     Aggregates(u64),
+    /// Rows of counted events, if there is nothing else.
+    Counts(u64),
 }
 
 /// "1,234 events, 0 lost, 5.2 MiB"
@@ -111,6 +113,7 @@ pub(crate) fn summary(count: Count, counts: &Counts, bytes: u64) -> String {
         Count::Events(count) => counted(count, "event"),
         Count::Calls(count) => counted(count, "call"),
         Count::Aggregates(count) => counted(count, "aggregate"),
+        Count::Counts(count) => counted(count, "count"),
     };
     let filtered = match counts.filtered {
         0 => String::new(),

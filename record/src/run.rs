@@ -27,6 +27,7 @@ use crate::probe_requests;
 use crate::progress::Progress;
 use crate::recording::{Recording, Settings, WALK};
 use crate::rotation::{self, End, Handover, Request};
+use crate::stat::{self, Counters};
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::signals::{Signal, Signals};
 use crate::sys::thread;
@@ -98,10 +99,20 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
                 .into(),
         );
     }
-    if cli.bpf.every().is_some() && !plans.has_sums() {
-        return Err(misuse("--every and --live: require an aggregation")
-            .hint("add --agg, --latency, --profile or --off-cpu")
-            .into());
+    let groups = cli.stat.groups(&target)?;
+    if !groups.is_empty() && (is_flight || cli.format == Format::PerfData) {
+        return Err(
+            misuse("--stat cannot be combined with --ring or --format perf.data")
+                .hint("drop one")
+                .into(),
+        );
+    }
+    if cli.bpf.every().is_some() && !plans.has_sums() && groups.is_empty() {
+        return Err(
+            misuse("--every and --live: require an aggregation or --stat")
+                .hint("add --agg, --latency, --profile, --off-cpu or --stat")
+                .into(),
+        );
     }
     probes.extend(plans.outputs());
     let (watched_probes, watched) = flight::watched(&cli.flight, &mut definitions)?;
@@ -120,15 +131,20 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     let delay = cli.control.delay()?;
     let settings = Settings {
         starts_paused: delay.is_some(),
-        may_pause: cli.control.may_pause() && cli.format == Format::Pqt,
+        has_own_records: (cli.control.may_pause() || cli.stat.is_requested())
+            && cli.format == Format::Pqt,
         frequency_hz: cli.frequency_hz()?,
         period: cli.count,
         stacks,
-        ring_bytes: cli.ring_bytes.or(small_rings(&probes, &plans)),
+        ring_bytes: cli.ring_bytes.or(small_rings(
+            &probes,
+            &plans,
+            cli.functions_traced.is_requested(),
+        )),
         excludes_self: cli.target_options.excludes_self,
         excludes_children: cli.target_options.excludes_children,
         chosen_cpus: cli.cpus.as_ref().map(|_| cpus.clone()),
-        has_no_addresses: has_aggregates_only(&probes, &plans)
+        has_no_addresses: (has_aggregates_only(&probes, &plans) || probes.is_empty())
             && !plans.have_stacks()
             && !cli.functions_traced.is_requested(),
     };
@@ -157,6 +173,21 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     let calls = plans.take_calls(&selection);
     let mut programs = plans.load(&whom, &settings)?;
     probes.extend(programs.pair(calls, &whom, &mut definitions)?);
+    let counters = match groups.is_empty() {
+        true => None,
+        false => Some(Counters::open(
+            groups,
+            &stat::Places {
+                target: &target,
+                command,
+                cpus: &cpus,
+                are_cpus_chosen: cli.cpus.is_some(),
+                per: cli.stat.per(),
+                excludes_children: cli.target_options.excludes_children,
+                starts_paused: delay.is_some(),
+            },
+        )?),
+    };
     let functions = &cli.functions_traced;
     let tracing = Tracing::prepare(
         functions,
@@ -189,6 +220,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         handover,
         delay,
         control,
+        counters,
         // Symbols in a ring would be gone before their samples.
         has_python: cli.runtimes.has_python() && cli.format == Format::Pqt && !is_flight,
     };
@@ -243,14 +275,15 @@ fn has_aggregates_only(probes: &[Probe], plans: &Plans) -> bool {
 
 /// The size of rings that no events fill; making and clearing large ones takes as long as starting all the rest. `None`: there
 /// are events.
-fn small_rings(probes: &[Probe], plans: &Plans) -> Option<usize> {
+fn small_rings(probes: &[Probe], plans: &Plans, traces_functions: bool) -> Option<usize> {
     /// The side-band of functions that ftrace traces.
     const SIDE_BAND: usize = 4 << 20;
     /// Stacks, when they are first seen.
     const STACKS: usize = 4 << 20;
     const NOTHING: usize = 512 << 10;
     match (probes, has_aggregates_only(probes, plans)) {
-        ([], _) => Some(SIDE_BAND),
+        ([], _) if traces_functions => Some(SIDE_BAND),
+        ([], _) => Some(NOTHING),
         (_, true) if plans.have_stacks() => Some(STACKS),
         (_, true) => Some(NOTHING),
         (_, false) => None,
@@ -328,6 +361,7 @@ fn record(
     };
     let user_stacks = stopped.user_stacks.take();
     let runtimes = std::mem::take(&mut stopped.runtimes);
+    let counters = stopped.counters.take();
     stopped.close(definitions);
     let lost = ended.as_ref().copied().unwrap_or(0);
     let early = drained.and(ended.map(drop)).err();
@@ -357,6 +391,11 @@ fn record(
             }
         }
     };
+    if segment.is_none() {
+        for line in counters.iter().flat_map(Counters::summary) {
+            terminal::say(line);
+        }
+    }
     for sentence in user_stacks.iter().flat_map(user_stacks::Counts::sentences) {
         terminal::say(sentence);
     }
@@ -390,6 +429,7 @@ fn complete_journal(
     path: Option<PathBuf>,
 ) -> io::Result<u64> {
     let summed_up = stopped.programs.records(&stopped.recording);
+    journal.append(&std::mem::take(&mut stopped.counts))?;
     if let Some(counts) = &stopped.user_stacks {
         journal.append(&header::user_stacks(&stopped.recording, &counts.text()))?;
     }

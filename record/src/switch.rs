@@ -34,6 +34,11 @@ impl Switch {
         }
     }
 
+    /// Whether anything was recorded until now.
+    pub(crate) fn has_been_on(&self) -> bool {
+        self.has_been_on
+    }
+
     /// The delay, or zero.
     pub(crate) fn delay(&self) -> Duration {
         self.delay

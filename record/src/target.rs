@@ -163,6 +163,23 @@ impl Target {
         tids.into_iter().map(Tasks::Thread).collect()
     }
 
+    /// Paths of the cgroups, in their order; empty for other targets.
+    pub(crate) fn cgroup_paths(&self) -> Vec<String> {
+        match self {
+            Target::Cgroups(cgroups) => {
+                let paths = cgroups
+                    .iter()
+                    .map(|cgroup| cgroup.path.display().to_string());
+                paths.collect()
+            }
+            Target::System
+            | Target::Command
+            | Target::Processes(_)
+            | Target::Threads(_)
+            | Target::User(_) => Vec::new(),
+        }
+    }
+
     /// The processes that exist and may be met. `command` is the pid of the waiting command.
     pub(crate) fn processes(&self, command: Option<i32>) -> Vec<i32> {
         match self {

@@ -24,6 +24,13 @@ pub(crate) fn say(text: impl Display) {
     }
 }
 
+/// Lines of stdout. Its end does not end the recording.
+pub(crate) fn print(lines: &[String]) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all((lines.join("\n") + "\n").as_bytes());
+    let _ = out.flush();
+}
+
 /// An error: a line of stderr.
 pub(crate) fn complain(text: impl Display) {
     // In one write, because the command writes to stderr too.

@@ -34,6 +34,9 @@ struct Table {
     sort: Vec<String>,
     #[serde(default)]
     common: bool,
+    /// The table exists only in traces that have rows for it.
+    #[serde(default)]
+    optional: bool,
     #[serde(default, rename = "column")]
     columns: Vec<Column>,
 }
@@ -266,10 +269,21 @@ fn write_row(text: &mut String, table: &Table, columns: &[Column]) -> Result<()>
 fn write_all(text: &mut String, tables: &[Table]) -> Result<()> {
     writeln!(text, "/// The tables that every trace has.")?;
     writeln!(text, "pub fn all() -> Vec<TableSchema> {{\nvec![")?;
-    for table in tables.iter().filter(|table| table.name != "common") {
+    let fixed = tables.iter().filter(|table| table.name != "common");
+    for table in fixed.clone().filter(|table| !table.optional) {
         writeln!(text, "{}::schema(),", table.name)?;
     }
     writeln!(text, "]\n}}\n")?;
+    writeln!(
+        text,
+        "/// The tables with declared columns: those that every trace has, and those of traces with rows for them."
+    )?;
+    writeln!(text, "pub fn declared() -> Vec<TableSchema> {{")?;
+    writeln!(text, "let mut tables = all();\ntables.extend([")?;
+    for table in fixed.filter(|table| table.optional) {
+        writeln!(text, "{}::schema(),", table.name)?;
+    }
+    writeln!(text, "]);\ntables\n}}\n")?;
     write_ids(text, tables)?;
     write_former_names(text, tables)
 }

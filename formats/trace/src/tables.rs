@@ -603,6 +603,235 @@ pub mod common {
     }
 }
 
+/// Events counted with --stat, per period.
+pub mod counts {
+    use super::*;
+
+    /// Name of the table.
+    pub const NAME: &str = "counts";
+
+    /// Declaration of the table.
+    pub fn schema() -> TableSchema {
+        TableSchema {
+            name: NAME.to_owned(),
+            doc: "Events counted with --stat, per period.".to_owned(),
+            columns: vec![
+                column(
+                    "time",
+                    ColumnType::Int64,
+                    true,
+                    "ns",
+                    Encoding::Delta,
+                    "End of the period.",
+                ),
+                column(
+                    "since",
+                    ColumnType::Int64,
+                    true,
+                    "ns",
+                    Encoding::Delta,
+                    "Start of the period.",
+                ),
+                column(
+                    "event",
+                    ColumnType::Text,
+                    false,
+                    "",
+                    Encoding::Dictionary,
+                    "Counted event.",
+                ),
+                column(
+                    "count",
+                    ColumnType::Int64,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Occurrences in the period, or ns of a clock; estimated from `counted` if the counter ran only for a part of it. NULL if it was not counted.",
+                ),
+                column(
+                    "unit",
+                    ColumnType::Text,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Unit of `count`: ns for clocks; NULL for occurrences.",
+                ),
+                column(
+                    "counted",
+                    ColumnType::Int64,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Occurrences while the counter ran. NULL if it was not counted.",
+                ),
+                column(
+                    "enabled",
+                    ColumnType::Int64,
+                    true,
+                    "ns",
+                    Encoding::Dictionary,
+                    "Time for which the event was enabled, added up over CPUs or threads.",
+                ),
+                column(
+                    "running",
+                    ColumnType::Int64,
+                    true,
+                    "ns",
+                    Encoding::Dictionary,
+                    "Time for which it was counted; less than `enabled` if events shared a hardware counter.",
+                ),
+                column(
+                    "cpu",
+                    ColumnType::Int32,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "CPU; NULL for all recorded ones.",
+                ),
+                column(
+                    "tid",
+                    ColumnType::Int32,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Thread, including the threads it started; NULL for all recorded ones.",
+                ),
+                column(
+                    "comm",
+                    ColumnType::Text,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Name of the thread at the end of the period; NULL if unknown.",
+                ),
+                column(
+                    "cgroup",
+                    ColumnType::Text,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Path of the cgroup; NULL if no cgroups were selected.",
+                ),
+                column(
+                    "error",
+                    ColumnType::Text,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Why the event was not counted; NULL if it was.",
+                ),
+            ],
+            sort: vec!["time".to_owned()],
+        }
+    }
+
+    /// A row to be written.
+    #[derive(Debug, Clone, Copy, Default)]
+    pub struct Row<'a> {
+        /// End of the period.
+        pub time: Option<i64>,
+        /// Start of the period.
+        pub since: Option<i64>,
+        /// Counted event.
+        pub event: &'a [u8],
+        /// Occurrences in the period, or ns of a clock; estimated from `counted` if the counter ran only for a part of it. NULL if it was not counted.
+        pub count: Option<i64>,
+        /// Unit of `count`: ns for clocks; NULL for occurrences.
+        pub unit: Option<&'a [u8]>,
+        /// Occurrences while the counter ran. NULL if it was not counted.
+        pub counted: Option<i64>,
+        /// Time for which the event was enabled, added up over CPUs or threads.
+        pub enabled: Option<i64>,
+        /// Time for which it was counted; less than `enabled` if events shared a hardware counter.
+        pub running: Option<i64>,
+        /// CPU; NULL for all recorded ones.
+        pub cpu: Option<i32>,
+        /// Thread, including the threads it started; NULL for all recorded ones.
+        pub tid: Option<i32>,
+        /// Name of the thread at the end of the period; NULL if unknown.
+        pub comm: Option<&'a [u8]>,
+        /// Path of the cgroup; NULL if no cgroups were selected.
+        pub cgroup: Option<&'a [u8]>,
+        /// Why the event was not counted; NULL if it was.
+        pub error: Option<&'a [u8]>,
+    }
+
+    impl Row<'_> {
+        /// Pushes the values to the columns of this table; `Writer::end_row` ends the row.
+        #[inline]
+        pub fn push(&self, rows: &mut Rows) {
+            let [
+                to_time,
+                to_since,
+                to_event,
+                to_count,
+                to_unit,
+                to_counted,
+                to_enabled,
+                to_running,
+                to_cpu,
+                to_tid,
+                to_comm,
+                to_cgroup,
+                to_error,
+            ] = rows.columns_mut()
+            else {
+                debug_assert!(false, "rows of another table than counts");
+                return;
+            };
+            match self.time {
+                Some(value) => to_time.push_i64(value),
+                None => to_time.push_null(),
+            }
+            match self.since {
+                Some(value) => to_since.push_i64(value),
+                None => to_since.push_null(),
+            }
+            to_event.push_bytes(self.event);
+            match self.count {
+                Some(value) => to_count.push_i64(value),
+                None => to_count.push_null(),
+            }
+            match self.unit {
+                Some(value) => to_unit.push_bytes(value),
+                None => to_unit.push_null(),
+            }
+            match self.counted {
+                Some(value) => to_counted.push_i64(value),
+                None => to_counted.push_null(),
+            }
+            match self.enabled {
+                Some(value) => to_enabled.push_i64(value),
+                None => to_enabled.push_null(),
+            }
+            match self.running {
+                Some(value) => to_running.push_i64(value),
+                None => to_running.push_null(),
+            }
+            match self.cpu {
+                Some(value) => to_cpu.push_i64(i64::from(value)),
+                None => to_cpu.push_null(),
+            }
+            match self.tid {
+                Some(value) => to_tid.push_i64(i64::from(value)),
+                None => to_tid.push_null(),
+            }
+            match self.comm {
+                Some(value) => to_comm.push_bytes(value),
+                None => to_comm.push_null(),
+            }
+            match self.cgroup {
+                Some(value) => to_cgroup.push_bytes(value),
+                None => to_cgroup.push_null(),
+            }
+            match self.error {
+                Some(value) => to_error.push_bytes(value),
+                None => to_error.push_null(),
+            }
+        }
+    }
+}
+
 /// One recorded event type.
 pub mod event_types {
     use super::*;
@@ -1856,6 +2085,13 @@ pub fn all() -> Vec<TableSchema> {
         stacks::schema(),
         threads::schema(),
     ]
+}
+
+/// The tables with declared columns: those that every trace has, and those of traces with rows for them.
+pub fn declared() -> Vec<TableSchema> {
+    let mut tables = all();
+    tables.extend([counts::schema()]);
+    tables
 }
 
 /// The columns of a table that hold row IDs, of this or another table. IDs restart in every trace.

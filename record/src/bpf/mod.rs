@@ -62,10 +62,10 @@ pub(crate) struct Options {
     off_cpu: off_cpu::Options,
     #[command(flatten)]
     profile: profile::Options,
-    /// Read aggregates every TIME, for a time series in table aggregates [default: once]
+    /// Read aggregates and counts every TIME, for a time series in their tables [default: once]
     #[arg(long, value_name = "TIME", value_parser = interval)]
     every: Option<Duration>,
-    /// Print the aggregates of each interval while recording [default interval: 1s]
+    /// Print the aggregates and counts of each interval while recording [default interval: 1s]
     #[arg(long)]
     live: bool,
 }
@@ -326,6 +326,11 @@ impl Programs {
             off_cpu.connect(recording)?;
         }
         Ok(())
+    }
+
+    /// Whether there are aggregates to read.
+    pub(crate) fn has_sums(&self) -> bool {
+        self.off_cpu.is_some() || !self.aggregations.is_empty()
     }
 
     /// Starts recording.

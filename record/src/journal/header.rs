@@ -6,7 +6,7 @@ use super::kernel_maps;
 use super::record::{Records, kind};
 use super::tracing_data;
 use crate::probe::{Kind, pmu_types};
-use crate::recording::{Recording, Track, attr_of_pauses};
+use crate::recording::{Recording, Track, attr_of_own_records};
 use crate::sys::clock;
 use crate::sys::host;
 use crate::sys::perf_event::attr_bytes;
@@ -19,8 +19,8 @@ const PIPE_HEADER_BYTES: u64 = 16;
 /// Maximum number of IDs in a HEADER_ATTR with the longest attr.
 pub(super) const IDS_PER_ATTR: usize = 8000;
 
-/// Name of the records of pauses.
-const PAUSES: &str = "perfquet:pauses";
+/// Name of the records of pauses and counts.
+const OWN: &str = "perfquet:recorder";
 
 /// Kinds of EVENT_UPDATE.
 pub(super) mod update {
@@ -58,7 +58,7 @@ pub(crate) fn head(recording: &Recording, selection: &Selection) -> Vec<u8> {
     for track in recording.all() {
         add_event(&mut records, track);
     }
-    add_pauses(&mut records, recording);
+    add_own(&mut records, recording);
     add_features(&mut records);
     head.extend(records.bytes());
     add_formats(&mut head, recording);
@@ -87,19 +87,19 @@ fn add_event(records: &mut Records, track: &Track) {
     }
 }
 
-/// Declares the records of pauses, which belong to no event of the kernel.
-fn add_pauses(records: &mut Records, recording: &Recording) {
-    let Some(id) = recording.pause_id else {
+/// Declares the records of pauses and counts, which belong to no event of the kernel.
+fn add_own(records: &mut Records, recording: &Recording) {
+    let Some(id) = recording.own_id else {
         return;
     };
     records.add(kind::HEADER_ATTR, 0, |body| {
-        body.raw(&attr_bytes(&attr_of_pauses()));
+        body.raw(&attr_bytes(&attr_of_own_records()));
         body.u64(id);
     });
     records.add(kind::EVENT_UPDATE, 0, |body| {
         body.u64(update::NAME);
         body.u64(id);
-        body.text(PAUSES.as_bytes());
+        body.text(OWN.as_bytes());
     });
 }
 

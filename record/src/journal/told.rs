@@ -3,8 +3,8 @@
 //! So the journal contains the whole recording, in order of time, and needs one reader. formats/events/src/wire/ has the
 //! layout.
 
-use perfquet_events::event::{Action, Bucket};
-use perfquet_events::wire::{AggregateRecord, LossRecord, PauseRecord};
+use perfquet_events::event::{Action, Bucket, CounterValue};
+use perfquet_events::wire::{AggregateRecord, CountRecord, LossRecord, PauseRecord};
 
 use super::record::{Records, kind};
 
@@ -65,6 +65,11 @@ impl Told {
     pub(crate) fn loss(&mut self, count: u64, reason: &str) {
         let reason = reason.as_bytes();
         self.sample(LossRecord { count, reason }.encode());
+    }
+
+    /// Adds the value of a counter, whose period ends now.
+    pub(crate) fn count(&mut self, value: &CounterValue<'_>) {
+        self.sample(CountRecord(*value).encode());
     }
 
     /// Adds the beginning or the end of a pause.

@@ -118,6 +118,19 @@ pub(crate) fn is_cycles(attr: &Attr) -> bool {
     attr.type_ == abi::PERF_TYPE_HARDWARE && attr.config == u64::from(abi::PERF_COUNT_HW_CPU_CYCLES)
 }
 
+/// Whether it is a software event that the kernel counts in its own code, so that it never occurs in user space.
+pub(crate) fn occurs_in_kernel(attr: &Attr) -> bool {
+    let switches = [
+        abi::PERF_COUNT_SW_CONTEXT_SWITCHES,
+        abi::PERF_COUNT_SW_CPU_MIGRATIONS,
+        abi::PERF_COUNT_SW_CGROUP_SWITCHES,
+    ];
+    attr.type_ == abi::PERF_TYPE_SOFTWARE
+        && switches
+            .iter()
+            .any(|&event| attr.config == u64::from(event))
+}
+
 /// Whether it counts nanoseconds.
 pub(crate) fn is_clock(attr: &Attr) -> bool {
     let clocks = [abi::PERF_COUNT_SW_CPU_CLOCK, abi::PERF_COUNT_SW_TASK_CLOCK];

@@ -103,8 +103,8 @@ impl Kernel {
     }
 }
 
-/// The records that the recorder itself writes about pauses.
-pub(crate) fn attr_of_pauses() -> Attr {
+/// The records that the recorder itself writes about pauses and counts.
+pub(crate) fn attr_of_own_records() -> Attr {
     let event = Attr {
         type_: abi::PERF_TYPE_SOFTWARE,
         config: abi::PERF_COUNT_SW_BPF_OUTPUT.into(),

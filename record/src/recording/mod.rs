@@ -30,13 +30,13 @@ use crate::sys::sample_filter::SampleFilter;
 use crate::target::{Place, Target};
 use open::Owner;
 
-pub(crate) use attr::{DEFAULT_FREQUENCY_HZ, attr_of_pauses};
+pub(crate) use attr::{DEFAULT_FREQUENCY_HZ, attr_of_own_records};
 
 /// Message for tracepoints of a pattern.
 pub(crate) const NOT_RECORDED: &str = "cannot be recorded";
 
-/// ID of the records of pauses, which belong to no event of the kernel. The kernel counts its IDs from 1.
-pub(crate) const PAUSE_ID: u64 = 1 << 62;
+/// ID of the records of pauses and counts, which belong to no event of the kernel. The kernel counts its IDs from 1.
+pub(crate) const OWN_ID: u64 = 1 << 62;
 
 /// Settings for all events, from the command line.
 #[derive(Debug, Clone, Default)]
@@ -55,8 +55,8 @@ pub(crate) struct Settings {
     pub(crate) excludes_children: bool,
     /// Whether events are disabled until they are switched on.
     pub(crate) starts_paused: bool,
-    /// Whether the journal can have records of pauses.
-    pub(crate) may_pause: bool,
+    /// Whether the journal can have records of pauses or counts.
+    pub(crate) has_own_records: bool,
     /// The CPUs selected by the user.
     pub(crate) chosen_cpus: Option<Vec<u32>>,
     /// No record has an address, so mappings are not needed.
@@ -157,8 +157,8 @@ pub(crate) struct Recording {
     is_started_by_exec: bool,
     /// Whether nothing is recorded until [`Recording::switch`].
     pub(crate) starts_paused: bool,
-    /// ID of the records of pauses; `None`: there are none.
-    pub(crate) pause_id: Option<u64>,
+    /// ID of the records of pauses and counts; `None`: there are none.
+    pub(crate) own_id: Option<u64>,
     /// Whether events of threads run from the time they are opened; their hits from before the recording are dropped.
     pub(crate) runs_at_once: bool,
     /// Frames of a user stack at most.
@@ -240,7 +240,7 @@ impl Recording {
             has_doubles,
             is_started_by_exec: *target == Target::Command && !settings.starts_paused,
             starts_paused: settings.starts_paused,
-            pause_id: settings.may_pause.then_some(PAUSE_ID),
+            own_id: settings.has_own_records.then_some(OWN_ID),
             runs_at_once,
             deepest: settings.stacks.deepest(),
             before: HashMap::new(),

@@ -24,6 +24,15 @@ pub(crate) struct Counts {
     pub(crate) lost: Option<u64>,
 }
 
+/// The tasks whose events are counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Counted {
+    /// A thread; -1: all.
+    Process(i32),
+    /// The tasks of a cgroup, by its directory's descriptor.
+    Cgroup(RawFd),
+}
+
 /// An open event.
 #[derive(Debug)]
 pub(crate) struct Event {
@@ -54,6 +63,22 @@ impl Event {
         let event = Event::open(attr, pid, cpu)?;
         event.set_output(owner)?;
         Ok(event)
+    }
+
+    /// Opens an event that is counted together with `leader`: the kernel schedules both or none. `tasks` is a PID, or the directory
+    /// of a cgroup.
+    pub(crate) fn open_to_count(
+        attr: &Attr,
+        tasks: Counted,
+        cpu: i32,
+        leader: Option<&Event>,
+    ) -> io::Result<Event> {
+        let (tasks, flags) = match tasks {
+            Counted::Process(pid) => (pid, 0),
+            Counted::Cgroup(folder) => (folder, abi::PERF_FLAG_PID_CGROUP),
+        };
+        let group = leader.map_or(-1, AsRawFd::as_raw_fd);
+        Event::open_for(attr, tasks, (cpu, group), flags)
     }
 
     fn open_for(
@@ -107,6 +132,18 @@ impl Event {
         // SAFETY: the kernel writes 8 bytes to `id`.
         check(unsafe { raw::ioctls::ID(self.as_raw_fd(), &mut id) })?;
         Ok(id)
+    }
+
+    /// Reads value, time enabled and time running, in nanoseconds (`read_format`: PERF_FORMAT_TOTAL_TIME_*).
+    pub(crate) fn times(&self) -> io::Result<[u64; 3]> {
+        let mut words = [0u64; 3];
+        // SAFETY: the kernel writes at most 24 bytes, which `words` has.
+        let read = unsafe { libc::read(self.as_raw_fd(), words.as_mut_ptr().cast(), 24) };
+        match read {
+            24 => Ok(words),
+            0.. => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Reads its counts (`read_format`: value, id, and lost where the kernel has it).

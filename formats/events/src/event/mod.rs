@@ -18,6 +18,7 @@
 mod aggregate;
 pub mod bars;
 mod call;
+mod counter_value;
 mod hit;
 mod paired_call;
 mod payload;
@@ -25,6 +26,7 @@ mod selection;
 
 pub use aggregate::{Action, Aggregate, Bucket};
 pub use call::{Call, Common, Context, Enter, Function, Leave, Switch};
+pub use counter_value::{Counted, CounterValue};
 pub use hit::{Hit, Id, Stacks};
 pub use paired_call::{CallArgument, CallFunction, PairedCall};
 pub use payload::{Array, Integer, Op, Payload, Plan, decode_field};
@@ -75,6 +77,8 @@ pub enum Event<'a> {
     Stack(StackDefinition<'a>),
     /// One key of an aggregation computed by the recording tool.
     Aggregate(&'a Aggregate<'a>),
+    /// Occurrences of an event in a period, counted by the recording tool.
+    Count(&'a CounterValue<'a>),
     /// Another thread runs on a CPU.
     Switch(Switch<'a>),
     /// A thread was renamed.

@@ -13,12 +13,14 @@
 //! | aggregate | perfquet-record, at the end | [`AggregateRecord`] |
 //! | loss | perfquet-record, at the end | [`LossRecord`] |
 //! | call | a BPF program: ebpf/src/calls.bpf.c | [`CallRecord`] |
+//! | count | perfquet-record, with `--stat` | [`CountRecord`] |
 //! | pause | perfquet-record, with `--control` | [`PauseRecord`] |
 //!
 //! Numbers and layouts shared with C code are compared with its source in the tests.
 
 mod aggregate;
 mod call;
+mod count;
 mod loss;
 mod pause;
 mod stack;
@@ -28,6 +30,7 @@ use crate::bytes::{Cursor, Endian, Short};
 
 pub use aggregate::AggregateRecord;
 pub use call::{CallRecord, Caller};
+pub use count::CountRecord;
 pub use loss::LossRecord;
 pub use pause::PauseRecord;
 pub use stack::StackRecord;
@@ -51,6 +54,8 @@ pub enum Kind {
     Call = 4,
     /// The recording was paused or resumed.
     Pause = 5,
+    /// The value of a counter.
+    Count = 6,
 }
 
 impl Kind {
@@ -62,6 +67,7 @@ impl Kind {
             Kind::Loss,
             Kind::Call,
             Kind::Pause,
+            Kind::Count,
         ];
         all.into_iter().find(|kind| *kind as u32 == number)
     }
@@ -128,9 +134,9 @@ mod tests {
     fn kind_numbers_match_the_bpf_programs() {
         assert!(PROGRAM.contains(&format!("#define RECORD_STACK {}\n", Kind::Stack as u32)));
         assert!(CALLS.contains(&format!("#define RECORD_CALL {}\n", Kind::Call as u32)));
-        for number in 0..7 {
+        for number in 0..8 {
             let kind = Kind::of_number(number);
-            assert_eq!(kind.is_some(), (1..=5).contains(&number));
+            assert_eq!(kind.is_some(), (1..=6).contains(&number));
             assert!(kind.is_none_or(|kind| kind as u32 == number));
         }
     }

@@ -5,11 +5,11 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Short};
 use perfquet_events::event::{
-    Aggregate, Bucket, Call, CallFunction, Common, Context, Event, Function, Loss, PairedCall,
-    Sample, Space, Stack, StackDefinition, time_of,
+    Aggregate, Bucket, Call, CallFunction, Common, Context, CounterValue, Event, Function, Loss,
+    PairedCall, Sample, Space, Stack, StackDefinition, time_of,
 };
 use perfquet_events::wire::{
-    AggregateRecord, CallRecord, Kind, LossRecord, PREFIX, PauseRecord, StackRecord,
+    AggregateRecord, CallRecord, CountRecord, Kind, LossRecord, PREFIX, PauseRecord, StackRecord,
 };
 
 use crate::perf_data::attr::{Attr, event_type, sample_type};
@@ -90,6 +90,11 @@ impl Unfinished {
                 }
             },
             Some(Kind::Loss) => loss(sample, LossRecord::decode(body)?, out)?,
+            Some(Kind::Count) => {
+                let CountRecord(value) = CountRecord::decode(body)?;
+                let time = sample.time;
+                out.event(Event::Count(&CounterValue { time, ..value }))?;
+            }
             Some(Kind::Pause) => pause(sample, PauseRecord::decode(body)?, out)?,
             Some(Kind::Call) => return call(sample, CallRecord::decode(body)?, functions, out),
             None => return Err(Wrong::Kind(kind)),

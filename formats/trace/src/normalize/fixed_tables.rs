@@ -16,4 +16,6 @@ pub(crate) struct FixedTables {
     pub(crate) losses: TableId,
     pub(crate) problems: TableId,
     pub(crate) event_types: TableId,
+    /// Only if events were counted.
+    pub(crate) counts: Option<TableId>,
 }

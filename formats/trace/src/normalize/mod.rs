@@ -14,6 +14,7 @@ mod age;
 mod aggregates;
 mod calls;
 mod columns;
+mod counts;
 mod event_tables;
 pub(crate) mod facts;
 mod fields;
@@ -487,6 +488,7 @@ impl Normalizer<'_> {
             Event::PairedCall(call) => return self.paired_call(call),
             Event::Stack(stack) => return self.stack_record(&stack),
             Event::Aggregate(aggregate) => return self.aggregate(aggregate),
+            Event::Count(value) => return self.count(value),
             Event::Switch(switch) => self.switch(&switch),
             Event::Fork(fork) => {
                 if fork.time.is_some() {

@@ -73,6 +73,8 @@ pub struct Counts {
     pub calls: u64,
     /// Rows of `aggregates`.
     pub aggregates: u64,
+    /// Rows of `counts`.
+    pub counter_values: u64,
     /// Events known to be missing.
     pub lost: u64,
     /// Events outside the requested time; they too have a row of `losses`.
@@ -133,6 +135,7 @@ impl Output {
             losses: writer.add_table(tables::losses::schema())?,
             problems: writer.add_table(tables::problems::schema())?,
             event_types: writer.add_table(tables::event_types::schema())?,
+            counts: None,
         };
         Ok(Output {
             writer,
@@ -232,10 +235,10 @@ impl Output {
         self.types.add(row);
     }
 
-    /// Whether no event, call or aggregate was written.
+    /// Whether no event, call, aggregate or count was written.
     pub fn is_empty(&self) -> bool {
         let counts = &self.counts;
-        counts.events + counts.calls + counts.aggregates == 0
+        counts.events + counts.calls + counts.aggregates + counts.counter_values == 0
     }
 
     /// Writes the remaining rows, and completes the trace. The report lacks the facts known only to the inputs.

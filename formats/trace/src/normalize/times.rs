@@ -59,8 +59,18 @@ impl Normalizer<'_> {
                     ..**aggregate
                 });
             }
+            Event::Count(value) if is_beyond(value.time) || is_beyond(value.since) => {
+                self.window.beyond += 1;
+                let known = |time: Option<i64>| time.filter(|_| !is_beyond(time));
+                return self.count(&perfquet_events::event::CounterValue {
+                    since: known(value.since),
+                    time: known(value.time),
+                    ..**value
+                });
+            }
             Event::Enter(_) | Event::Leave(_) | Event::Call(_) | Event::PairedCall(_) => {}
-            Event::Aggregate(_) | Event::Sample(_) | Event::Stack(_) | Event::Fact(_) => {}
+            Event::Aggregate(_) | Event::Count(_) => {}
+            Event::Sample(_) | Event::Stack(_) | Event::Fact(_) => {}
             Event::Selection(_) | Event::Type(_) | Event::BuildId(_) | Event::KernelText(_) => {}
             Event::Symbol(_) | Event::Problem(_) | Event::Progress(_) => {}
         }

@@ -135,7 +135,7 @@ fn check_path(path: &str) -> Result<(), String> {
 fn check_columns(name: &str, table: &Table) -> Result<(), String> {
     let declared = match name.starts_with("events/") {
         true => tables::common::columns(),
-        false => tables::all()
+        false => tables::declared()
             .into_iter()
             .find(|schema| schema.name == name)
             .map_or_else(Vec::new, |schema| schema.columns),

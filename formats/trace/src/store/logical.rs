@@ -30,7 +30,9 @@ pub(super) fn upgrade(manifest: &mut Manifest) {
             }
         };
         table.sort.iter_mut().for_each(rename);
-        let declared = tables::all().into_iter().find(|table| table.name == *name);
+        let declared = tables::declared()
+            .into_iter()
+            .find(|table| table.name == *name);
         let declared = declared.map_or_else(Vec::new, |schema| schema.columns);
         let retype = |column: &str, kind: &mut ColumnType| {
             let declared = declared.iter().find(|declared| declared.name == column);
