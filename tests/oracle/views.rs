@@ -3,7 +3,7 @@
 //!
 //! perf prints microseconds, and 0 for what it does not know; a view has NULL there. docs/views.md has the results.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -554,4 +554,114 @@ fn system_calls_equal_perf_trace() {
         assert!(is_same, "{call:?}: {our:?} ns, perf {their:?} us");
     }
     assert!(ours.len() > 50, "{} rows", ours.len());
+}
+
+/// A request: time of issue, device, first sector and bytes; then time in the device and, if it was queued, in the queue.
+type Request = (i64, String, u64, u64, i64, Option<i64>);
+
+/// The requests that `biosnoop` would print for these events: insertion, issue and completion of the same sectors.
+fn requests(text: &str) -> Vec<Request> {
+    let mut inserted: HashMap<(String, u64), i64> = HashMap::new();
+    let mut issued: HashMap<(String, u64), (i64, u64, Option<i64>)> = HashMap::new();
+    let mut found = Vec::new();
+    for line in text.lines() {
+        // [001] 32139.755298665: block:block_rq_insert: 254,0 WS 65536 () 371507008 + 128 0x2,0,4 [dd]
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, time, event, device, ..] = words.as_slice() else {
+            continue;
+        };
+        let Some(plus) = words.iter().position(|word| *word == "+") else {
+            continue;
+        };
+        let time = nanoseconds(time.trim_end_matches(':'), 1_000_000_000);
+        let (sector, bytes) = (
+            number(words[plus - 1]),
+            number::<u64>(words[plus + 1]) * 512,
+        );
+        let key = (device.replace(',', ":"), sector);
+        // A flush has no sectors.
+        if bytes == 0 {
+            continue;
+        }
+        match event.trim_end_matches(':') {
+            "block:block_rq_insert" => {
+                inserted.insert(key, time);
+            }
+            "block:block_rq_issue" => {
+                let queued = inserted.remove(&key).map(|inserted| time - inserted);
+                issued.insert(key, (time, bytes, queued));
+            }
+            "block:block_rq_complete" => {
+                if let Some((begun, size, queued)) = issued.remove(&key)
+                    && size == bytes
+                {
+                    found.push((begun, key.0, sector, bytes, time - begun, queued));
+                }
+            }
+            // The driver had no room: the request is queued, and issued once more.
+            "block:block_rq_requeue" => {
+                if let Some((begun, _, queued)) = issued.remove(&key) {
+                    inserted.insert(key, begun - queued.unwrap_or(0));
+                }
+            }
+            other => panic!("{other} was not recorded"),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn block_requests_equal_their_events() {
+    if !needs::met(&["perf", "tracefs", "root"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let events = [
+        "block:block_rq_insert",
+        "block:block_rq_issue",
+        "block:block_rq_requeue",
+        "block:block_rq_complete",
+    ];
+    let Some(data) = recorded(folder.path(), &["record", "-q", "-B", "-a"], &events) else {
+        return;
+    };
+    let words = ["script", "--ns", "-F", "cpu,time,event,trace"];
+    let Some(text) = perf(&words, &data) else {
+        return;
+    };
+    let theirs = requests(&text);
+    let trace = import(&data, folder.path());
+    let sql = "SELECT time, device, sector, bytes, duration, queued FROM block_io WHERE duration IS NOT NULL AND bytes > 0";
+    let request = |row: &Vec<String>| {
+        let queued = (!row[5].is_empty()).then(|| number(&row[5]));
+        let (time, duration) = (number(&row[0]), number(&row[4]));
+        (
+            time,
+            row[1].clone(),
+            number(&row[2]),
+            number(&row[3]),
+            duration,
+            queued,
+        )
+    };
+    let mut ours: Vec<Request> = rows(&trace, sql).iter().map(request).collect();
+    ours.sort();
+    report(
+        "block_io",
+        "perf script, paired",
+        "live, request",
+        ours.len(),
+        0,
+        "",
+    );
+    let differing = |these: &[Request], others: &[Request]| -> Vec<Request> {
+        let each = these.iter().filter(|each| !others.contains(each));
+        each.cloned().collect()
+    };
+    let (more, fewer) = (differing(&ours, &theirs), differing(&theirs, &ours));
+    assert!(ours == theirs, "{more:?}, paired: {fewer:?}");
+    if ours.is_empty() {
+        skip("needs a disk with requests");
+    }
 }
