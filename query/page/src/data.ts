@@ -1,5 +1,7 @@
 // What a page embeds (query/src/reports/page), decoded.
 
+import { harmless } from "./format.ts";
+
 /** Weights by slot of time, thread and node. */
 export interface Cells {
   slot: Int32Array;
@@ -228,10 +230,11 @@ export async function read(base64: string): Promise<Data> {
     data.calls.cells = cells(data.calls.cells);
     const { names, begin, length, depth, thread, function: functions } = data.calls.chart;
     data.calls.chart = {
-      names, begin: running(begin), length: Float64Array.from(length), depth: Int32Array.from(depth), thread: Int32Array.from(thread),
+      names: names.map(harmless), begin: running(begin), length: Float64Array.from(length), depth: Int32Array.from(depth), thread: Int32Array.from(thread),
       function: Int32Array.from(functions),
     };
   }
+  for (const thread of data.threads) if (thread[2] !== null) thread[2] = harmless(thread[2]);
   if (data.tracks != null) data.tracks.all = data.tracks.all.map((raw: RawTrack) => track(raw, data.tracks.grain));
   return data;
 }

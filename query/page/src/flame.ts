@@ -248,6 +248,8 @@ export class Flame {
       [...group.children].forEach((child, index) => child.setAttribute("aria-pressed", String(index === chosen)));
     press(this.tabs, selection.profile);
     press(this.views, VIEWS.indexOf(this.view));
+    const inTime = this.views.children[VIEWS.indexOf("time order")];
+    if (inTime instanceof HTMLButtonElement) inTime.disabled = this.profile.cells === null;
     const { boxes, samples } = this.stack.selected(this.state);
     const profile = this.profile;
     const all = boxes.total[0]!;

@@ -34,6 +34,11 @@ export function percent(part: number, all: number): string {
   return share > 0 && share < 0.005 ? "<0.01%" : `${share.toFixed(2)}%`;
 }
 
+/** Control characters and changes of the direction of writing as `\\u{202e}`, as in the terminal. */
+export function harmless(text: string): string {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, (letter) => `\\u{${letter.charCodeAt(0).toString(16)}}`);
+}
+
 /** Cut at the end, so that it has at most this many letters. */
 export function cut(name: string, letters: number): string {
   if (name.length <= letters) return name;

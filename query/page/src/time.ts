@@ -1,6 +1,6 @@
 // Panels of time: the whole trace as a strip, and the grid of seconds and fractions of a second. Both select by dragging.
 
-import type { Cells, Data } from "./data.ts";
+import type { Cells, Data, Profile } from "./data.ts";
 import { Canvas, Tip, button, color, commandLine, isDark, make, panel } from "./dom.ts";
 import { amount, counted, duration } from "./format.ts";
 import type { State } from "./state.ts";
@@ -82,12 +82,18 @@ export class Time {
   }
 
   private heatmap(): string[] {
-    return this.data.profiles[this.state.selection.profile]?.heatmap ?? ["heatmap"];
+    return this.profile?.heatmap ?? ["heatmap"];
+  }
+
+  /** The selected profile if it has times, otherwise the first one that has; null if only calls have. */
+  private get profile(): Profile | null {
+    const { profiles } = this.data;
+    const chosen = profiles[this.state.selection.profile];
+    return chosen?.cells != null ? chosen : profiles.find((one) => one.cells !== null) ?? null;
   }
 
   private cells(): Cells | null {
-    const { profiles } = this.data;
-    return profiles[this.state.selection.profile]?.cells ?? profiles.find((profile) => profile.cells !== null)?.cells ?? this.data.calls?.cells ?? null;
+    return this.profile?.cells ?? this.data.calls?.cells ?? null;
   }
 
   private slotOfStrip(x: number): number {
@@ -164,19 +170,17 @@ export class Time {
   }
 
   private get unit(): string {
-    const profile = this.data.profiles[this.state.selection.profile];
-    return profile?.cells != null ? profile.unit : "ns";
+    return this.profile?.unit ?? "ns";
   }
 
   private text(weight: number, count: number): string {
-    const profile = this.data.profiles[this.state.selection.profile];
+    const { profile } = this;
     if (profile?.is_count === true) return amount(weight, profile.unit);
-    return `${counted(count, profile?.cells != null ? "sample" : "call")}, ${amount(weight, this.unit)}`;
+    return `${counted(count, profile === null ? "call" : "sample")}, ${amount(weight, this.unit)}`;
   }
 
   update(): void {
-    const profile = this.data.profiles[this.state.selection.profile];
-    const what = profile?.cells != null ? profile.name : this.data.profiles.find((one) => one.cells !== null)?.name ?? "calls";
+    const what = this.profile?.name ?? "calls";
     const lost = (this.data.losses?.length ?? 0) > 0 ? ["red: events were lost"] : [];
     const notes = [`${what}; column: ${label(this.column)}, from the bottom upwards; row: ${label(this.slot)}`, ...lost];
     this.panel.note.replaceChildren(...notes.map((line) => make("span", {}, line)));

@@ -61,7 +61,7 @@ pub(super) fn of(
     let functions: Vec<&str> = functions.iter().map(Option::unwrap_or_default).collect();
     let condition = filters.condition(session)?;
     let mut cells = cells(session, &condition, &functions, begin, slot, threads)?;
-    let steps = fitting_steps(&[&cells], 1);
+    let steps = fitting_steps(&[&cells], 1, i64::MAX);
     cells.coarsen(steps);
     Ok(json!({
         "summary": durations.subtitle,

@@ -96,24 +96,28 @@ impl Cells {
     }
 }
 
-/// The smallest number of slots to join such that there are not too many cells. Divides `rows`, then a multiple of it.
-pub(super) fn fitting_steps(all: &[&Cells], rows: i64) -> i64 {
-    let count: usize = all.iter().map(|cells| cells.0.len()).sum();
-    if count <= MOST {
+/// The smallest number of slots to join such that there are not too many cells: a divisor of `rows`, or a multiple of it that is
+/// at most `most`. If none suffices, slots are joined only if that halves the cells: distinct stacks remain distinct.
+pub(super) fn fitting_steps(all: &[&Cells], rows: i64, most: i64) -> i64 {
+    let count = |steps| -> usize { all.iter().map(|cells| cells.len_of(steps)).sum() };
+    let unjoined: usize = all.iter().map(|cells| cells.0.len()).sum();
+    if unjoined <= MOST {
         return 1;
     }
     let divisors = (2..=rows).filter(|steps| rows % steps == 0);
-    let steps = divisors.chain([10, 100, 1000].map(|many| rows * many));
-    let fits = |&steps: &i64| {
-        let counts = all.iter().map(|cells| cells.len_of(steps));
-        counts.sum::<usize>() <= MOST
-    };
-    let mut steps = steps.peekable();
-    let mut last = rows;
-    while let Some(next) = steps.next_if(|next| !fits(next)) {
-        last = next;
+    let multiples = [10, 100, 1000].map(|many| rows * many);
+    let mut last = None;
+    for steps in divisors.chain(multiples).filter(|&steps| steps <= most) {
+        let joined = count(steps);
+        if joined <= MOST {
+            return steps;
+        }
+        last = Some((steps, joined));
     }
-    steps.next().unwrap_or(last)
+    match last {
+        Some((steps, joined)) if joined < unjoined / 2 => steps,
+        _ => 1,
+    }
 }
 
 /// Threads by their ID.
@@ -207,8 +211,11 @@ mod tests {
     #[test]
     fn slots_are_as_short_as_the_limit_allows() {
         let many = Cells((0..2 * MOST as i64).map(|slot| cell(slot, 0)).collect());
-        assert_eq!(fitting_steps(&[&Cells::default(), &many], 50), 2);
-        assert_eq!(fitting_steps(&[&many, &many], 50), 5);
-        assert_eq!(fitting_steps(&[&Cells::default()], 50), 1);
+        assert_eq!(fitting_steps(&[&Cells::default(), &many], 50, 1000), 2);
+        assert_eq!(fitting_steps(&[&many, &many], 50, 1000), 5);
+        assert_eq!(fitting_steps(&[&Cells::default()], 50, 1000), 1);
+        // A thread for each cell: joining slots does not help.
+        let distinct = (0..2 * MOST as u32).map(|thread| cell(thread.into(), thread));
+        assert_eq!(fitting_steps(&[&Cells(distinct.collect())], 50, 1000), 1);
     }
 }

@@ -19,6 +19,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::cells::Threads;
+use self::profiles::Profile;
 use crate::commands::Subcommand;
 use crate::failure::{Interrupted, Misuse};
 use crate::filter::Filters;
@@ -127,8 +128,13 @@ impl PageReport {
             column / ROWS,
             &mut threads,
         )?;
+        let nodes = profiles::MOST_NODES / profiles.len().max(1);
+        for profile in &mut profiles {
+            profile.prune(nodes, omitted);
+        }
         let cells: Vec<_> = profiles.iter().map(|profile| &profile.cells).collect();
-        let steps = cells::fitting_steps(&cells, ROWS);
+        let most_steps = length / (column / ROWS) / LEAST_SLOTS;
+        let steps = cells::fitting_steps(&cells, ROWS, most_steps);
         let slot = column / ROWS * steps;
         if steps > 1 {
             omitted.push(format!(
@@ -139,11 +145,7 @@ impl PageReport {
         for profile in &mut profiles {
             profile.cells.coarsen(steps);
         }
-        let nodes = profiles::MOST_NODES / profiles.len().max(1);
-        let mut all: Vec<Value> = profiles
-            .into_iter()
-            .map(|profile| profile.json(nodes, omitted))
-            .collect();
+        let mut all: Vec<Value> = profiles.into_iter().map(Profile::json).collect();
         all.extend(profiles::without_time(
             session,
             &self.filters,
@@ -205,5 +207,7 @@ fn unless_failed<T>(answer: Result<T>, part: &str, omitted: &mut Vec<String>) ->
     }
 }
 
+/// Slots of a trace, at least, even if they make its page larger.
+const LEAST_SLOTS: i64 = 200;
 /// Largest integer that a script represents exactly.
 const EXACT: u128 = 1 << 53;

@@ -1,5 +1,7 @@
 //! Stacks with weights: of events by time and thread, of calls, of aggregates, and of two traces.
 
+use std::collections::HashMap;
+
 use anyhow::{Result, bail};
 use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
@@ -139,12 +141,17 @@ fn of_event(
 }
 
 impl Profile {
-    pub(super) fn json(mut self, most_nodes: usize, omitted: &mut Vec<String>) -> Value {
-        let (tree, nodes) = pruned(&self.tree, most_nodes, &self.event.name, omitted);
+    /// Merges the lightest frames if there are more than `most`.
+    pub(super) fn prune(&mut self, most: usize, omitted: &mut Vec<String>) {
+        let (tree, nodes) = pruned(&self.tree, most, &self.event.name, omitted);
         for cell in &mut self.cells.0 {
             cell.node = nodes[cell.node as usize];
         }
         self.cells.coarsen(1);
+        self.tree = tree;
+    }
+
+    pub(super) fn json(self) -> Value {
         let all: u128 = self.cells.0.iter().map(|cell| cell.weight).sum();
         let scale = scale(all);
         let mut json = json!({
@@ -158,7 +165,7 @@ impl Profile {
             "top": ["top", "--event", self.event.name],
             "heatmap": ["heatmap", "--event", self.event.name],
         });
-        extend(&mut json, boxes(&tree));
+        extend(&mut json, boxes(&self.tree));
         json
     }
 }
@@ -252,14 +259,17 @@ fn untimed(kind: &str, flame: Flame, command: &[String], omitted: &mut Vec<Strin
     json
 }
 
-/// Parents and labels of the nodes; kind and module of a label are indexes.
+/// Parents and labels of the nodes; kind and module of a label are indexes. Labels without a node are left out: events share
+/// those of their trace.
 fn boxes(tree: &FlameTree) -> Value {
     let mut modules: Vec<&str> = Vec::new();
-    let mut known = std::collections::HashMap::new();
-    let labels: Vec<Value> = tree
-        .labels
-        .iter()
-        .map(|label| {
+    let mut known = HashMap::new();
+    let mut labels: Vec<Value> = Vec::new();
+    let mut places = HashMap::new();
+    let mut label_of: Vec<usize> = Vec::new();
+    for node in tree.nodes.iter().skip(1) {
+        let place = *places.entry(node.label).or_insert_with(|| {
+            let label = &tree.labels[node.label as usize];
             let module = label.module.as_deref().map(|module| {
                 *known.entry(module).or_insert_with(|| {
                     modules.push(module);
@@ -268,12 +278,13 @@ fn boxes(tree: &FlameTree) -> Value {
             });
             let kind = Kind::ALL.iter().position(|&kind| kind == label.kind);
             let name = crate::text::cut_right(&label.name, LONGEST_NAME);
-            json!([name, kind, module, label.location()])
-        })
-        .collect();
-    let nodes = || tree.nodes.iter().enumerate().skip(1);
-    let parents: Vec<u32> = nodes().map(|(node, of)| node as u32 - of.parent).collect();
-    let label_of: Vec<u32> = nodes().map(|(_, node)| node.label).collect();
+            labels.push(json!([name, kind, module, label.location()]));
+            labels.len() - 1
+        });
+        label_of.push(place);
+    }
+    let nodes = tree.nodes.iter().enumerate().skip(1);
+    let parents: Vec<u32> = nodes.map(|(node, of)| node as u32 - of.parent).collect();
     json!({ "labels": labels, "modules": modules, "parent": parents, "label": label_of })
 }
 
@@ -304,7 +315,7 @@ fn pruned(
         .labels
         .push(Label::new("[light frames]".to_owned(), Kind::Unknown));
     let mut places = vec![0u32; count];
-    let mut gathers = std::collections::HashMap::new();
+    let mut gathers = HashMap::new();
     let mut light = 0u128;
     for (node, of) in tree.nodes.iter().enumerate() {
         let parent = places[of.parent as usize];
