@@ -28,6 +28,7 @@ mod progress;
 mod recording;
 mod rotation;
 mod run;
+mod runtime_names;
 mod runtimes;
 mod selection;
 mod self_exclusion;

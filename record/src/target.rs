@@ -9,6 +9,7 @@ use clap::Args;
 use perfquet_cli::nearest;
 
 use crate::failure::{Failure, failed, misuse};
+use crate::runtime_names;
 use crate::sys::privileges::Scope;
 use crate::sys::{host, procfs};
 
@@ -34,6 +35,12 @@ pub(crate) struct TargetOptions {
         value_delimiter = ','
     )]
     cgroups: Vec<String>,
+    /// Record these containers or systemd units; comma-separated
+    ///
+    /// NAME is a container's name or the beginning of its ID (docker, podman, containerd, CRI-O, LXC, systemd-nspawn), or a unit, such as
+    /// nginx.service. Includes processes that start later.
+    #[arg(long = "container", value_name = "NAME|ID", value_delimiter = ',')]
+    containers: Vec<String>,
     /// Exclude the recorder's own activity, including samples
     ///
     /// By default, the recorder is excluded only from the events that it causes.
@@ -94,21 +101,31 @@ pub(crate) enum Tasks {
 impl TargetOptions {
     /// Whether the command line names a user or cgroups.
     pub(crate) fn are_given(&self) -> bool {
-        self.user.is_some() || !self.cgroups.is_empty()
+        self.user.is_some() || !self.cgroups.is_empty() || !self.containers.is_empty()
     }
 
     /// A user or cgroups, if the command line names them.
     pub(crate) fn target(&self) -> Result<Option<Target>, Failure> {
-        match (&self.user, &self.cgroups[..]) {
-            (None, []) => Ok(None),
-            (Some(user), []) => user_number(user).map(|user| Some(Target::User(user))),
-            (None, names) => {
-                let root = cgroup_root()?;
-                let cgroups = names.iter().map(|name| Cgroup::open(&root, name));
-                Ok(Some(Target::Cgroups(cgroups.collect::<Result<_, _>>()?)))
-            }
-            (Some(_), _) => Err(misuse("choose one of -u and -G")),
+        let has_cgroups = !self.cgroups.is_empty() || !self.containers.is_empty();
+        match (&self.user, has_cgroups) {
+            (None, false) => Ok(None),
+            (Some(user), false) => user_number(user).map(|user| Some(Target::User(user))),
+            (None, true) => self.cgroups().map(|cgroups| Some(Target::Cgroups(cgroups))),
+            (Some(_), true) => Err(misuse("choose one of -u, -G and --container")),
         }
+    }
+
+    /// Opens the cgroups and those of the containers.
+    fn cgroups(&self) -> Result<Vec<Cgroup>, Failure> {
+        let root = cgroup_root()?;
+        let mut names = self.cgroups.clone();
+        if !self.containers.is_empty() {
+            let all = cgroups_in(&root);
+            for name in &self.containers {
+                names.push(runtime_names::cgroup_of(name, &all, Path::new("/"))?);
+            }
+        }
+        names.iter().map(|name| Cgroup::open(&root, name)).collect()
     }
 }
 

@@ -4,6 +4,7 @@ mod room;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::{Child, Command};
 
 use room::{Room, may_record};
@@ -12,7 +13,7 @@ use room::{Room, may_record};
 struct Spinning(Vec<Child>);
 
 impl Spinning {
-    fn start(program: &std::path::Path, count: usize) -> Spinning {
+    fn start(program: &Path, count: usize) -> Spinning {
         let script = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; (:); done";
         let spawn = |_| Command::new(program).args(["-c", script]).spawn();
         Spinning(
@@ -130,6 +131,67 @@ fn children_are_excluded() {
             "count()",
         ],
         "--no-inherit cannot be combined with in-kernel aggregation",
+    );
+}
+
+#[test]
+fn containers_by_the_beginning_of_their_id() {
+    if !may_record() || !room::needs::met(&["cgroups"]) {
+        return;
+    }
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mut mounts = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let root = mounts.find(|words| match words[2] {
+        "cgroup" => words[3].contains("perf_event"),
+        kind => kind == "cgroup2",
+    });
+    let id = format!("{:0>64x}", u64::from(std::process::id()) | 0xfeed_0000_0000);
+    let id: String = id.chars().rev().collect();
+    let parent = Path::new(root.expect("the cgroups that are needed")[1])
+        .join(format!("perfquet-containers-{}", std::process::id()));
+    let group = parent.join(format!("docker-{id}.scope"));
+    fs::create_dir_all(&group).expect("groups of its own");
+    let room = Room::new();
+    let inside = Spinning::start("/bin/sh".as_ref(), 1);
+    let outside = Spinning::start("/bin/sh".as_ref(), 1);
+    let pid = inside.pids().into_iter().next().expect("one");
+    fs::write(group.join("cgroup.procs"), &pid).expect("it moves");
+    let clock = ["-e", "cpu-clock", "--duration", "1s"];
+    let recorded = room.run(&[&["--container", &id[..12]], &clock[..]].concat());
+    let counted = {
+        let pids = sampled(&room);
+        let counted = room.run(&[
+            "--stat",
+            "cpu-clock",
+            "--container",
+            &id,
+            "--duration",
+            "300ms",
+        ]);
+        let rows = room.rows("counts", &["event", "cgroup"]);
+        (pids, counted, rows)
+    };
+    let others = outside.pids();
+    drop((inside, outside));
+    for path in [&group, &parent] {
+        let is_removed = (0..100).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            fs::remove_dir(path).is_ok()
+        });
+        assert!(is_removed, "{path:?} is not empty");
+    }
+    let (pids, counted, rows) = counted;
+    assert_eq!(recorded.0, Some(0), "{}", recorded.1);
+    assert!(pids.contains(&pid) && pids.is_disjoint(&others), "{pids:?}");
+    assert_eq!(counted.0, Some(0), "{}", counted.1);
+    assert_eq!(rows, [format!("cpu-clock {}", group.display())]);
+    let (status, stderr) = room.run(&["--container", "no-such-container"]);
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(
+        stderr.contains("no running container or unit has this name or ID"),
+        "{stderr}"
     );
 }
 
