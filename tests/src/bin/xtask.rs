@@ -19,7 +19,7 @@ usage: cargo xtask CHORE
   corpus [DIR]           every trace at hand against its own tool, as a table; --record [NAME]... makes those of tests/corpus
   fuzz [--minutes N]     damaged inputs and damaged traces for every reader and report, until the time is over
   salvage                how much of damaged recordings is kept, as a table
-  stacks                 samples of real programs with their whole user stack, beside perf record -g, as a table
+  stacks [PROGRAM]...    samples of real programs with their whole user stack, beside perf and bpftrace, as a table
   starve [--runs N]      attaching to threads with a recorder that hardly gets a CPU: every hit once
   storms [--rounds N]    storms of system calls beside 20 busy processes: nothing lost
   marathon [--minutes N] memory and journal of a long recording with stacks
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         ["dist", rest @ ..] => chores::dist::run(rest),
         ["bench", rest @ ..] => chores::bench::run(rest),
         ["vm", rest @ ..] => chores::vm::run(rest),
-        ["stacks"] => chores::stacks::run(),
+        ["stacks", programs @ ..] => chores::stacks::run(programs),
         ["starve", rest @ ..] => chores::load::starve(rest),
         ["storms", rest @ ..] => chores::load::storms(rest),
         ["marathon", rest @ ..] => chores::load::marathon(rest),
