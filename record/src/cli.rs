@@ -93,7 +93,8 @@ Exit status:
 pub(crate) struct Cli {
     /// Event to record; repeatable or comma-separated [default: cycles]
     ///
-    /// A tracepoint, with wildcards (sched:*), a counter or clock (cycles:u, cpu-clock), a raw event (rNNN), or pmu/term=…/.
+    /// A tracepoint, with wildcards (sched:*), a counter or clock (cycles:u, cpu-clock), a raw event (rNNN), pmu/term=…/, or a breakpoint
+    /// at an address (mem:ADDR[/LEN][:rwx][:u]), which records every access.
     #[arg(short = 'e', long = "event", value_name = "EVENT", help_heading = WHAT)]
     pub(crate) events: Vec<String>,
     /// Probe a kernel function or line; repeatable

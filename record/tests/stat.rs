@@ -193,6 +193,51 @@ fn system_processes_and_pauses() {
     );
 }
 
+/// Breakpoints at a variable count and record each access.
+#[test]
+fn accesses_to_a_variable() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let Some(program) = room.compile("watched.c", &["-O1", "-no-pie"]) else {
+        return;
+    };
+    let symbols = Command::new("nm").arg(&program).output().expect("nm runs");
+    let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
+    let line = symbols
+        .lines()
+        .find(|line| line.ends_with(" watched"))
+        .expect("a symbol");
+    let address = &line[..16];
+    // The kernel clears the memory at exec.
+    let writes = format!("mem:0x{address}/4:w:u");
+    let all = format!("mem:0x{address}:rw:u");
+    room.record(&[
+        "--stat",
+        &format!("{writes},{all},page-faults"),
+        "--",
+        "./watched",
+    ]);
+    let sums = sums(&room);
+    assert_eq!((sums[&writes], sums[&all]), (100, 150));
+    room.record(&[
+        "-e",
+        &format!("{writes},sched:sched_process_exit"),
+        "--",
+        "./watched",
+    ]);
+    let samples = room.rows("samples", &["event", "comm"]);
+    assert_eq!(samples.len(), 100, "{samples:?}");
+    assert_eq!(samples[0], format!("{writes} watched"));
+    let (status, stderr) = room.run(&["-e", "mem:main:w", "--", "./watched"]);
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(
+        stderr.contains("expected a hexadecimal address, found \"main\""),
+        "{stderr}"
+    );
+}
+
 #[test]
 fn an_unprivileged_user_counts_own_processes() {
     if !may_record() || !room::users_may_record() {

@@ -6,6 +6,7 @@
 //! ```
 
 mod argument;
+mod breakpoint;
 mod btf;
 pub(crate) mod call;
 pub(crate) mod counter;
@@ -215,21 +216,30 @@ pub(crate) fn parse(argument: &str) -> Result<Vec<Probe>, Failure> {
     Ok(probes)
 }
 
-/// Splits at commas, but not inside `/…/`.
+/// Splits at commas, but not inside `/…/`. A breakpoint has one slash, before its length.
 fn split(argument: &str) -> Vec<&str> {
+    let mut events = Vec::new();
+    let mut begin = 0;
     let mut is_inside = false;
-    argument
-        .split(|character| {
-            is_inside ^= character == '/';
-            character == ',' && !is_inside
-        })
-        .collect()
+    for (place, character) in argument.char_indices() {
+        let is_breakpoint = argument[begin..].starts_with(breakpoint::PREFIX);
+        is_inside ^= character == '/' && !is_breakpoint;
+        if character == ',' && !is_inside {
+            events.push(&argument[begin..place]);
+            begin = place + 1;
+        }
+    }
+    events.push(&argument[begin..]);
+    events
 }
 
 fn parse_event(event: &str) -> Result<Vec<Probe>, Failure> {
     if event.is_empty() {
         return Err(misuse("expected an event, found an empty name")
             .hint("list events: perfquet-record --list"));
+    }
+    if event.starts_with(breakpoint::PREFIX) {
+        return breakpoint::parse(event).map(|probe| vec![probe]);
     }
     let (event, stack) = stacks::split_terms(event)?;
     let mut probes = parse_plain(&event)?;

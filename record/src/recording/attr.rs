@@ -147,6 +147,8 @@ fn set_rate(attr: &mut Attr, probe: &Probe, settings: &Settings) {
     }
     match (settings.period, settings.frequency_hz) {
         (Some(period), _) => attr.sample_period = period,
+        // As in perf, every hit.
+        (None, None) if attr.type_ == abi::PERF_TYPE_BREAKPOINT => attr.sample_period = 1,
         (None, frequency) => {
             attr.set_freq(1);
             attr.sample_freq = frequency.unwrap_or(DEFAULT_FREQUENCY_HZ);
