@@ -124,10 +124,20 @@ struct Request {
 /// Device and sector.
 type Place = (i64, i64);
 
+impl Request {
+    /// When it was queued first; its issue if it was not.
+    fn waiting_since(&self) -> i64 {
+        self.issued - self.queued.unwrap_or_default()
+    }
+}
+
 #[derive(Default)]
 struct Requests {
     losses: u64,
-    queued: BTreeMap<Place, (i64, Issuer)>,
+    /// Requests in queues, with the time since when; several may be for one place.
+    queued: BTreeMap<Place, Vec<(i64, Issuer)>>,
+    /// Number of requests in queues.
+    waiting: usize,
     /// Requests in flight; several without data may be in one place.
     issued: BTreeMap<Place, Vec<Request>>,
     names: Names,
@@ -161,20 +171,32 @@ impl Requests {
         let inside = self.queued.range((device, sector)..(device, end));
         let inside: Vec<Place> = inside.map(|(place, _)| *place).collect();
         for place in inside {
-            if let Some((time, issuer)) = self.queued.remove(&place)
-                && first.is_none_or(|(before, _)| time < before)
-            {
+            let waiting = self.queued.get_mut(&place);
+            let Some((time, issuer)) =
+                waiting.and_then(|waiting| (!waiting.is_empty()).then(|| waiting.remove(0)))
+            else {
+                continue;
+            };
+            self.waiting -= 1;
+            if self.queued.get(&place).is_some_and(Vec::is_empty) {
+                self.queued.remove(&place);
+            }
+            if first.is_none_or(|(before, _)| time < before) {
                 first = Some((time, issuer));
             }
         }
         let data = sectors.saturating_mul(SECTOR_BYTES);
+        let bytes = row.integer(4).filter(|&bytes| bytes > 0).or(Some(data));
+        if first.is_none() && sectors > 0 {
+            first = self.refused((device, sector), bytes);
+        }
         let request = Request {
             issued: row.time,
             queued: first.map(|(time, _)| row.time - time),
             issuer: first.map_or(own, |(_, issuer)| issuer),
             flags: self.flags,
             sector,
-            bytes: row.integer(4).filter(|&bytes| bytes > 0).or(Some(data)),
+            bytes,
             remaining: sectors,
             losses: self.losses,
         };
@@ -182,6 +204,18 @@ impl Requests {
             .entry((device, sector))
             .or_default()
             .push(request);
+    }
+
+    /// Removes the request that is issued once more although it was never queued again: the driver had no room for it, and
+    /// `block_rq_requeue` was not recorded. A request that only has the same sectors would have been queued as well.
+    fn refused(&mut self, place: Place, bytes: Option<i64>) -> Option<(i64, Issuer)> {
+        let requests = self.issued.get_mut(&place)?;
+        let losses = self.losses;
+        let is_same = |request: &Request| {
+            request.queued.is_some() && request.bytes == bytes && request.losses == losses
+        };
+        let request = requests.remove(requests.iter().position(is_same)?);
+        Some((request.waiting_since(), request.issuer))
     }
 
     /// Removes the oldest request in flight at a device and sector.
@@ -283,13 +317,16 @@ impl Machine for Requests {
         match source {
             feed::INSERT => {
                 let issuer = self.issuer(row);
-                self.queued.entry(place).or_insert((row.time, issuer));
+                let waiting = self.queued.entry(place).or_default();
+                waiting.push((row.time, issuer));
+                self.waiting += 1;
             }
             feed::ISSUE => self.issue(row, place),
             feed::REQUEUE => {
                 if let Some(request) = self.take(place) {
-                    let since = request.issued - request.queued.unwrap_or_default();
-                    self.queued.insert(place, (since, request.issuer));
+                    let waiting = self.queued.entry(place).or_default();
+                    waiting.insert(0, (request.waiting_since(), request.issuer));
+                    self.waiting += 1;
                 }
             }
             feed::COMPLETE => self.complete(row, place, rows),
@@ -308,7 +345,7 @@ impl Machine for Requests {
     }
 
     fn bytes(&self) -> usize {
-        self.queued.len() * 2 * size_of::<(Place, i64, Issuer)>()
+        self.waiting * 2 * size_of::<(Place, i64, Issuer)>()
             + self.issued.len() * 2 * size_of::<(Place, Request)>()
             + self.names.bytes()
     }
