@@ -463,6 +463,7 @@ mod tests {
             doc: String::new(),
             sort: Vec::new(),
             common: false,
+            optional: false,
             columns: Vec::new(),
         };
         let refused = check(&table, &common).unwrap_err();
