@@ -43,7 +43,9 @@ pub(crate) use tables::load;
 /// Maximum time until the record of a mapping is visible in its ring.
 const SETTLED_NS: u64 = 1_000_000;
 /// Time between passes. A new process is walked from the pass after its first sample on; until then its samples are copied.
-const WHILE_WALKING: Duration = Duration::from_millis(10);
+const WHILE_WALKING: Duration = Duration::from_millis(50);
+/// While processes start and map files.
+const WHILE_CHANGING: Duration = Duration::from_millis(10);
 const WHILE_COPYING: Duration = Duration::from_millis(2);
 /// Part of a ring that copies of deep stacks may fill between two passes.
 const COPY_ROOM_PART: u64 = 3;
@@ -115,6 +117,8 @@ pub(crate) struct UserStacks {
     pythons: Option<Pythons>,
     deepest: usize,
     counts: Counts,
+    /// Whether address spaces changed, as seen by the last pass.
+    has_changes: bool,
     /// Whether stacks were copied that could not be walked, as seen by the last pass.
     has_copies: bool,
     /// Whether such stacks were deeper than a record.
@@ -195,6 +199,7 @@ impl UserStacks {
             pythons,
             deepest: recording.deepest.map_or(usize::MAX, usize::from),
             counts: Counts::default(),
+            has_changes: false,
             has_copies: false,
             has_pieces: false,
         })
@@ -225,6 +230,7 @@ impl UserStacks {
         let tables = self.tables.as_ref()?;
         Some(match self.has_copies || tables.is_waiting() {
             true => WHILE_COPYING,
+            false if self.has_changes => WHILE_CHANGING,
             false => WHILE_WALKING,
         })
     }
@@ -248,6 +254,7 @@ impl UserStacks {
     pub(crate) fn pass(&mut self, now: Option<u64>, out: &mut Vec<u8>) {
         let limit = now.map_or(u64::MAX, |now| now.saturating_sub(SETTLED_NS));
         self.has_copies = false;
+        self.has_changes = !self.waiting.is_empty();
         let mut due = self.due(limit);
         due.sort_by_key(|record| record.time);
         self.waiting.sort_by_key(|(time, _)| *time);
