@@ -409,7 +409,7 @@ impl Cli {
             named.is_some(),
         ];
         if chosen.into_iter().filter(|&is_chosen| is_chosen).count() > 1 {
-            return Err(misuse("choose one of -a, -p, -t, -u and -G"));
+            return Err(misuse("choose one of -a, -p, -t, -u, -G and --container"));
         }
         if self.target_options.excludes_children {
             let is_of_tasks = self.names_tasks() || !self.command.is_empty();
@@ -659,7 +659,7 @@ mod tests {
         assert_eq!(target("-t 7"), Ok(Target::Threads(vec![7])));
         assert_eq!(
             target("-p 1 -a"),
-            Err("choose one of -a, -p, -t, -u and -G".into())
+            Err("choose one of -a, -p, -t, -u, -G and --container".into())
         );
         assert_eq!(
             target("-g"),

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 
 use crate::flight::Buffer;
 use crate::journal::Journal;
-use crate::journal::told::Told;
+use crate::journal::own_records::OwnRecords;
 use crate::recording::{Recording, Rings};
 use crate::sieve::Sieve;
 use crate::sys::clock;
@@ -316,9 +316,9 @@ impl Worker {
         if let Some(id) = self.own_id
             && self.has_resumed
         {
-            let mut told = Told::new(id, time, 0);
-            told.pause(is_resumed);
-            self.sink.put_events(&told.into_bytes())?;
+            let mut records = OwnRecords::new(id, time, 0);
+            records.pause(is_resumed);
+            self.sink.put_events(&records.into_bytes())?;
         }
         self.has_resumed |= is_resumed;
         Ok(())

@@ -7,7 +7,7 @@ use perfquet_events::event::{Action, Bucket};
 
 use super::intervals::{Cells, Entry};
 use super::plan::{Key, Output, Plan};
-use crate::journal::told::Row;
+use crate::journal::own_records::Row;
 
 const NARROW: &str = "narrow_cells";
 const WIDE: &str = "wide_cells";

@@ -17,10 +17,10 @@ use super::aggregate_rows;
 use super::intervals::Intervals;
 use super::latency::Latency;
 use super::pairing::{self, Pairing};
-use super::plan::{Key, Located, Plan, Reads, Requested, are_numbers_told};
-use super::{Printing, TOLD, Whom, refused, send, tell_losses, whom};
+use super::plan::{Key, Located, Plan, Reads, Requested, has_cookies};
+use super::{OWN_RECORDS, Printing, Whom, put_losses, refused, send, whom};
 use crate::failure::{Failure, misuse};
-use crate::journal::told::Told;
+use crate::journal::own_records::OwnRecords;
 use crate::probe::call::Functions;
 use crate::probe::definition::Definitions;
 use crate::probe::edges::Both;
@@ -280,7 +280,7 @@ impl Aggregation {
         };
         let (mut rejected, mut taken) = (Rejected::default(), 0);
         for group in &mut self.groups {
-            send(&mut group.object, "stack_records", recording, TOLD)?;
+            send(&mut group.object, "stack_records", recording, OWN_RECORDS)?;
             if !group.functions.is_empty() {
                 let object = &mut group.object;
                 let pairing = Pairing::attach(object, &group.functions, reach, definitions)?;
@@ -362,7 +362,7 @@ impl Aggregation {
     /// Ends an interval that the programs have left, and adds its aggregates.
     pub(crate) fn end_interval(
         &mut self,
-        told: &mut Told,
+        records: &mut OwnRecords,
         printing: &mut Printing<'_>,
     ) -> Result<(), Failure> {
         let is_wide = words_of(&self.plan.keys) > NARROW_WORDS;
@@ -381,7 +381,7 @@ impl Aggregation {
         for printout in self.intervals.printouts(&cells, printing.now, how) {
             let rows = aggregate_rows::rows(plan, printout.cells);
             for (output, row) in &rows {
-                told.aggregate(&output.name, output.action, row, printout.since);
+                records.aggregate(&output.name, output.action, row, printout.since);
             }
             if let (Some(live), Some(_)) = (&mut printing.live, printout.since) {
                 live.show(plan, &rows, printout.cells);
@@ -391,17 +391,17 @@ impl Aggregation {
     }
 
     /// Adds the losses, and returns their number.
-    pub(crate) fn tell_losses(&mut self, told: &mut Told) -> Result<u64> {
+    pub(crate) fn put_losses(&mut self, records: &mut OwnRecords) -> Result<u64> {
         let name = self.plan.name();
         let mut lost = 0;
         for group in &self.groups {
             if let Some(pairing) = &group.pairing {
-                lost += pairing.tell(&group.object, told)?;
+                lost += pairing.put_losses(&group.object, records)?;
             }
-            lost += tell_losses(&group.object, name, told, &pairing::reasons("", ""))?;
+            lost += put_losses(&group.object, name, records, &pairing::reasons("", ""))?;
         }
         if self.intervals.given_up() > 0 {
-            told.loss(
+            records.loss(
                 self.intervals.given_up(),
                 &format!("{name}: no room in the totals"),
             );
@@ -436,7 +436,7 @@ fn attach(
 
 /// Groups sources by equal fetches.
 fn together<P>(plan: &Plan, sources: Vec<(P, Reads)>) -> Vec<(Reads, Vec<P>)> {
-    let is_alone = plan.keys.contains(&Key::Probe) && !are_numbers_told();
+    let is_alone = plan.keys.contains(&Key::Probe) && !has_cookies();
     let mut groups: Vec<(Reads, Vec<P>)> = Vec::new();
     for (source, reads) in sources {
         match groups

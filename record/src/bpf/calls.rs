@@ -17,9 +17,9 @@ use perfquet_events::event::{CallArgument, CallFunction, Selection, span};
 
 use super::agg::registers;
 use super::pairing::{self, Pairing};
-use super::{Whom, refused, send, tell_losses, whom};
+use super::{Whom, put_losses, refused, send, whom};
 use crate::failure::{Failure, failed};
-use crate::journal::told::Told;
+use crate::journal::own_records::OwnRecords;
 use crate::probe::call::Functions;
 use crate::probe::definition::{Definition, Definitions};
 use crate::probe::edges::Both;
@@ -154,12 +154,12 @@ impl Calls {
     }
 
     /// Adds the numbers of filtered and lost calls; returns the number of lost ones.
-    pub(crate) fn tell(&self, told: &mut Told) -> Result<u64, Failure> {
+    pub(crate) fn put_losses(&self, records: &mut OwnRecords) -> Result<u64, Failure> {
         let shown = |limit: Option<i64>| span(limit.unwrap_or_default());
         let limits = &self.selection;
         let reasons = pairing::reasons(&shown(limits.min_duration), &shown(limits.max_duration));
-        let missed = self.pairing.tell(&self.object, told)?;
-        Ok(missed + tell_losses(&self.object, OPTION, told, &reasons)?)
+        let missed = self.pairing.put_losses(&self.object, records)?;
+        Ok(missed + put_losses(&self.object, OPTION, records, &reasons)?)
     }
 }
 

@@ -20,7 +20,7 @@ use perfquet_events::event::Action;
 use super::aggregate_rows::{keyed, range};
 use super::intervals::Cells;
 use super::plan::{Output, Plan};
-use crate::journal::told::Row;
+use crate::journal::own_records::Row;
 
 /// Maximum number of rows in a table, and of distributions of an aggregation.
 const MOST_ROWS: usize = 20;

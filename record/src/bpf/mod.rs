@@ -34,7 +34,7 @@ use perfquet_ebpf::{Error, Object, layout};
 use perfquet_events::event::Selection;
 
 use crate::failure::{Failure, failed};
-use crate::journal::told::Told;
+use crate::journal::own_records::OwnRecords;
 use crate::probe::Probe;
 use crate::probe::call::Functions;
 use crate::probe::definition::Definitions;
@@ -50,7 +50,7 @@ pub(crate) use agg::AGGREGATIONS;
 pub(crate) use live::Live;
 
 /// The event that carries stacks, aggregates and losses.
-const TOLD: &str = "told";
+const OWN_RECORDS: &str = "records";
 
 /// Command-line options.
 #[derive(Debug, Clone, Args)]
@@ -243,7 +243,7 @@ impl Plans {
     pub(crate) fn outputs(&self) -> Vec<Probe> {
         match self.is_empty() {
             true => Vec::new(),
-            false => vec![told()],
+            false => vec![own_records()],
         }
     }
 
@@ -382,27 +382,27 @@ impl Programs {
             off_cpu.begin_interval()?;
         }
         self.has_intervals = true;
-        let told = self.end_interval(recording, false, live)?;
-        Ok(told.map(Told::into_bytes).unwrap_or_default())
+        let records = self.end_interval(recording, false, live)?;
+        Ok(records.map(OwnRecords::into_bytes).unwrap_or_default())
     }
 
     /// Returns the last aggregates and the losses, as records for the journal, and the number of losses. The rings must
     /// be drained.
     pub(crate) fn records(&mut self, recording: &Recording) -> Result<(Vec<u8>, u64)> {
-        let Some(mut told) = self.end_interval(recording, true, None)? else {
+        let Some(mut records) = self.end_interval(recording, true, None)? else {
             return Ok((Vec::new(), 0));
         };
         let mut lost = 0;
         if let Some(calls) = &self.calls {
-            lost += calls.tell(&mut told)?;
+            lost += calls.put_losses(&mut records)?;
         }
         for aggregation in &mut self.aggregations {
-            lost += aggregation.tell_losses(&mut told)?;
+            lost += aggregation.put_losses(&mut records)?;
         }
         if let Some(off_cpu) = &self.off_cpu {
-            lost += off_cpu.tell_losses(&mut told)?;
+            lost += off_cpu.put_losses(&mut records)?;
         }
-        Ok((told.into_bytes(), lost))
+        Ok((records.into_bytes(), lost))
     }
 
     /// Reads the aggregates of an interval. Returns `None` if no program is loaded.
@@ -411,15 +411,15 @@ impl Programs {
         recording: &Recording,
         is_last: bool,
         live: Option<&mut Live>,
-    ) -> Result<Option<Told>> {
+    ) -> Result<Option<OwnRecords>> {
         let id = recording
-            .output(TOLD)
+            .output(OWN_RECORDS)
             .and_then(|track| track.events.first());
         let Some(id) = id.map(|opened| opened.id) else {
             return Ok(None);
         };
         let now = clock::monotonic();
-        let mut told = Told::new(id, now, self.printouts);
+        let mut records = OwnRecords::new(id, now, self.printouts);
         self.printouts += 1;
         let mut printing = Printing {
             now,
@@ -428,12 +428,12 @@ impl Programs {
             live,
         };
         for aggregation in &mut self.aggregations {
-            aggregation.end_interval(&mut told, &mut printing)?;
+            aggregation.end_interval(&mut records, &mut printing)?;
         }
         if let Some(off_cpu) = &mut self.off_cpu {
-            off_cpu.end_interval(&mut told, &mut printing)?;
+            off_cpu.end_interval(&mut records, &mut printing)?;
         }
-        Ok(Some(told))
+        Ok(Some(records))
     }
 }
 
@@ -448,8 +448,8 @@ struct Printing<'a> {
 }
 
 /// Returns the event whose samples are stacks, aggregates and losses.
-pub(crate) fn told() -> Probe {
-    Probe::output(TOLD, false)
+pub(crate) fn own_records() -> Probe {
+    Probe::output(OWN_RECORDS, false)
 }
 
 /// Connects the output map `map` of the programs to the rings, as samples of `perfquet:NAME`.
@@ -475,10 +475,10 @@ enum Reason {
 
 /// Adds the numbers of filtered and lost hits of an object's programs; returns the number of lost ones. `own` has the
 /// reasons from [`layout::OWN_REASONS`] on.
-fn tell_losses(
+fn put_losses(
     object: &Object,
     what: &str,
-    told: &mut Told,
+    records: &mut OwnRecords,
     own: &[Reason],
 ) -> Result<u64, Failure> {
     let mut total = 0;
@@ -490,13 +490,13 @@ fn tell_losses(
             .and_then(|place| own.get(place as usize));
         let words = match (shared, own) {
             (_, Some(Reason::Filtered(words))) => {
-                told.loss(count, words);
+                records.loss(count, words);
                 continue;
             }
             (_, Some(Reason::Lost(words))) | (Some((_, words)), None) => words,
             (None, None) => "unknown",
         };
-        told.loss(count, &format!("{what}: {words}"));
+        records.loss(count, &format!("{what}: {words}"));
         total += count;
     }
     Ok(total)

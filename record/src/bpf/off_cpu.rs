@@ -18,9 +18,9 @@ use perfquet_ebpf::{EbpfLoader, Object, compiled};
 use perfquet_events::event::Action;
 
 use super::intervals::{CellKey, Entry, Intervals};
-use super::{Printing, TOLD, Whom, refused, send, tell_losses, whom};
+use super::{OWN_RECORDS, Printing, Whom, put_losses, refused, send, whom};
 use crate::failure::Failure;
-use crate::journal::told::{Row, Told};
+use crate::journal::own_records::{OwnRecords, Row};
 use crate::recording::Recording;
 use crate::sys::clock;
 
@@ -91,7 +91,7 @@ impl OffCpu {
 
     /// Attaches the programs.
     pub(crate) fn connect(&mut self, recording: &Recording) -> Result<(), Failure> {
-        send(&mut self.object, "stack_records", recording, TOLD)?;
+        send(&mut self.object, "stack_records", recording, OWN_RECORDS)?;
         for (program, tracepoint) in [
             ("off_cpu_waking", "sched_waking"),
             ("off_cpu_switch", "sched_switch"),
@@ -123,7 +123,7 @@ impl OffCpu {
     /// still off the CPU.
     pub(crate) fn end_interval(
         &mut self,
-        told: &mut Told,
+        records: &mut OwnRecords,
         printing: &mut Printing<'_>,
     ) -> Result<(), Failure> {
         let refused = |error| refused("--off-cpu", &error);
@@ -155,18 +155,18 @@ impl OffCpu {
         for printout in self.intervals.printouts(&cells, printing.now, how) {
             for ((_, words), bars) in printout.cells.iter() {
                 let total = bars.get(&NO_BAR).map_or(0, |cell| cell.sum);
-                told.aggregate(NAME, Action::Sum, &row(words, total), printout.since);
+                records.aggregate(NAME, Action::Sum, &row(words, total), printout.since);
             }
         }
         Ok(())
     }
 
     /// Adds the losses, and returns their number.
-    pub(crate) fn tell_losses(&self, told: &mut Told) -> Result<u64, Failure> {
+    pub(crate) fn put_losses(&self, records: &mut OwnRecords) -> Result<u64, Failure> {
         if self.intervals.given_up() > 0 {
-            told.loss(self.intervals.given_up(), "off-cpu: no room in the totals");
+            records.loss(self.intervals.given_up(), "off-cpu: no room in the totals");
         }
-        tell_losses(&self.object, NAME, told, &[])
+        put_losses(&self.object, NAME, records, &[])
     }
 }
 

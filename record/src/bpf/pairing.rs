@@ -12,7 +12,7 @@ use perfquet_ebpf::{EbpfLoader, End, Error, Hook, Object};
 
 use super::{Reason, refused};
 use crate::failure::Failure;
-use crate::journal::told::Told;
+use crate::journal::own_records::OwnRecords;
 use crate::probe::call::Functions;
 use crate::probe::definition::Definitions;
 use crate::probe::edges::Both;
@@ -157,16 +157,20 @@ impl Pairing {
     }
 
     /// Adds the numbers of calls that are still open and of missed returns; returns the latter.
-    pub(super) fn tell(&self, object: &Object, told: &mut Told) -> Result<u64, Failure> {
+    pub(super) fn put_losses(
+        &self,
+        object: &Object,
+        records: &mut OwnRecords,
+    ) -> Result<u64, Failure> {
         let lanes = object.entries::<u64, Lane>("lanes");
         let lanes = lanes.map_err(|error| refused(OPTION, &error))?;
         let open = lanes.iter().map(|(_, lane)| lane.depth).sum();
         if open > 0 {
-            told.loss(open, OPEN);
+            records.loss(open, OPEN);
         }
         let missed = object.missed().saturating_sub(self.missed_before);
         if missed > 0 {
-            told.loss(missed, &format!("{OPTION}: {MISSED}"));
+            records.loss(missed, &format!("{OPTION}: {MISSED}"));
         }
         Ok(missed)
     }

@@ -50,7 +50,7 @@ impl Key {
             Key::Number { .. } => Part::Number,
             Key::Text { .. } => Part::Text,
             // Without probe numbers, each probe has its own object.
-            Key::Probe if !are_numbers_told() => Part::Nothing,
+            Key::Probe if !has_cookies() => Part::Nothing,
             Key::Probe => Part::Probe,
         }
     }
@@ -198,6 +198,6 @@ impl Requested<Probe> {
 }
 
 /// Returns whether programs get a cookie, the number that they were attached with.
-pub(super) fn are_numbers_told() -> bool {
+pub(super) fn has_cookies() -> bool {
     host::is_linux(5, 15)
 }

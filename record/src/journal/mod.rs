@@ -19,11 +19,11 @@
 mod build_ids;
 pub(crate) mod header;
 mod kernel_maps;
+pub(crate) mod own_records;
 mod packer;
 mod perf_file;
 pub(crate) mod processes;
 pub(crate) mod record;
-pub(crate) mod told;
 mod tracing_data;
 mod walk;
 

@@ -11,7 +11,7 @@ use perfquet_events::event::{Counted, CounterValue};
 use super::table::{self, Row};
 use super::{Group, Per};
 use crate::failure::Failure;
-use crate::journal::told::Told;
+use crate::journal::own_records::OwnRecords;
 use crate::probe::{Probe, counter};
 use crate::recording::OWN_ID;
 use crate::sys::clock;
@@ -234,13 +234,13 @@ impl Counters {
             }
         }
         let values = self.values(&sums);
-        let mut told = Told::new(OWN_ID, now, 0);
+        let mut records = OwnRecords::new(OWN_ID, now, 0);
         for value in &values {
-            told.count(&self.described(value));
+            records.count(&self.described(value));
         }
         let elapsed = now.saturating_sub(self.since);
         self.since = now;
-        Ok((told.into_bytes(), self.lines(&values, elapsed)))
+        Ok((records.into_bytes(), self.lines(&values, elapsed)))
     }
 
     /// Returns the lines to print at the end: the counts of the whole recording.

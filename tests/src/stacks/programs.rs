@@ -116,10 +116,6 @@ pub(super) const PROGRAMS: &[Program] = &[
         "rustc",
         "while :; do rustc -O --emit=obj -o rustc.o threads.rs; done",
     ),
-    program(
-        "1,000 short processes",
-        "while :; do for i in {1..100}; do /bin/true; done; ls / > /dev/null; done",
-    ),
 ];
 
 const CPP: &str = r#"#include <map>

@@ -354,11 +354,11 @@ mod tests {
 
     use super::names::HitFields;
     use super::*;
-    use crate::bpf::told;
+    use crate::bpf::own_records;
 
     /// Without fields: names that all probes have.
     fn predicate(filter: &str) -> Result<Predicate, String> {
-        let probe = told();
+        let probe = own_records();
         of(filter, &mut HitFields(&probe)).map_err(|failure| failure.to_string())
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Row {
 }
 
 /// Builder of the records.
-pub(crate) struct Told {
+pub(crate) struct OwnRecords {
     records: Records,
     /// ID of the event.
     id: u64,
@@ -33,10 +33,10 @@ pub(crate) struct Told {
     printing: u32,
 }
 
-impl Told {
+impl OwnRecords {
     /// Creates a builder for samples of the event `id` at `time`; `printing` numbers the printout of aggregates.
-    pub(crate) fn new(id: u64, time: u64, printing: u32) -> Told {
-        Told {
+    pub(crate) fn new(id: u64, time: u64, printing: u32) -> OwnRecords {
+        OwnRecords {
             records: Records::new(),
             id,
             time,
