@@ -5,8 +5,12 @@ mod room;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use room::{Room, may_record};
+
+/// One test at a time: recordings of the system see numbers.c of the others, too.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const WRITES: &str = "syscalls:sys_enter_write";
 /// `echo COMMAND > commands`, and the answer.
@@ -62,6 +66,7 @@ fn recording_pauses_exactly() {
     if !may_record() {
         return;
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let room = Room::new();
     if room.compile("numbers.c", &["-O1"]).is_none() {
         return;
@@ -116,6 +121,7 @@ fn recording_begins_after_the_delay() {
     if !may_record() {
         return;
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let room = Room::new();
     let Some(program) = room.compile("numbers.c", &["-O1"]) else {
         return;
@@ -152,6 +158,7 @@ fn aggregates_and_calls_pause() {
     if !may_record() || !room::needs::met(&["bpf"]) {
         return;
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let room = Room::new();
     if room.compile("numbers.c", &["-O1"]).is_none() {
         return;
@@ -182,6 +189,7 @@ fn snapshots_of_a_ring_on_command() {
     if !may_record() {
         return;
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let room = Room::new();
     if room.compile("numbers.c", &["-O1"]).is_none() {
         return;
@@ -209,6 +217,7 @@ fn snapshots_of_a_ring_on_command() {
 
 #[test]
 fn wrong_channels() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let room = Room::new();
     let check = |arguments: &[&str], expected_status: i32, expected: &str| {
         let (status, stderr) = room.run(arguments);
