@@ -259,15 +259,16 @@ fn target_selection_in_the_kernel() {
         .spawn()
         .expect("the program runs");
     // A command and its children.
-    room.record(&[&probe[..], &["--", "./summed", "fork"]].concat());
+    let printed = room.record(&[&probe[..], &["--", "./summed", "fork"]].concat());
     let mut counts = room.rows("aggregates", &["value"]);
     counts.sort();
-    assert_eq!(counts, ["1.0", "10.0"]);
+    assert_eq!(counts, ["1.0", "10.0"], "{printed}");
     // Nothing of a shell before its exec, but all its children.
-    room.record(&[&probe[..], &["--", "sh", "-c", "./summed fork; ./summed"]].concat());
+    let printed =
+        room.record(&[&probe[..], &["--", "sh", "-c", "./summed fork; ./summed"]].concat());
     let mut counts = room.rows("aggregates", &["value"]);
     counts.sort();
-    assert_eq!(counts, ["1.0", "10.0", "303.0"]);
+    assert_eq!(counts, ["1.0", "10.0", "303.0"], "{printed}");
     // One process of two.
     let pid = other.id().to_string();
     let recorder = room

@@ -64,7 +64,10 @@ impl Room {
 
     pub(crate) fn recorder(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_perfquet-record"));
-        command.current_dir(self.folder.path());
+        // Files with the same build IDs in perf's cache of the user would have names, too.
+        command
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path());
         command
     }
 
