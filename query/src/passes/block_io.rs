@@ -218,10 +218,14 @@ impl Requests {
         Some((request.waiting_since(), request.issuer))
     }
 
-    /// Removes the oldest request in flight at a device and sector.
-    fn take(&mut self, place: Place) -> Option<Request> {
+    /// Removes a request in flight at a device and sector: the oldest; of writes and discards the last, because the kernel
+    /// changes a sector once at a time, so the completion of an older one has not been recorded.
+    fn take(&mut self, place: Place, changes_sectors: bool) -> Option<Request> {
         let requests = self.issued.get_mut(&place)?;
-        let request = (!requests.is_empty()).then(|| requests.remove(0));
+        let request = match changes_sectors {
+            true => requests.pop(),
+            false => (!requests.is_empty()).then(|| requests.remove(0)),
+        };
         if requests.is_empty() {
             self.issued.remove(&place);
         }
@@ -229,10 +233,10 @@ impl Requests {
     }
 
     fn complete(&mut self, row: Row<'_>, place: Place, rows: &mut Rows) {
-        let Some(mut request) = self.take(place) else {
+        let done = row.integer(2).unwrap_or_default().max(0);
+        let Some(mut request) = self.take(place, changes_sectors(row)) else {
             return;
         };
-        let done = row.integer(2).unwrap_or_default().max(0);
         let error = row.integer(5).filter(|&error| error != 0);
         if done < request.remaining && done > 0 && error.is_none() {
             request.remaining -= done;
@@ -286,6 +290,14 @@ impl Requests {
     }
 }
 
+/// Whether a request writes, discards or erases.
+fn changes_sectors(row: Row<'_>) -> bool {
+    !matches!(
+        row.text(3).and_then(operation),
+        None | Some("read" | "flush")
+    )
+}
+
 /// The operation in `rwbs` (blk_fill_rwbs of kernel/trace/blktrace.c): `F` before it requests a flush of the cache first.
 fn operation(flags: &str) -> Option<&'static str> {
     let letters = match flags.strip_prefix('F') {
@@ -323,7 +335,7 @@ impl Machine for Requests {
             }
             feed::ISSUE => self.issue(row, place),
             feed::REQUEUE => {
-                if let Some(request) = self.take(place) {
+                if let Some(request) = self.take(place, changes_sectors(row)) {
                     let waiting = self.queued.entry(place).or_default();
                     waiting.insert(0, (request.waiting_since(), request.issuer));
                     self.waiting += 1;

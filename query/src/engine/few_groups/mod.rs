@@ -57,7 +57,8 @@ impl FewGroups {
             return Ok(None);
         };
         let keys = aggregate.group_expr();
-        let input = aggregate.input_schema();
+        // Not `input_schema`, which is that of before expressions moved into the scan.
+        let input = aggregate.input().schema();
         let mut have_codes = !keys.is_empty() && keys.is_single();
         for (key, _) in keys.expr() {
             let kind = key.data_type(&input)?;

@@ -46,7 +46,7 @@ impl Run {
             return Err(DataFusionError::Internal(message));
         };
         let keys: Vec<Arc<dyn PhysicalExpr>> = aggregate.group_expr().input_exprs();
-        let input = aggregate.input_schema();
+        let input = aggregate.input().schema();
         let kinds: Result<Vec<_>> = keys.iter().map(|key| key.data_type(&input)).collect();
         let functions = aggregate.aggr_expr().to_vec();
         let mode = AggregateMode::Partial;
