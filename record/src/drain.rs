@@ -64,14 +64,14 @@ struct Shared {
     added: Mutex<Vec<u8>>,
 }
 
-/// A change of what is recorded, at one moment for all events.
+/// The start of a pause, its end, or the end of the recording; at one time for all events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     /// The recording ends.
     End,
     /// The recording pauses.
     Pause,
-    /// The recording begins, or goes on after a pause.
+    /// The recording starts, or resumes after a pause.
     Resume,
 }
 

@@ -152,7 +152,7 @@ fn containers_by_the_beginning_of_their_id() {
     let parent = Path::new(root.expect("the cgroups that are needed")[1])
         .join(format!("perfquet-containers-{}", std::process::id()));
     let group = parent.join(format!("docker-{id}.scope"));
-    fs::create_dir_all(&group).expect("groups of its own");
+    fs::create_dir_all(&group).expect("a new cgroup");
     let room = Room::new();
     let inside = Spinning::start("/bin/sh".as_ref(), 1);
     let outside = Spinning::start("/bin/sh".as_ref(), 1);

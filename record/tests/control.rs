@@ -1,11 +1,11 @@
-//! `--delay` and `--control`: what is recorded when recording begins late, pauses and goes on.
+//! `--delay` and `--control`: which events are in the trace of a recording that starts late, pauses and resumes.
 
 mod room;
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use room::{Room, may_record};
 
@@ -16,6 +16,17 @@ const WRITES: &str = "syscalls:sys_enter_write";
 /// `echo COMMAND > commands`, and the answer.
 const SAY: &str = "rm -f commands answers; mkfifo commands answers; exec 3<>answers; \
     say() { echo $1 > commands; read answer <&3; echo \"$1: $answer\"; }; ";
+
+/// A room with numbers.c, for one test at a time; `None` where nothing can be recorded or compiled.
+fn room_of_numbers() -> Option<(MutexGuard<'static, ()>, Room)> {
+    if !may_record() {
+        return None;
+    }
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let room = Room::new();
+    room.compile("numbers.c", &["-O1"])?;
+    Some((alone, room))
+}
 
 /// Runs a shell script in the room, with the recorder as `$RECORD`; returns its output.
 #[track_caller]
@@ -63,14 +74,9 @@ fn marks(trace: &Path, reason: &str) -> Vec<i64> {
 
 #[test]
 fn recording_pauses_exactly() {
-    if !may_record() {
+    let Some((_alone, room)) = room_of_numbers() else {
         return;
-    }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let room = Room::new();
-    if room.compile("numbers.c", &["-O1"]).is_none() {
-        return;
-    }
+    };
     let commands = "sleep 0.4; say enable; sleep 0.4; say disable; say disable; sleep 0.4; say enable; sleep 0.4; \
         say ping; say hurry; say snapshot; say stop; wait $recorder; kill $numbers 2> kill.txt || true";
     for target in ["-- ./numbers 9", "-a", "-p $numbers"] {
@@ -118,12 +124,7 @@ fn recording_pauses_exactly() {
 
 #[test]
 fn recording_begins_after_the_delay() {
-    if !may_record() {
-        return;
-    }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let room = Room::new();
-    let Some(program) = room.compile("numbers.c", &["-O1"]) else {
+    let Some((_alone, room)) = room_of_numbers() else {
         return;
     };
     let command = ["--", "./numbers", "2"];
@@ -138,7 +139,10 @@ fn recording_begins_after_the_delay() {
         assert!(marks(&trace, "resumed").is_empty());
     }
     // The recording lasts as long as requested from then on.
-    let mut numbers = Command::new(program).arg("4").spawn().expect("it starts");
+    let mut numbers = Command::new(room.path("numbers"))
+        .arg("4")
+        .spawn()
+        .expect("it starts");
     let pid = numbers.id().to_string();
     let time = ["--delay", "500ms", "--duration", "700ms"];
     room.record(&[&time[..], &["-e", WRITES, "-p", &pid]].concat());
@@ -155,14 +159,12 @@ fn recording_begins_after_the_delay() {
 /// Threads that are started while the events are switched have gaps only where the recording has them.
 #[test]
 fn aggregates_and_calls_pause() {
-    if !may_record() || !room::needs::met(&["bpf"]) {
+    if !room::needs::met(&["bpf"]) {
         return;
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let room = Room::new();
-    if room.compile("numbers.c", &["-O1"]).is_none() {
+    let Some((_alone, room)) = room_of_numbers() else {
         return;
-    }
+    };
     script(
         &room,
         &format!(
@@ -186,14 +188,9 @@ fn aggregates_and_calls_pause() {
 
 #[test]
 fn snapshots_of_a_ring_on_command() {
-    if !may_record() {
+    let Some((_alone, room)) = room_of_numbers() else {
         return;
-    }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let room = Room::new();
-    if room.compile("numbers.c", &["-O1"]).is_none() {
-        return;
-    }
+    };
     let (said, stderr) = script(
         &room,
         &format!(

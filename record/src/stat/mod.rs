@@ -41,7 +41,7 @@ pub(crate) struct StatOptions {
     per: Option<Per>,
 }
 
-/// What has a count of its own.
+/// The parts into which a count is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Per {
     Cpu,
@@ -57,7 +57,7 @@ impl StatOptions {
         !self.events.is_empty()
     }
 
-    /// Returns what has a count of its own.
+    /// Returns the parts into which counts are divided; `None` if they are not.
     pub(crate) fn per(&self) -> Option<Per> {
         self.per
     }
