@@ -1,6 +1,6 @@
 //! `cargo xtask demo`: from a fresh clone to a flame graph of this host.
 //!
-//! The recorder is built first, in three minutes on two cores. The query tool takes far longer, because of DataFusion; so
+//! The recorder is built first, in three to five minutes on two cores. The query tool takes far longer, because of DataFusion; so
 //! the demo records that build. If it is already built, a small crate is compiled into a temporary directory.
 
 mod builder;
@@ -33,7 +33,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
 
-    say::step("building the recorder and the converter (about three minutes the first time)");
+    say::step("building the recorder and the converter (3 to 5 minutes the first time)");
     build("perfquet-record")?;
     build("perfquet-convert")?;
 
@@ -108,16 +108,30 @@ fn record_system(trace: &Path, builder: &mut Builder, seconds: u64) -> Result<()
     ));
     builder.wait_until_busy();
     let mut events = vec!["-a", "-g", "-F", "997"];
-    if Path::new("/sys/kernel/tracing/events/sched").is_dir() {
+    if has_scheduler_events() {
         events.extend(["-e", "sched:sched_switch", "-e", "sched:sched_wakeup"]);
     } else {
         say::note(
-            "no scheduler events: tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)",
+            "no scheduler events: the recorder cannot read the tracepoints (perfquet-record --list says why)",
         );
     }
     let duration = format!("{seconds}s");
     events.extend(["--duration", &duration]);
     record(trace, &events, &[])
+}
+
+/// Asks the recorder, which mounts tracefs if it is not mounted.
+fn has_scheduler_events() -> bool {
+    Command::new(recorder())
+        .args(["--list", "sched:sched_switch"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn recorder() -> PathBuf {
+    place::target_directory().join("release/perfquet-record")
 }
 
 fn record_own(trace: &Path, directory: &Path, seconds: u64) -> Result<()> {
@@ -128,7 +142,7 @@ fn record_own(trace: &Path, directory: &Path, seconds: u64) -> Result<()> {
 
 /// Runs the recorder, and prints its command line.
 fn record(trace: &Path, options: &[&str], workload: &[String]) -> Result<()> {
-    let program = place::target_directory().join("release/perfquet-record");
+    let program = recorder();
     let mut command = Command::new(&program);
     command.args(options).arg("--force").arg("-o").arg(trace);
     let mut shown = format!(

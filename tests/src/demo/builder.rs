@@ -20,9 +20,9 @@ pub(super) struct Builder {
     child: Child,
     started: Instant,
     log: PathBuf,
-    /// Number of finished crates.
+    /// Number of packages that are finished, at least in part.
     done: Arc<AtomicUsize>,
-    /// Number of crates, approximately.
+    /// Number of packages.
     all: usize,
     /// Whether it is the build of a small crate, which ends with the recording.
     scratch: Option<PathBuf>,
@@ -69,7 +69,7 @@ impl Builder {
             .spawn()
             .context("cannot run cargo")?;
         let done = Arc::new(AtomicUsize::new(0));
-        count_artifacts(&mut child, done.clone());
+        count_packages(&mut child, done.clone());
         Ok(Builder {
             child,
             started: Instant::now(),
@@ -111,7 +111,7 @@ impl Builder {
             let _ = std::fs::remove_dir_all(scratch);
             return Ok(());
         }
-        say::step("waiting for the query tool (DataFusion: about ten minutes on two cores, once)");
+        say::step("waiting for the query tool (DataFusion: 10 to 20 minutes on two cores, once)");
         let mut shown = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
@@ -158,7 +158,7 @@ impl Builder {
 
     fn show_progress(&self) {
         let line = format!(
-            "{} of about {} crates, {}",
+            "{} of {} packages, {}",
             self.done.load(Relaxed),
             self.all,
             say::seconds(self.started.elapsed().as_secs())
@@ -172,15 +172,27 @@ impl Builder {
     }
 }
 
-/// cargo reports every finished crate as a line of JSON on its stdout.
-fn count_artifacts(child: &mut Child, done: Arc<AtomicUsize>) {
+/// cargo reports every finished library, program and build script as a line of JSON on its stdout. Counts packages, as
+/// [`packages`] does: many have a build script besides their library.
+fn count_packages(child: &mut Child, done: Arc<AtomicUsize>) {
+    #[derive(serde::Deserialize)]
+    struct Message {
+        reason: String,
+        package_id: Option<String>,
+    }
+
     let Some(output) = child.stdout.take() else {
         return;
     };
     std::thread::spawn(move || {
+        let mut finished = HashSet::new();
         for line in BufReader::new(output).lines().map_while(Result::ok) {
-            if line.contains("\"compiler-artifact\"") {
-                done.fetch_add(1, Relaxed);
+            let Ok(message) = serde_json::from_str::<Message>(&line) else {
+                continue;
+            };
+            if message.reason == "compiler-artifact" {
+                finished.extend(message.package_id);
+                done.store(finished.len(), Relaxed);
             }
         }
     });
@@ -202,10 +214,13 @@ fn packages() -> usize {
         .output();
     let Ok(listed) = listed else { return 240 };
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-    // Repeated packages are marked with a star.
-    let distinct: HashSet<&str> = text
+    // Name and version; further words mark macros and repetitions.
+    let distinct: HashSet<(&str, &str)> = text
         .lines()
-        .map(|line| line.trim_end_matches(" (*)"))
+        .filter_map(|line| {
+            let mut words = line.split(' ');
+            Some((words.next()?, words.next()?))
+        })
         .collect();
     distinct.len()
 }
