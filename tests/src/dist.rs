@@ -114,10 +114,6 @@ fn fill(tree: &Path, programs: &[PathBuf]) -> Result<()> {
         let installed = bin.join(name);
         fs::copy(program, &installed)
             .with_context(|| format!("cannot copy {}", program.display()))?;
-        // Cargo's profile for packages has already done so.
-        if say::has("strip") {
-            run_tool(Command::new("strip").arg(&installed))?;
-        }
         run_tool(Command::new(program).arg("--generate").arg(&share))?;
     }
     let root = place::root();
