@@ -110,7 +110,7 @@ pub(crate) trait Machine: Send {
     /// Takes the next row, which is of the source with that number. Of rows with equal times, those of the first source come first.
     fn row(&mut self, source: usize, row: Row<'_>, rows: &mut Rows) -> Result<()>;
 
-    /// Called after the last row; may be called again while it returns true.
+    /// Called after the last row, and again as long as it returns true.
     fn end(&mut self, rows: &mut Rows) -> Result<bool>;
 
     /// Size of the state in bytes.
@@ -374,8 +374,11 @@ impl Run {
             }
             self.memory.try_resize(self.machine.bytes())?;
             if !self.merge()? {
-                while self.machine.end(&mut self.rows)? && !self.rows.is_full() {}
-                self.is_done = !self.rows.is_full();
+                let mut has_more = true;
+                while has_more && !self.rows.is_full() {
+                    has_more = self.machine.end(&mut self.rows)?;
+                }
+                self.is_done = !has_more;
             }
             if self.rows.is_full() {
                 break;
@@ -431,6 +434,66 @@ impl Run {
                 // Its next row may come before those of the others.
                 return Ok(true);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::memory_pool::{MemoryPool, UnboundedMemoryPool};
+
+    use super::super::rows::ROWS;
+    use super::*;
+
+    /// Emits `count` rows at the end, in pieces of `at_once`.
+    struct AtEnd {
+        count: usize,
+        at_once: usize,
+    }
+
+    impl Machine for AtEnd {
+        fn row(&mut self, _: usize, _: Row<'_>, _: &mut Rows) -> Result<()> {
+            Ok(())
+        }
+
+        fn end(&mut self, rows: &mut Rows) -> Result<bool> {
+            let piece = self.count.min(self.at_once);
+            for _ in 0..piece {
+                rows.integer(0, Some(7));
+                rows.end_row();
+            }
+            // Not subtracted: a second call after the last rows would emit them again.
+            let has_more = self.count > piece;
+            if has_more {
+                self.count -= piece;
+            }
+            Ok(has_more)
+        }
+
+        fn bytes(&self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn rows_at_the_end_are_emitted_once() {
+        let field = field("time", Emits::Int64, &DataType::Int32);
+        let schema = Arc::new(Schema::new(vec![field]));
+        let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
+        for (count, at_once) in [(3, 3), (ROWS, ROWS), (3 * ROWS, 3 * ROWS), (3 * ROWS, 1000)] {
+            let mut run = Run {
+                cursors: Vec::new(),
+                machine: Box::new(AtEnd { count, at_once }),
+                rows: Rows::new(&schema, &[0], None).unwrap(),
+                memory: MemoryConsumer::new("test").register(&pool),
+                is_done: false,
+            };
+            let mut found = 0;
+            while let Some(batch) = futures::executor::block_on(run.next()).unwrap() {
+                found += batch.num_rows();
+                assert!(found <= count, "{count} in pieces of {at_once}");
+            }
+            assert_eq!(found, count);
         }
     }
 }
