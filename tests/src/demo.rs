@@ -1,7 +1,8 @@
 //! `cargo xtask demo`: from a fresh clone to a flame graph of this host.
 //!
-//! The recorder is built first, in three to five minutes on two cores. The query tool takes far longer, because of DataFusion; so
-//! the demo records that build. If it is already built, a small crate is compiled into a temporary directory.
+//! The recorder is built first, in three to five minutes on two cores. The query tool takes far longer, because of
+//! DataFusion; so the demo records that build. If it is already built, a small crate is compiled into a temporary
+//! directory.
 
 mod builder;
 mod results;
@@ -122,16 +123,12 @@ fn record_system(trace: &Path, builder: &mut Builder, seconds: u64) -> Result<()
 
 /// Asks the recorder, which mounts tracefs if it is not mounted.
 fn has_scheduler_events() -> bool {
-    Command::new(recorder())
+    Command::new(place::release("perfquet-record"))
         .args(["--list", "sched:sched_switch"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
-}
-
-fn recorder() -> PathBuf {
-    place::target_directory().join("release/perfquet-record")
 }
 
 fn record_own(trace: &Path, directory: &Path, seconds: u64) -> Result<()> {
@@ -142,7 +139,7 @@ fn record_own(trace: &Path, directory: &Path, seconds: u64) -> Result<()> {
 
 /// Runs the recorder, and prints its command line.
 fn record(trace: &Path, options: &[&str], workload: &[String]) -> Result<()> {
-    let program = recorder();
+    let program = place::release("perfquet-record");
     let mut command = Command::new(&program);
     command.args(options).arg("--force").arg("-o").arg(trace);
     let mut shown = format!(

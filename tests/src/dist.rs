@@ -111,8 +111,7 @@ fn fill(tree: &Path, programs: &[PathBuf]) -> Result<()> {
     fs::create_dir_all(&doc)?;
     for program in programs {
         let name = program.file_name().context("a program has a name")?;
-        let installed = bin.join(name);
-        fs::copy(program, &installed)
+        fs::copy(program, bin.join(name))
             .with_context(|| format!("cannot copy {}", program.display()))?;
         run_tool(Command::new(program).arg("--generate").arg(&share))?;
     }

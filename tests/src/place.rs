@@ -60,6 +60,11 @@ fn metadata_target() -> Option<PathBuf> {
     Some(PathBuf::from(metadata["target_directory"].as_str()?))
 }
 
+/// The path of what a release build makes under that name (`perfquet-query`, `examples/encode`). Builds nothing; see [`bin`].
+pub fn release(name: &str) -> PathBuf {
+    target_directory().join("release").join(name)
+}
+
 /// The program with that name (`perfquet-query`), built in release at the first call of a process.
 ///
 /// `cargo test` does not build the programs of other packages. They are always taken from the release profile:
@@ -92,7 +97,7 @@ pub fn bin(name: &str) -> PathBuf {
         status.success(),
         "cargo build --release --package {name} failed"
     );
-    let path = target_directory().join("release").join(name);
+    let path = release(name);
     built.insert(name.to_owned(), path.clone());
     path
 }

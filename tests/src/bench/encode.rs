@@ -23,7 +23,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
         "encode",
     ]);
     measure::run(&mut build, &setting.directory)?;
-    let program = place::target_directory().join("release/examples/encode");
+    let program = place::release("examples/encode");
     let mut command = std::process::Command::new(program);
     let run = measure::run(command.current_dir(&setting.directory), &setting.directory)?;
     let result: Value =

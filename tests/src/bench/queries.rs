@@ -242,7 +242,7 @@ fn time_tables(directory: &Path) -> Result<PathBuf> {
     build.args(["build", "--quiet", "--release", "--package"]);
     build.args(["perfquet-tests", "--example", "time_tables"]);
     measure::run(&mut build, directory)?;
-    let program = place::target_directory().join("release/examples/time_tables");
+    let program = place::release("examples/time_tables");
     measure::run(Command::new(program).arg(&trace), directory)?;
     Ok(trace)
 }

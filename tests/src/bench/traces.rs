@@ -23,7 +23,7 @@ pub(crate) fn storm() -> Result<PathBuf> {
         .status()
         .context("cannot run cargo")?;
     anyhow::ensure!(status.success(), "the workload program does not build");
-    Ok(place::target_directory().join("release/storm"))
+    Ok(place::release("storm"))
 }
 
 /// A perf.data of about 900,000 events, switches and samples at 4 kHz with stacks, recorded by perf itself.

@@ -31,8 +31,7 @@ pub(super) struct Builder {
 impl Builder {
     /// Starts the build to record.
     pub(super) fn start(directory: &Path) -> Result<Builder> {
-        let scratch = place::target_directory()
-            .join("release/perfquet-query")
+        let scratch = place::release("perfquet-query")
             .is_file()
             .then(|| directory.join("scratch"));
         let mut command = place::cargo();

@@ -20,7 +20,7 @@ pub(super) fn show_first(trace: &Path) -> Result<()> {
         "perfquet-convert {} --to folded | …",
         shorten(trace).display()
     ));
-    let program = place::target_directory().join("release/perfquet-convert");
+    let program = place::release("perfquet-convert");
     let output = Command::new(&program)
         .arg(trace)
         .args(["--to", "folded"])
@@ -88,7 +88,7 @@ pub(super) fn show(trace: &Path, directory: &Path) -> Result<()> {
     ));
 
     say::step("what next");
-    let program = place::target_directory().join("release/perfquet-query");
+    let program = place::release("perfquet-query");
     for (words, why) in [
         ("info", "summary"),
         ("tables", "every table and column, explained"),
@@ -114,7 +114,7 @@ fn question(trace: &Path) -> String {
 }
 
 fn query(arguments: &[&str], trace: &str) -> Result<()> {
-    let program = place::target_directory().join("release/perfquet-query");
+    let program = place::release("perfquet-query");
     let shown: Vec<String> = arguments
         .iter()
         .map(|&argument| match argument {
