@@ -113,12 +113,20 @@ export class Tip {
   }
 }
 
+const isDarkPreferred = matchMedia("(prefers-color-scheme: dark)");
+const colors = new Map<string, string>();
+
 /** A variable of the style sheet. */
 export function color(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const key = `${isDark()} ${name}`;
+  const known = colors.get(key);
+  if (known !== undefined) return known;
+  const value = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  colors.set(key, value);
+  return value;
 }
 
 export function isDark(): boolean {
   const chosen = document.documentElement.dataset["theme"];
-  return chosen === undefined ? matchMedia("(prefers-color-scheme: dark)").matches : chosen === "dark";
+  return chosen === undefined ? isDarkPreferred.matches : chosen === "dark";
 }

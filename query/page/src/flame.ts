@@ -3,33 +3,13 @@
 import type { Data, Label, Profile } from "./data.ts";
 import { Canvas, Tip, button, color, commandLine, isDark, legendEntry, make, panel } from "./dom.ts";
 import { amount, counted, cut, percent } from "./format.ts";
-import { BLANK, type Boxes, type Stacks, type TimedBoxes } from "./stacks.ts";
+import { type Box, LEAST, LEAST_LEVEL, type Part, placed } from "./layout.ts";
+import type { Boxes, Stacks, TimedBoxes } from "./stacks.ts";
 import { exactTime, type State, VIEWS, type View } from "./state.ts";
 
 const LEVEL = 18;
-/** Narrower boxes are not drawn. */
-const LEAST = 0.4;
-/** Levels whose widest box is narrower are left out, above the first ones. */
-const LEAST_LEVEL = 3;
-const FIRST_LEVELS = 12;
 const FONT = "12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
 const SHADES = [1, 0.88, 0.76, 0.64];
-
-interface Box {
-  part: number;
-  node: number;
-  level: number;
-  x: number;
-  width: number;
-}
-
-/** A tree of the picture: its boxes, where it is, and whether it grows downwards. */
-interface Part {
-  boxes: Boxes;
-  top: number;
-  levels: number;
-  down: boolean;
-}
 
 export class Flame {
   private readonly panel = panel("stacks", "Stacks");
@@ -40,15 +20,17 @@ export class Flame {
   private readonly tabs = make("div", { class: "tabs", role: "group", "aria-label": "Event" });
   private readonly views = make("div", { class: "tabs", role: "group", "aria-label": "View" });
   private readonly command = commandLine(() => this.commandText());
-  readonly hasZoom = true;
   private byModule = false;
   private lastTimed: { key: string; boxes: TimedBoxes } | null = null;
-  private drawn: Box[] = [];
   private parts: Part[] = [];
+  /** What the picture was last made for. */
+  private lastKey = "";
+  private lastBoxes: Boxes | null = null;
+  private lastHeight = { key: "", height: 0 };
+  private lastLegend = "";
   private cursor: { part: number; node: number } | null = null;
-  private hits: boolean[] = [];
-  /** Whether levels are left out, since all of their boxes are narrow. */
-  private isCut = false;
+  /** Sums of the picture, which zooming does not change. */
+  private known: { boxes: Boxes; query: string; hits: boolean[]; matched: number; isByModule: boolean; modules: Map<number, number>; legend: Map<number, number> } | null = null;
 
   constructor(private readonly data: Data, private readonly state: State, private readonly stacks: Stacks[], private readonly tip: Tip) {
     const { body, tools } = this.panel;
@@ -129,35 +111,34 @@ export class Flame {
       const box = this.at(event);
       if (box === null) return;
       this.cursor = { part: box.part, node: box.node };
-      this.enter(box.node, box.part);
+      this.enter(box);
     });
     element.addEventListener("keydown", (event) => this.key(event));
   }
 
   /** Zooms to a box; in the sandwich, its function becomes the middle; in the order of time, its time is selected. */
-  private enter(node: number, part: number): void {
-    const { zoom } = this.state.selection;
+  private enter(box: Box): void {
+    const { node } = box;
     const { view } = this;
     if (view === "time order") {
       const { from, to } = this.timed();
       this.cursor = null;
       this.state.change({ time: [from[node]!, to[node]!] });
-      return;
-    }
-    if (view === "sandwich") {
-      const label = this.labelIn(part, node);
+    } else if (view === "sandwich") {
+      const label = this.labelIn(box);
       if (label !== null) this.state.change({ focus: label[0] });
-      return;
+    } else {
+      // Of several narrow frames, the caller becomes wide.
+      const target = box.frames > 1 || node === this.state.selection.zoom ? this.profile.parent[node]! : node;
+      this.state.change({ zoom: target });
     }
-    this.state.change({ zoom: node === zoom ? this.profile.parent[node]! : node });
   }
 
   private key(event: KeyboardEvent): void {
     const { zoom, view } = this.state.selection;
-    const at = this.drawn.find((box) => box.part === this.cursor?.part && box.node === this.cursor.node) ?? this.drawn[0];
+    const at = this.atCursor() ?? this.parts[0]?.levels[0]?.[0];
     if (at === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     const part = this.parts[at.part]!;
-    const same = this.drawn.filter((box) => box.part === at.part);
     const to = (box: Box | undefined) => {
       event.preventDefault();
       if (box === undefined) return;
@@ -165,18 +146,18 @@ export class Flame {
       this.status.textContent = this.facts(box).join(" · ");
       this.draw();
     };
-    const outward = same.filter((box) => part.boxes.parent[box.node] === at.node && box.node !== 0);
-    const siblings = same.filter((box) => box.level === at.level);
+    const outwards = () => to((part.levels[at.level + 1] ?? []).filter((box) => part.boxes.parent[box.node] === at.node).sort((a, b) => b.width - a.width)[0]);
+    const inwards = () => to(part.levels[at.level - 1]?.find((box) => box.node === part.boxes.parent[at.node]));
+    const siblings = part.levels[at.level]!;
     const place = siblings.indexOf(at);
-    const inwards = () => to(same.find((box) => at.node !== 0 && box.node === part.boxes.parent[at.node]));
     switch (event.key) {
-      case "ArrowUp": part.down ? inwards() : to(outward.sort((a, b) => b.width - a.width)[0]); break;
-      case "ArrowDown": part.down ? to(outward.sort((a, b) => b.width - a.width)[0]) : inwards(); break;
+      case "ArrowUp": part.down ? inwards() : outwards(); break;
+      case "ArrowDown": part.down ? outwards() : inwards(); break;
       case "ArrowLeft": to(siblings[place - 1]); break;
       case "ArrowRight": to(siblings[place + 1]); break;
-      case "Enter": event.preventDefault(); this.enter(at.node, at.part); break;
+      case "Enter": event.preventDefault(); this.enter(at); break;
       case "o": {
-        const label = this.labelIn(at.part, at.node);
+        const label = this.labelIn(at);
         if (label !== null) this.state.change({ view: "sandwich", focus: label[0] });
         break;
       }
@@ -188,26 +169,34 @@ export class Flame {
     }
   }
 
+  private atCursor(): Box | undefined {
+    const { cursor } = this;
+    if (cursor === null) return undefined;
+    for (const row of this.parts[cursor.part]?.levels ?? []) {
+      const found = row.find((box) => box.node === cursor.node);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
   private at(event: MouseEvent): Box | null {
     const [x, y] = this.canvas.place(event);
-    const row = this.drawn.filter((box) => y >= this.y(box) && y < this.y(box) + LEVEL - 1);
-    let [low, high] = [0, row.length - 1];
-    while (low <= high) {
-      const middle = (low + high) >> 1;
-      const box = row[middle]!;
-      if (x < box.x) high = middle - 1;
-      else if (x >= box.x + box.width) low = middle + 1;
-      else return box;
+    for (const part of this.parts) {
+      const place = Math.floor((y - part.top) / LEVEL);
+      const row = part.levels[part.down ? place : part.levels.length - 1 - place] ?? [];
+      let [low, high] = [0, row.length - 1];
+      while (low <= high) {
+        const middle = (low + high) >> 1;
+        const box = row[middle]!;
+        if (x < box.x) high = middle - 1;
+        else if (x >= box.x + box.width) low = middle + 1;
+        else return box;
+      }
     }
     return null;
   }
 
-  private y(box: Box): number {
-    const part = this.parts[box.part]!;
-    return part.top + (part.down ? box.level : part.levels - 1 - box.level) * LEVEL;
-  }
-
-  private labelIn(part: number, node: number): Label | null {
+  private labelIn({ part, node }: Box): Label | null {
     const index = this.parts[part]!.boxes.label[node]!;
     return index < 0 ? null : this.profile.labels[index]!;
   }
@@ -216,7 +205,13 @@ export class Flame {
     const profile = this.profile;
     const { boxes } = this.parts[box.part]!;
     const root = this.stack.selected(this.state).boxes;
-    const label = this.labelIn(box.part, box.node);
+    if (box.frames > 1) {
+      const siblings = boxes.children(boxes.parent[box.node]!);
+      const first = siblings.indexOf(box.node);
+      const weight = siblings.subarray(first, first + box.frames).reduce((sum, node) => sum + boxes.total[node]!, 0);
+      return [`${counted(box.frames, "frame")}, each narrower than a pixel`, `${amount(weight, profile.unit)}, ${percent(weight, root.total[0]!)}`];
+    }
+    const label = this.labelIn(box);
     const name = label?.[0] ?? "all";
     const lines = [name.length > 600 ? cut(name, 600) : name];
     if (label !== null) {
@@ -265,117 +260,127 @@ export class Flame {
     this.draw();
   }
 
-  private layout(): void {
-    const { selection } = this.state;
-    const { boxes } = this.stack.selected(this.state);
-    this.parts = [];
-    this.drawn = [];
-    this.isCut = false;
-    const add = (tree: Boxes, zoom: number, down: boolean, top: number): number => {
-      const part = { boxes: tree, top, levels: 0, down };
-      this.parts.push(part);
-      this.place(this.parts.length - 1, zoom);
-      return top + part.levels * LEVEL;
-    };
-    if (selection.view === "sandwich" && selection.focus !== null) {
-      const end = add(this.stack.around(boxes, selection.focus, true), 0, false, 0);
-      add(this.stack.around(boxes, selection.focus, false), 0, true, end);
-      // The function itself is the root.
-      this.drawn = this.drawn.filter((box) => box.node !== 0).map((box) => ({ ...box, level: box.level - 1 }));
-      for (const part of this.parts) part.levels--;
-      this.parts[1]!.top = this.parts[0]!.levels * LEVEL + 8;
-      return;
-    }
-    if (this.view === "time order") {
-      add(this.timed(), 0, false, 0);
-      return;
-    }
-    add(boxes, selection.zoom < boxes.parent.length ? selection.zoom : 0, selection.view === "icicle", 0);
+  /** Zooming changes nothing but the picture. */
+  zoomed(): void {
+    this.draw();
   }
 
-  /** Places the boxes of a tree, with `zoom` as wide as the canvas and its callers below it. */
-  private place(index: number, zoom: number): void {
-    const part = this.parts[index]!;
-    const { boxes } = part;
-    const [all, allBefore] = [boxes.total[0]!, boxes.before?.[0] ?? 0];
-    const share = (node: number): number => {
-      const now = all > 0 ? boxes.total[node]! / all : 0;
-      const before = allBefore > 0 ? boxes.before![node]! / allBefore : 0;
-      if (boxes.before === null || allBefore === 0) return now;
-      return all === 0 ? before : (now + before) / 2;
-    };
-    const callers: number[] = [];
-    for (let node = zoom; node > 0; node = boxes.parent[node]!) callers.unshift(boxes.parent[node]!);
-    callers.forEach((node, level) => this.drawn.push({ part: index, node, level, x: 0, width: this.canvas.width }));
-    const scale = this.canvas.width / Math.max(share(zoom), 1e-12);
-    // Level by level, so that the boxes of a level are in the order of their places.
-    let row: Box[] = [{ part: index, node: zoom, level: callers.length, x: 0, width: this.canvas.width }];
-    while (row.length > 0) {
-      if (this.view !== "time order" && row[0]!.level > callers.length + FIRST_LEVELS && row.every((box) => box.width < LEAST_LEVEL)) {
-        this.isCut = true;
-        break;
-      }
-      part.levels = row[0]!.level + 1;
-      this.drawn.push(...row);
-      const next: Box[] = [];
-      for (const box of row) {
-        let x = box.x;
-        for (const node of boxes.children(box.node)) {
-          const width = share(node) * scale;
-          if (width >= LEAST && boxes.label[node] !== BLANK) next.push({ part: index, node, level: box.level + 1, x, width });
-          x += width;
-        }
-      }
-      row = next;
+  /** Places the boxes, unless they are where they were. */
+  private layout(boxes: Boxes): void {
+    const { selection } = this.state;
+    const { view } = this;
+    const { width } = this.canvas;
+    const key = JSON.stringify([view, selection.focus, selection.zoom, width]);
+    if (this.lastKey === key && this.lastBoxes === boxes) return;
+    [this.lastKey, this.lastBoxes] = [key, boxes];
+    if (view === "sandwich" && selection.focus !== null) {
+      this.parts = [true, false].map((callers, index) => placed(index, this.stack.around(boxes, selection.focus!, callers), 0, width, !callers, false));
+      // The function itself is the root.
+      for (const part of this.parts) part.levels = part.levels.slice(1).map((row, level) => row.map((box) => ({ ...box, level })));
+    } else if (view === "time order") {
+      this.parts = [placed(0, this.timed(), 0, width, false, true)];
+    } else {
+      this.parts = [placed(0, boxes, selection.zoom < boxes.parent.length ? selection.zoom : 0, width, view === "icicle", false)];
     }
+    let top = 0;
+    for (const part of this.parts) {
+      part.top = top;
+      top += part.levels.length * LEVEL + 8;
+    }
+  }
+
+  /** Height of the picture. While one zooms, it only grows, so that nothing below it moves. */
+  private height(): number {
+    const { time, threads, profile, focus } = this.state.selection;
+    const key = JSON.stringify([this.view, time, [...threads], profile, focus, this.canvas.width]);
+    const last = this.parts[this.parts.length - 1]!;
+    const needed = Math.max(60, last.top + last.levels.length * LEVEL + 2);
+    const height = this.lastHeight.key === key ? Math.max(needed, this.lastHeight.height) : needed;
+    this.lastHeight = { key, height };
+    // The root of a flame graph is at the bottom.
+    if (this.parts.length === 1 && !last.down) last.top = height - 2 - last.levels.length * LEVEL;
+    return height;
+  }
+
+  /** What the picture says of the selection and the search. */
+  private sums(boxes: Boxes): NonNullable<Flame["known"]> {
+    const { query } = this.state.selection;
+    const { known, byModule: isByModule } = this;
+    if (known?.boxes === boxes && known.query === query && known.isByModule === isByModule) return known;
+    const isSame = known?.boxes === boxes && known.isByModule === isByModule;
+    const modules = isSame ? known.modules : this.moduleColors();
+    const expression = this.state.expression();
+    return (this.known = {
+      boxes, query, isByModule, modules, legend: isSame ? known.legend : this.legendWeights(boxes, modules),
+      hits: expression === null ? [] : this.profile.labels.map(([name, kind]) => kind > 1 && expression.test(name)),
+      matched: expression === null ? 0 : this.stack.matched(boxes, expression),
+    });
   }
 
   private draw(): void {
-    this.canvas.width = this.canvas.element.clientWidth;
-    if (this.canvas.width === 0) return;
-    this.layout();
-    const last = this.parts[this.parts.length - 1]!;
-    this.canvas.fit(Math.max(60, last.top + last.levels * LEVEL + 2));
-    const { context } = this.canvas;
-    const expression = this.state.expression();
-    this.hits = expression === null ? [] : this.profile.labels.map(([name, kind]) => kind > 1 && expression.test(name));
+    const { canvas } = this;
+    canvas.width = canvas.element.clientWidth;
+    if (canvas.width === 0) return;
+    const root = this.stack.selected(this.state).boxes;
+    this.layout(root);
+    canvas.fit(this.height());
+    const { context } = canvas;
+    const { hits, modules, matched } = this.sums(root);
     context.font = FONT;
     context.textBaseline = "middle";
     const letter = context.measureText("m").width;
-    const root = this.stack.selected(this.state).boxes;
-    const [ink, edge, hit, dark] = [color("box-ink"), color("focus"), color("hit"), (isDark() ? 1 : 0) as 0 | 1] as const;
-    const modules = this.moduleColors();
+    const [ink, edge, hit, band, dark] = [color("box-ink"), color("focus"), color("hit"), color("band"), (isDark() ? 1 : 0) as 0 | 1] as const;
     const hasZoom = this.view === "flame" || this.view === "icicle";
-    const zoomLevel = this.drawn.findIndex((box) => box.node === this.state.selection.zoom);
-    this.drawn.forEach((box, index) => {
-      const label = this.labelIn(box.part, box.node);
-      const y = this.y(box);
-      const isHit = label !== null && this.hits[this.parts[box.part]!.boxes.label[box.node]!] === true;
-      const [fill, alpha] = this.fill(label, box, root, modules, dark);
-      context.globalAlpha = (isHit ? 1 : alpha) * (hasZoom && index < zoomLevel ? 0.55 : 1);
-      context.fillStyle = isHit ? hit : fill;
-      context.fillRect(box.x, y, box.width > 3 ? box.width - 0.7 : box.width, LEVEL - 1);
-      context.globalAlpha = 1;
-      if (label?.[1] === 1) this.hatch(box.x, y, box.width);
-      if (this.cursor !== null && box.part === this.cursor.part && box.node === this.cursor.node && document.activeElement === this.canvas.element) {
-        context.strokeStyle = edge;
-        context.lineWidth = 2;
-        context.strokeRect(box.x + 1, y + 1, Math.max(1, box.width - 3), LEVEL - 3);
+    const { zoom } = this.state.selection;
+    const names: [string, number, number, number][] = [];
+    for (const part of this.parts) {
+      const { label: labels } = part.boxes;
+      let isCaller = hasZoom && zoom > 0;
+      for (const row of part.levels) {
+        if (row[0]!.node === zoom) isCaller = false;
+        const level = row[0]!.level;
+        const y = part.top + (part.down ? level : part.levels.length - 1 - level) * LEVEL;
+        for (const box of row) {
+          const isHit = hits.length > 0 && this.isHit(box, hits);
+          const label = box.frames > 1 ? null : this.labelIn(box);
+          const [fill, alpha] = isHit ? [hit, 1] : box.frames > 1 ? [band, 1] : this.fill(label, box, root, modules, dark);
+          context.globalAlpha = alpha * (isCaller ? 0.55 : 1);
+          context.fillStyle = fill;
+          context.fillRect(box.x, y, box.width > 3 ? box.width - 0.7 : box.width, LEVEL - 1);
+          if (label?.[1] === 1) this.hatch(box.x, y, box.width);
+          const letters = Math.floor((box.width - 6) / letter);
+          if (letters >= 3 && labels[box.node] !== undefined && box.frames === 1) names.push([label?.[0] ?? "all", letters, box.x, y]);
+        }
       }
-      const letters = Math.floor((box.width - 6) / letter);
-      if (letters < 3) return;
-      context.fillStyle = ink;
-      context.fillText(cut(label?.[0] ?? "all", letters), box.x + 4, y + LEVEL / 2, box.width - 6);
-    });
+    }
+    context.globalAlpha = 1;
+    context.fillStyle = ink;
+    for (const [name, letters, x, y] of names) write(context, cut(name, letters), x + 4, y + LEVEL / 2, letters * letter);
+    const box = document.activeElement === canvas.element ? this.atCursor() : undefined;
+    if (box !== undefined) {
+      context.strokeStyle = edge;
+      context.lineWidth = 2;
+      const part = this.parts[box.part]!;
+      const y = part.top + (part.down ? box.level : part.levels.length - 1 - box.level) * LEVEL;
+      context.strokeRect(box.x + 1, y + 1, Math.max(1, box.width - 3), LEVEL - 3);
+    }
     this.drawLegend(root, modules, dark);
-    if (expression !== null) {
-      const weight = this.stack.matched(root, expression);
-      this.status.replaceChildren(make("span", { id: "matched", "data-value": String(weight) },
-        `search matches ${percent(weight, root.total[0]!)}, ${amount(weight, this.profile.unit)}`));
-    } else if (document.activeElement !== this.canvas.element) {
+    if (this.state.expression() !== null) {
+      this.status.replaceChildren(make("span", { id: "matched", "data-value": String(matched) },
+        `search matches ${percent(matched, root.total[0]!)}, ${amount(matched, this.profile.unit)}`));
+    } else if (document.activeElement !== canvas.element && this.status.firstChild !== null) {
       this.status.textContent = "";
     }
     if (root.total[0] === 0 && (root.before?.[0] ?? 0) === 0) this.status.textContent = "nothing selected";
+  }
+
+  /** Whether a frame matches the search, or one of several narrow ones. */
+  private isHit(box: Box, hits: boolean[]): boolean {
+    const { boxes } = this.parts[box.part]!;
+    if (box.frames === 1) return hits[boxes.label[box.node]!] === true;
+    const siblings = boxes.children(boxes.parent[box.node]!);
+    const first = siblings.indexOf(box.node);
+    return siblings.subarray(first, first + box.frames).some((node) => hits[boxes.label[node]!] === true);
   }
 
   private hatch(x: number, y: number, width: number): void {
@@ -424,6 +429,20 @@ export class Flame {
     return new Map([...weights].sort((a, b) => b[1] - a[1]).slice(0, 8).map(([module], place) => [module, place]));
   }
 
+  /** Weights by kind, or by color of the module. */
+  private legendWeights(boxes: Boxes, modules: Map<number, number>): Map<number, number> {
+    const { labels } = this.profile;
+    const keys = labels.map((label) => (this.byModule ? (label[2] === null ? 8 : modules.get(label[2]) ?? 8) : label[1]));
+    const weights = new Map<number, number>();
+    for (let node = 1; node < boxes.own.length; node++) {
+      const weight = boxes.own[node]!;
+      if (weight === 0) continue;
+      const key = keys[boxes.label[node]!]!;
+      weights.set(key, (weights.get(key) ?? 0) + weight);
+    }
+    return weights;
+  }
+
   private drawLegend(root: Boxes, modules: Map<number, number>, dark: 0 | 1): void {
     const { colors } = this.data;
     if (root.before !== null) {
@@ -431,23 +450,26 @@ export class Flame {
       this.legend.replaceChildren("less ", ...keys, "more: 0.1, 0.5, 2 and 8 percentage points; gray: unchanged, or within noise (95%)");
       return;
     }
-    const weights = new Map<number, number>();
-    root.own.forEach((weight, node) => {
-      const label = node === 0 ? null : this.profile.labels[root.label[node]!]!;
-      if (label === null || weight === 0) return;
-      const key = this.byModule ? (label[2] === null ? 8 : modules.get(label[2]) ?? 8) : label[1];
-      weights.set(key, (weights.get(key) ?? 0) + weight);
-    });
+    const isCut = this.parts.some((part) => part.isCut);
+    const key = JSON.stringify([...this.sums(root).legend, dark, isCut, this.byModule, this.state.selection.profile]);
+    if (this.lastLegend === key) return;
+    this.lastLegend = key;
     const names = new Map([...modules].map(([module, place]) => [place, this.profile.modules[module]!.split("/").pop()!]));
     const palette = this.byModule ? colors.modules : colors[this.profile.is_off_cpu ? "off_cpu" : "kinds"];
-    const known = [...weights].sort((a, b) => b[1] - a[1]).map(([key, weight]) => {
+    const known = [...this.sums(root).legend].sort((a, b) => b[1] - a[1]).map(([key, weight]) => {
       const name = this.byModule ? names.get(key) ?? "others" : key === 0 ? "no stack" : colors.names[key] ?? "";
       const fill = palette[key]![dark]!;
       return legendEntry(fill.startsWith("url") ? color("line") : fill, `${cut(name, 40)} ${percent(weight, root.total[0]!)}`);
     });
-    const hint = this.isCut ? [make("span", {}, `deeper frames are narrower than ${LEAST_LEVEL} pixels: zoom in`)] : [];
+    const hint = isCut ? [make("span", {}, `deeper frames are narrower than ${LEAST_LEVEL} pixels: zoom in`)] : [];
     this.legend.replaceChildren(...known, ...hint);
   }
+}
+
+/** Writes a name into its box. Only letters that may be wide need their width measured. */
+function write(context: CanvasRenderingContext2D, text: string, x: number, y: number, width: number): void {
+  if (/^[\x20-\x7e…]*$/.test(text)) context.fillText(text, x, y);
+  else context.fillText(text, x, y, width);
 }
 
 /** The shade of a name, as in pictures: FNV-1a. */

@@ -14,8 +14,8 @@ import { Tracks } from "./tracks.ts";
 interface Shown {
   element: HTMLElement;
   update: () => void;
-  /** Whether it shows where the picture of stacks is zoomed. */
-  hasZoom?: boolean;
+  /** Shows where the picture of stacks is zoomed, and nothing else has changed. */
+  zoomed?: () => void;
   /** Whether it shows times within a slot. */
   hasSpan?: boolean;
 }
@@ -130,9 +130,9 @@ async function main(): Promise<void> {
     const { time, span, threads, query, profile, view, focus, zoom } = state.selection;
     const now = JSON.stringify([time, [...threads], query, profile, view, focus]);
     const [nowZoom, nowSpan] = [String(zoom), JSON.stringify(span)];
-    // A zoom alone changes nothing but a picture.
     for (const one of shown) {
-      if (now !== last || (one.hasZoom === true && nowZoom !== lastZoom) || (one.hasSpan === true && nowSpan !== lastSpan)) one.update();
+      if (now !== last || (one.hasSpan === true && nowSpan !== lastSpan)) one.update();
+      else if (nowZoom !== lastZoom) one.zoomed?.();
     }
     [last, lastZoom, lastSpan] = [now, nowZoom, nowSpan];
   });
