@@ -270,23 +270,31 @@ impl Worker {
             self.set_mark(mark, time)?;
             let _ = set.send(time);
         }
-        let mut drained = 0;
         self.passed_at = clock::monotonic();
+        let mut stacks = self.stacks.take();
+        let drained = self.read(stacks.as_mut());
+        self.stacks = stacks;
+        drained
+    }
+
+    /// Moves the records of all rings to the sink, or to the stage that completes their stacks.
+    fn read(&mut self, mut stacks: Option<&mut UserStacks>) -> io::Result<u64> {
+        let mut drained = 0;
         for ring in &mut self.rings.side_band {
-            let (sieve, stacks) = (&mut self.sieve, &mut self.stacks);
+            let sieve = &mut self.sieve;
             drained += self.sink.take_side_band(ring, |piece| {
                 sieve.look(piece);
-                if let Some(stacks) = stacks {
+                if let Some(stacks) = &mut stacks {
                     stacks.side_band(piece);
                 }
             })?;
         }
         let until = self.gate.look(&mut self.rings.events);
         for (index, (ring, until)) in self.rings.events.iter_mut().zip(until).enumerate() {
-            let (sieve, stacks) = (&mut self.sieve, &mut self.stacks);
+            let sieve = &mut self.sieve;
             drained += self
                 .sink
-                .take_events(ring, until, |piece, write| match stacks {
+                .take_events(ring, until, |piece, write| match &mut stacks {
                     None => sieve.sift(index, piece, write),
                     Some(stacks) => sieve.sift(index, piece, &mut |bytes| {
                         stacks.events(index, bytes);
@@ -324,17 +332,35 @@ impl Worker {
         Ok(())
     }
 
-    /// Writes the records whose user stacks are known now; at the end all of them.
+    /// Writes the records whose user stacks are known now; at the end all of them. Rings that are half full meanwhile are
+    /// read.
     fn pass_stacks(&mut self, goes_on: bool) -> io::Result<u64> {
-        let Some(stacks) = &mut self.stacks else {
+        let Some(mut stacks) = self.stacks.take() else {
             return Ok(0);
         };
-        self.scratch.clear();
-        stacks.pass(goes_on.then_some(self.passed_at), &mut self.scratch);
-        let bytes = self.scratch.len();
-        self.sink.put_events(&self.scratch)?;
-        self.scratch.shrink_to(SCRATCH_BYTES);
-        Ok(bytes as u64)
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let mut drained = Ok(0);
+        let now = goes_on.then_some(self.passed_at);
+        stacks.pass(now, &mut scratch, &mut |stacks| {
+            if let Ok(bytes) = &mut drained
+                && goes_on
+                && stacks.has_room()
+                && self.rings.events.iter().any(Ring::is_half_full)
+            {
+                match self.read(Some(stacks)) {
+                    Ok(more) => *bytes += more,
+                    failed => drained = failed,
+                }
+            }
+        });
+        self.stacks = Some(stacks);
+        let written = self.sink.put_events(&scratch);
+        let bytes = scratch.len() as u64;
+        scratch.shrink_to(SCRATCH_BYTES);
+        self.scratch = scratch;
+        written?;
+        Ok(bytes + drained?)
     }
 }
 

@@ -175,24 +175,35 @@ fn run_cargo(mut command: Command, tally: &mut Tally, log: &mut File) -> Result<
 /// has found a defect, and one that passes the second time is listed.
 fn try_again(step: &Step, failed: Vec<String>, tally: &mut Tally, log: &mut File) -> Result<()> {
     const FEW: usize = 4;
+    if failed.len() > FEW {
+        tally.failed.extend(failed);
+        return Ok(());
+    }
     let mut again = Tally::default();
     let mut command = cargo_for_tests(step);
     command.arg("--exact").args(&failed);
-    let has_passed = failed.len() <= FEW
-        && {
-            println!("  once more: {}", failed.join(", "));
-            run_cargo(command, &mut again, log)?.success()
-        }
-        && again.passed + again.skipped.len() >= failed.len();
-    if has_passed {
-        tally.passed += again.passed;
-        tally.skipped.append(&mut again.skipped);
-        tally.table.append(&mut again.table);
-        tally.unsteady.extend(failed);
-    } else {
-        tally.failed.extend(failed);
-    }
+    println!("  once more: {}", failed.join(", "));
+    let status = run_cargo(command, &mut again, log)?;
+    settle(failed, again, status.success(), tally);
     Ok(())
+}
+
+/// Adds the results of repeated tests. One that failed by more than a test, or did not run all of them, says nothing.
+fn settle(failed: Vec<String>, again: Tally, is_success: bool, tally: &mut Tally) {
+    let ran = again.passed + again.skipped.len() + again.failed.len();
+    let is_explained = is_success || !again.failed.is_empty();
+    if ran < failed.len() || !is_explained {
+        tally.failed.extend(failed);
+        return;
+    }
+    tally.passed += again.passed;
+    tally.skipped.extend(again.skipped);
+    tally.table.extend(again.table);
+    let (failed, unsteady): (Vec<String>, Vec<String>) = failed
+        .into_iter()
+        .partition(|test| again.failed.contains(test));
+    tally.failed.extend(failed);
+    tally.unsteady.extend(unsteady);
 }
 
 fn cargo_for_tests(step: &Step) -> Command {
@@ -357,6 +368,31 @@ mod tests {
             assert!(skipped("needs an event of the function tracer that is refused").is_empty());
         }
         assert!(skipped("needs machines: no QEMU: cargo xtask vm --fetch").is_empty());
+    }
+
+    #[test]
+    fn each_repeated_test_has_its_own_result() {
+        let settled = |passed: usize, failed: &[&str], is_success: bool| {
+            let again = Tally {
+                passed,
+                failed: failed.iter().map(|&test| test.to_owned()).collect(),
+                ..Tally::default()
+            };
+            let mut tally = Tally::default();
+            let failed = vec!["a::one".to_owned(), "a::two".to_owned()];
+            settle(failed, again, is_success, &mut tally);
+            (tally.passed, tally.failed, tally.unsteady)
+        };
+        let names =
+            |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
+        let (one, two, both) = (["a::one"], ["a::two"], ["a::one", "a::two"]);
+        assert_eq!(settled(2, &[], true), (2, names(&[]), names(&both)));
+        assert_eq!(settled(1, &one, false), (1, names(&one), names(&two)));
+        assert_eq!(settled(0, &both, false), (0, names(&both), names(&[])));
+        // It did not compile, or a test process was killed.
+        assert_eq!(settled(0, &[], false), (0, names(&both), names(&[])));
+        assert_eq!(settled(2, &[], false), (0, names(&both), names(&[])));
+        assert_eq!(settled(1, &[], true), (0, names(&both), names(&[])));
     }
 
     #[test]

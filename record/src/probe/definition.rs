@@ -14,6 +14,8 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use perfquet_events::event::Purpose;
 use perfquet_trace::count::counted;
@@ -30,6 +32,8 @@ use crate::sys::{host, procfs};
 const GROUP_PREFIX: &str = "pq_";
 /// Since Linux 5.0 there is one file for all kinds of probes; earlier kernels have one for each.
 const FILES: [&str; 3] = ["dynamic_events", "kprobe_events", "uprobe_events"];
+/// Time within which exiting threads release their events, even on a busy host.
+const RELEASED_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum length of an event name: MAX_EVENT_NAME_LEN.
 const NAME_BYTES: usize = 63;
 
@@ -345,10 +349,26 @@ impl Definitions {
 
 impl Drop for Definitions {
     fn drop(&mut self) {
+        let deadline = Instant::now() + RELEASED_WITHIN;
         for line in self.lines() {
-            if let Err(error) = remove(&self.tracefs, &line) {
+            if let Err(error) = remove_until(&self.tracefs, &line, deadline) {
                 log::warn!("cannot remove the probe {line}: {error}");
             }
+        }
+    }
+}
+
+/// Removes a probe whose events are closed. A thread that is exiting releases those that it inherited by itself, and may
+/// do so after the recorder has closed its own: until then, the kernel returns EBUSY.
+fn remove_until(tracefs: &Tracefs, line: &str, deadline: Instant) -> io::Result<()> {
+    loop {
+        match remove(tracefs, line) {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline =>
+            {
+                thread::sleep(Duration::from_millis(1));
+            }
+            result => return result,
         }
     }
 }

@@ -35,14 +35,20 @@ pub(super) struct Recorder {
 impl Recorder {
     /// Starts this program with the same command line for one trace.
     pub(super) fn start(path: PathBuf) -> io::Result<Recorder> {
-        let (stream, theirs) = UnixStream::pair()?;
-        stream.set_nonblocking(true)?;
         let words: Vec<OsString> = env::args_os().skip(1).collect();
-        let process = Command::new("/proc/self/exe")
+        let mut command = Command::new("/proc/self/exe");
+        command
             .arg0("perfquet-record")
             .arg("--segment")
             .arg(&path)
-            .args(words)
+            .args(words);
+        Recorder::spawn(command, path)
+    }
+
+    fn spawn(mut command: Command, path: PathBuf) -> io::Result<Recorder> {
+        let (stream, theirs) = UnixStream::pair()?;
+        stream.set_nonblocking(true)?;
+        let process = command
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             // Ctrl-C reaches the supervisor only, which ends the recorders in order.
             .process_group(0)
@@ -85,9 +91,16 @@ impl Recorder {
         let _ = self.stream.write_all(format!("begin {begin}\n").as_bytes());
     }
 
-    /// Asks it to end; asked again, it leaves its tables to the next start.
+    /// Asks it to end, once: a second signal would interrupt it.
     pub(super) fn end(&mut self) {
-        self.is_ending = true;
+        if !self.is_ending {
+            self.is_ending = true;
+            child::terminate(self.process.id() as i32);
+        }
+    }
+
+    /// Asks a recorder that is ending to leave its tables to the next start.
+    pub(super) fn interrupt(&mut self) {
         child::terminate(self.process.id() as i32);
     }
 
@@ -101,5 +114,51 @@ impl Recorder {
         self.is_discarded = true;
         self.begin_after(Some(NEVER as u64 - 1));
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Waits until the script has said so many lines.
+    fn wait_for(recorder: &mut Recorder, lines: usize) -> usize {
+        let start = Instant::now();
+        let mut text = Vec::new();
+        let count = |text: &[u8]| text.iter().filter(|&&byte| byte == b'\n').count();
+        while count(&text) < lines && start.elapsed() < Duration::from_secs(20) {
+            let mut bytes = [0; 64];
+            if let Ok(length @ 1..) = recorder.stream.read(&mut bytes) {
+                text.extend(bytes.get(..length).unwrap_or_default());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        count(&text)
+    }
+
+    /// A ring that ends while one recorder follows another asks for the end twice.
+    #[test]
+    fn a_recorder_is_asked_to_end_once() {
+        let mut command = Command::new("sh");
+        // Says a line at the start and at each signal.
+        command.args([
+            "-c",
+            "trap 'echo signal >&0' TERM; echo started >&0; while :; do sleep 0.01; done",
+        ]);
+        let mut recorder = Recorder::spawn(command, PathBuf::from("t.pqt")).expect("a shell");
+        assert_eq!(wait_for(&mut recorder, 1), 1);
+        recorder.end();
+        assert_eq!(wait_for(&mut recorder, 1), 1);
+        recorder.end();
+        thread::sleep(Duration::from_millis(100));
+        recorder.interrupt();
+        assert_eq!(wait_for(&mut recorder, 1), 1);
+        thread::sleep(Duration::from_millis(100));
+        assert!(recorder.stream.read(&mut [0; 8]).is_err(), "another signal");
+        recorder.process.kill().expect("it runs");
+        recorder.process.wait().expect("it ends");
     }
 }

@@ -328,7 +328,7 @@ impl Ring {
             let signal = signals.wait(TICK).context("cannot wait for signals")?;
             if signal == Some(Signal::Finish) {
                 is_interrupted = true;
-                self.finishing.iter_mut().for_each(Recorder::end);
+                self.finishing.iter_mut().for_each(Recorder::interrupt);
                 // What it leaves is completed at the next start.
                 self.recovery = None;
             }

@@ -42,14 +42,21 @@ fn may_take_back() -> bool {
     effective.is_some_and(|set| set >> CAP_SYS_NICE & 1 == 1)
 }
 
+/// The best nice value.
+const PREFERRED: libc::c_int = -20;
+
+/// Runs this thread before others that are not real-time, if permitted.
+pub(crate) fn make_preferred() {
+    // SAFETY: no memory is involved; 0 is the calling thread. Without success it stays as it is.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PREFERRED) };
+}
+
 /// Runs this thread before all others that are not real-time, if permitted: with SCHED_RR, otherwise with the lowest
 /// nice value. A drain loses events if it waits for a CPU longer than a ring lasts, and nice values alone do not apply
 /// between groups of processes.
 pub(crate) fn make_urgent() {
     /// The lowest priority: other real-time threads go first.
     const LEAST: libc::c_int = 1;
-    /// The best nice value.
-    const NICE: libc::c_int = -20;
     let parameter = libc::sched_param {
         sched_priority: LEAST,
     };
@@ -61,9 +68,8 @@ pub(crate) fn make_urgent() {
         // Fails even for root in a cgroup (version 1) whose cpu.rt_runtime_us is 0, the default of a new one, if the
         // kernel has CONFIG_RT_GROUP_SCHED (kernel/sched/syscalls.c, __sched_setscheduler).
         let error = std::io::Error::last_os_error();
-        log::debug!("SCHED_RR is refused ({error}): draining with nice value {NICE}");
-        // SAFETY: no memory is involved. Without success the thread stays as it is.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+        log::debug!("SCHED_RR is refused ({error}): draining with nice value {PREFERRED}");
+        make_preferred();
     }
 }
 

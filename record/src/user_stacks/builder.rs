@@ -4,6 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use perfquet_trace::symbols::{TableSource, UnwindTable};
 
+use crate::sys::thread;
+
 /// A running builder thread. It ends when this is dropped.
 pub(super) struct Builder {
     requests: Sender<(u32, TableSource)>,
@@ -17,6 +19,9 @@ impl Builder {
         let (results, built) = channel();
         // Keeps the inherited thread name: the filter that excludes the recorder matches by name.
         std::thread::spawn(move || {
+            // Until the tables exist, the draining thread is busy with copies, and runs before all others: at normal
+            // priority, on a slow or busy host, this thread would wait for as long as copies keep coming.
+            thread::make_preferred();
             for (file, source) in requested {
                 if results.send((file, source.build())).is_err() {
                     return;

@@ -51,6 +51,10 @@ const WHILE_COPYING: Duration = Duration::from_millis(2);
 const COPY_ROOM_PART: u64 = 3;
 /// Larger buffers are shrunk after a burst.
 const KEPT_BYTES: usize = 4 << 20;
+/// Copies that are unwound before the rings are looked at again.
+const COPIES_AT_ONCE: u64 = 16;
+/// Most bytes of records that wait for their stacks; beyond, they stay in the rings.
+const MOST_HELD_BYTES: usize = 64 << 20;
 
 /// Numbers of walks and copies by result.
 #[derive(Debug, Clone, Copy, Default)]
@@ -250,8 +254,23 @@ impl UserStacks {
         self.counts
     }
 
+    /// Returns whether more records can be read while others wait.
+    pub(crate) fn has_room(&self) -> bool {
+        let held: usize = self.rings.iter().map(|state| state.bytes.len()).sum();
+        held < MOST_HELD_BYTES
+    }
+
     /// Appends the records that can be written to `out`. All records before `now` have been read from the rings.
-    pub(crate) fn pass(&mut self, now: Option<u64>, out: &mut Vec<u8>) {
+    ///
+    /// Unwinding copies can take longer than a ring lasts, on a slow or busy host, or while the files of many programs
+    /// are read for the first time: `refill` is called in between, to read the rings. What it reads waits for the next
+    /// pass.
+    pub(crate) fn pass(
+        &mut self,
+        now: Option<u64>,
+        out: &mut Vec<u8>,
+        refill: &mut dyn FnMut(&mut UserStacks),
+    ) {
         let limit = now.map_or(u64::MAX, |now| now.saturating_sub(SETTLED_NS));
         self.has_copies = false;
         self.has_changes = !self.waiting.is_empty();
@@ -259,20 +278,23 @@ impl UserStacks {
         due.sort_by_key(|record| record.time);
         self.waiting.sort_by_key(|(time, _)| *time);
         let mut side_band = std::mem::take(&mut self.waiting).into_iter().peekable();
+        let mut refill_at = self.copies() + COPIES_AT_ONCE;
         for record in &due {
             while let Some((_, bytes)) = side_band.next_if(|(time, _)| *time <= record.time) {
                 self.apply(&bytes);
             }
             self.write(record, out);
+            if self.copies() >= refill_at {
+                refill(self);
+                refill_at = self.copies() + COPIES_AT_ONCE;
+            }
         }
-        let mut later = Vec::new();
         for (time, bytes) in side_band {
             match time <= limit {
                 true => self.apply(&bytes),
-                false => later.push((time, bytes)),
+                false => self.waiting.push((time, bytes)),
             }
         }
-        self.waiting = later;
         let mut ends = vec![0; self.rings.len()];
         for record in &due {
             ends[record.ring] = record.end.max(ends[record.ring]);
@@ -290,6 +312,11 @@ impl UserStacks {
                 tables.renew_copy_room();
             }
         }
+    }
+
+    /// Number of copies unwound so far.
+    fn copies(&self) -> u64 {
+        self.counts.copied.complete + self.counts.copied.cut()
     }
 
     fn apply(&mut self, record: &[u8]) {

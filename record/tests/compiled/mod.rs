@@ -74,7 +74,7 @@ impl Compiled {
         let output = self.run(&[arguments, &["--", &program]].concat());
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{arguments:?}: {stderr}");
-        assert_eq!(self.leftovers(), Vec::<String>::new());
+        assert_eq!(self.leftovers(), Vec::<String>::new(), "{stderr}");
         stderr
     }
 
