@@ -6,13 +6,16 @@
 //!  +4.0 ms            +0.6   702.0 ms   706.0 ms  0.981        false  vfs_read  [kernel.kallsyms]
 //! ```
 //! Functions match by name and module, not by address (`naming.rs`, `matching.rs`). Significance comes from repeated runs,
-//! or from slices of time if each side is one recording (`significance.rs`).
+//! or from slices of time if each side is one recording (`significance.rs`, `bootstrap.rs`).
 
+mod bootstrap;
 mod matching;
 mod measured;
 pub(super) mod naming;
+mod permutation;
 mod sides;
 mod significance;
+mod statistic;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -28,8 +31,10 @@ use perfquet_trace::count::{counted, grouped};
 
 use self::matching::United;
 use self::measured::{Frame, Measured};
+use self::permutation::RUNS_MIN;
 use self::sides::{SIDES, Side, SideOptions};
-use self::significance::{LEVEL, RUNS_MIN, Replicates, Series};
+use self::significance::Tested;
+use self::statistic::{LEVEL, Replicates, Series};
 use super::event_weight::{EventChoice, WeightedEvent};
 use super::row_source::has_rows;
 use crate::commands::Subcommand;
@@ -184,7 +189,7 @@ impl Report for Diff {
         let replicates = sides::replicates(&sides);
         let source = self.source(session)?;
         let (table, condition) = source.rows();
-        if replicates == Replicates::Slices {
+        if matches!(replicates, Replicates::Slices(_)) {
             let mut has_times = true;
             for side in &mut sides {
                 has_times &= side.slice(session, table, condition)?;
@@ -405,7 +410,7 @@ impl Diff {
         let found = self.tested(&tested, replicates, sides);
         let mut p = vec![None; pairs.len()];
         if let Ok(found) = &found {
-            for (&key, &value) in heaviest.iter().zip(found) {
+            for (&key, &value) in heaviest.iter().zip(&found.p) {
                 p[key] = value;
             }
         }
@@ -425,7 +430,7 @@ impl Diff {
         let significant = p.iter().flatten().filter(|&&p| p < LEVEL).count();
         let summary = match found {
             Err(why) => format!("significance: not tested: {why}"),
-            Ok(_) => {
+            Ok(found) => {
                 let untested = match untested {
                     0 => String::new(),
                     count => format!(", {} lighter ones not tested", grouped(count as u64)),
@@ -435,7 +440,7 @@ impl Diff {
                     grouped(significant as u64),
                     counted(tested.len() as u64, "change"),
                     LEVEL * 100.0,
-                    method(replicates, sides)
+                    method(replicates, sides, found.between_runs)
                 )
             }
         };
@@ -454,8 +459,8 @@ impl Diff {
         pairs: &[[Series; 2]],
         replicates: Replicates,
         sides: &[Side; 2],
-    ) -> Result<Vec<Option<f64>>, String> {
-        if replicates == Replicates::Slices {
+    ) -> Result<Tested, String> {
+        if matches!(replicates, Replicates::Slices(_)) {
             if self.metric.percentile().is_some() {
                 return Err("percentiles need repeated runs".to_owned());
             }
@@ -463,7 +468,7 @@ impl Diff {
                 return Err("each side is one recording without times".to_owned());
             }
         }
-        significance::p_values(pairs, replicates).ok_or_else(|| {
+        significance::test(pairs, replicates).ok_or_else(|| {
             format!(
                 "{} and {} runs are too few, record at least {RUNS_MIN} for each side",
                 sides[0].traces.len(),
@@ -575,7 +580,7 @@ fn whole_run(replicates: Replicates, count: usize) -> Vec<f64> {
     match replicates {
         Replicates::Runs => vec![1.0; count],
         // The slices add up to the recording.
-        Replicates::Slices => vec![1.0 / count.max(1) as f64; count],
+        Replicates::Slices(_) => vec![1.0 / count.max(1) as f64; count],
     }
 }
 
@@ -638,17 +643,26 @@ fn occurrences(session: &Session, side: &Side, event: &str) -> Result<Vec<f64>> 
 }
 
 /// Describes the method of the significance test.
-fn method(replicates: Replicates, sides: &[Side; 2]) -> String {
+fn method(replicates: Replicates, sides: &[Side; 2], between_runs: Option<f64>) -> String {
     match replicates {
         Replicates::Runs => format!(
             "permutation test of {} and {} runs",
             sides[0].traces.len(),
             sides[1].traces.len()
         ),
-        Replicates::Slices => format!(
-            "block bootstrap over {} time slices, which does not cover variation between runs",
-            sides[0].len()
-        ),
+        Replicates::Slices(_) => {
+            let slices = sides[0].len();
+            let between_runs = between_runs.map(|variation| {
+                format!(
+                    ", assuming {:.0}% variation between runs",
+                    variation * 100.0
+                )
+            });
+            format!(
+                "block bootstrap over {slices} time slices{}",
+                between_runs.unwrap_or_default()
+            )
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use clap::Args;
 
-use super::significance::Replicates;
+use super::statistic::{Recordings, Replicates};
 use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::session::{Session, literal};
@@ -179,10 +179,14 @@ struct Slices {
 
 /// Returns how the sides are replicated.
 pub(super) fn replicates(sides: &[Side; 2]) -> Replicates {
-    match sides.iter().all(|side| side.traces.len() == 1) {
-        true => Replicates::Slices,
-        false => Replicates::Runs,
+    let [before, after] = sides;
+    if before.traces.len() != 1 || after.traces.len() != 1 {
+        return Replicates::Runs;
     }
+    Replicates::Slices(match before.traces == after.traces {
+        true => Recordings::Same,
+        false => Recordings::Two,
+    })
 }
 
 impl Side {
