@@ -6,6 +6,8 @@
 mod diff;
 #[path = "oracle/dtrace_text.rs"]
 mod dtrace_text;
+#[path = "oracle/duckdb.rs"]
+mod duckdb;
 #[path = "oracle/engines.rs"]
 mod engines;
 #[path = "oracle/exports/mod.rs"]

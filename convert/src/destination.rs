@@ -52,7 +52,7 @@ impl Destination {
     pub(crate) fn open(arguments: &Arguments, exporter: &Exporter) -> Result<Destination> {
         let path = match (&arguments.output, exporter.output) {
             (Some(path), _) => Some(path.clone()),
-            (None, Output::Text { .. }) => None,
+            (None, Output::Text { .. } | Output::Reference { .. }) => None,
             (None, Output::File { ending, .. } | Output::Directory { ending, .. }) => {
                 Some(named_after(&arguments.inputs[0], ending))
             }
@@ -87,7 +87,7 @@ impl Destination {
 
     fn standard(exporter: &Exporter) -> Result<Destination> {
         let is_gzip = match exporter.output {
-            Output::Text { .. } => false,
+            Output::Text { .. } | Output::Reference { .. } => false,
             Output::Directory { .. } => {
                 return Err(misuse(
                     format!("--to {}: several files, not for stdout", exporter.name),
@@ -120,7 +120,10 @@ impl Destination {
         tally: &mut Tally,
     ) -> Result<(String, u64)> {
         match (self, exporter.output) {
-            (Destination::Stream(mut out), Output::Text { write } | Output::File { write, .. }) => {
+            (
+                Destination::Stream(mut out),
+                Output::Text { write } | Output::Reference { write } | Output::File { write, .. },
+            ) => {
                 write(source, &mut out, tally)?;
                 out.finish()
             }

@@ -24,7 +24,7 @@ use perfquet_trace::symbols::{self, KernelSource, LineReader};
 use crate::cli::Arguments;
 use crate::closing_line;
 use crate::destination::{self, Destination};
-use crate::export::{EXPORTERS, Exporter, Selection, Source, Tally};
+use crate::export::{EXPORTERS, Exporter, Output, Selection, Source, Tally};
 use crate::misuse::{Misuse, misuse};
 use crate::progress::Line;
 
@@ -147,6 +147,16 @@ fn script(arguments: &Arguments) -> Result<Option<String>> {
 
 /// Imports into a temporary trace, exports it and removes it.
 fn import_and_export(arguments: &Arguments, exporter: &Exporter) -> Result<Outcome> {
+    if let Output::Reference { .. } = exporter.output {
+        return Err(misuse(
+            format!(
+                "--to {}: expected a trace directory, whose files it refers to, found {}",
+                exporter.name,
+                arguments.inputs[0].display()
+            ),
+            "import it first with: perfquet-convert FILE -o DIR.pqt",
+        ));
+    }
     // Report an unwritable output before reading anything.
     let destination = Destination::open(arguments, exporter)?;
     let passing = tempfile::Builder::new()
@@ -182,6 +192,7 @@ fn take_up(arguments: &Arguments, trace: &Path, found: Found) -> Result<Outcome>
             "import the input again with --force; complete parts can be queried as they are",
         )),
         (Found::Whole | Found::Nothing, Some(exporter)) => {
+            refuse_selection(arguments, exporter)?;
             let destination = Destination::open(arguments, exporter)?;
             export(arguments, exporter, trace, destination)?;
             Ok(Outcome::Done)
@@ -238,6 +249,28 @@ fn refuse_output(arguments: &Arguments, trace: &Path) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Rejects a selection of rows for an export that refers to all rows.
+fn refuse_selection(arguments: &Arguments, exporter: &Exporter) -> Result<()> {
+    let Output::Reference { .. } = exporter.output else {
+        return Ok(());
+    };
+    let option = [
+        (arguments.time.is_some(), "--time"),
+        (!arguments.event.is_empty(), "--event"),
+        (arguments.condition.is_some(), "--where"),
+    ];
+    match option.iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => Err(misuse(
+            format!(
+                "--to {}: {option} cannot be used: it refers to files with all rows",
+                exporter.name
+            ),
+            "select rows in the queries",
+        )),
+        None => Ok(()),
+    }
 }
 
 fn export(

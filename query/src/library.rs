@@ -4,7 +4,7 @@
 //! views/slow.sql     SELECT * FROM calls WHERE duration > 1ms          a view with the name of the file
 //! views/mine.sql     CREATE VIEW … AS …; CREATE MACRO ms(ns) AS …      several definitions
 //! ```
-//! Comments before a definition describe it as in the files of built-in views (views/header.rs): what it needs, its columns and
+//! Comments before a definition describe it as in the files of built-in views (formats/views/src/header.rs): what it needs, its columns and
 //! arguments. Views are planned when a query names them, so a file serves traces with and without their events.
 
 use std::collections::BTreeMap;

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use perfquet_cli::glob_matches;
 use perfquet_trace::store::{
-    ColumnSchema, Directory, FILE_NAME, Facts, JOURNAL, Part, Source, State, TableEntry,
-    TableSchema,
+    ColumnSchema, Directory, FILE_NAME, JOURNAL, Part, Source, State, TableEntry, TableSchema,
 };
 
 use crate::text::bytes;
@@ -140,7 +139,7 @@ impl Trace {
             id_offset: 0,
             path: path.to_owned(),
             state: manifest.state.as_str().to_owned(),
-            facts: facts(&manifest.facts),
+            facts: manifest.facts.by_name(),
             sources: manifest.facts.sources.iter().map(source).collect(),
             formats: (manifest.facts.sources.iter())
                 .map(|source| source.format.clone())
@@ -149,35 +148,6 @@ impl Trace {
             tables: directory.tables().map(table).collect(),
         })
     }
-}
-
-/// Returns the known facts, named as in the manifest.
-fn facts(facts: &Facts) -> Vec<(String, String)> {
-    let number = |value: Option<u64>| value.map(|value| value.to_string());
-    let known = [
-        ("host", facts.host.clone()),
-        ("os_release", facts.os_release.clone()),
-        ("architecture", facts.architecture.clone()),
-        ("cpu_model", facts.cpu_model.clone()),
-        ("cpus", number(facts.cpus.map(u64::from))),
-        ("memory_bytes", number(facts.memory_bytes)),
-        ("kernel_build_id", facts.kernel_build_id.clone()),
-        ("recorder", facts.recorder.clone()),
-        ("command_line", facts.command_line.clone()),
-        ("clock", facts.clock.clone()),
-        (
-            "wall_offset",
-            facts.wall_offset.map(|offset| offset.to_string()),
-        ),
-    ];
-    let known = known
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    let other = facts
-        .other
-        .iter()
-        .map(|(name, value)| (name.clone(), value.clone()));
-    known.chain(other).collect()
 }
 
 fn source(source: &Source) -> String {

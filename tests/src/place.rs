@@ -30,7 +30,8 @@ pub fn cargo_test(arguments: &[&str]) -> Command {
     let mut command = cargo();
     command.arg("test");
     for name in [
-        "events", "readers", "trace", "import", "cli", "record", "convert", "ebpf", "tests",
+        "events", "readers", "trace", "import", "cli", "views", "record", "convert", "ebpf",
+        "tests",
     ] {
         command.arg("-p").arg(format!("perfquet-{name}"));
     }

@@ -15,6 +15,7 @@ mod chrome;
 mod condition;
 mod counted;
 mod ctf;
+mod ddl;
 mod event_types;
 mod firefox;
 mod folded;
@@ -70,6 +71,8 @@ pub(crate) type WriteDirectory = fn(&Source<'_>, &Path, &mut Tally) -> Result<()
 pub(crate) enum Output {
     /// Text for pipes: stdout by default.
     Text { write: WriteFile },
+    /// Text that refers to the files of the trace, and to all of their rows.
+    Reference { write: WriteFile },
     /// A file for a viewer: by default in the current directory, named after the input.
     File {
         /// `.pftrace`. With an ending of `.gz`, output to stdout is compressed, too.
@@ -99,6 +102,7 @@ pub(crate) const EXPORTERS: &[&Exporter] = &[
     &perf_script::EXPORTER,
     &tables::CSV,
     &tables::ARROW,
+    &ddl::DUCKDB,
 ];
 
 /// With more nested slices on a track, Perfetto's importer misreads the track without an error (`slice_tracker.cc`).

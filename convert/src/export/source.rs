@@ -463,7 +463,7 @@ fn has_times(table: &str) -> bool {
     table == tables::samples::NAME || table == tables::calls::NAME || table.starts_with("events/")
 }
 
-fn first_time(trace: &Directory) -> Option<i64> {
+pub(super) fn first_time(trace: &Directory) -> Option<i64> {
     let tables = trace.tables().filter(|(name, _)| has_times(name));
     let ranges = tables.filter_map(|(_, table)| table.time_range());
     ranges.map(|(first, _)| first).min()

@@ -118,6 +118,36 @@ pub struct Facts {
     pub recovered: bool,
 }
 
+impl Facts {
+    /// Returns the known facts with the names of their members, in this order; not the inputs.
+    pub fn by_name(&self) -> Vec<(String, String)> {
+        let number = |value: Option<u64>| value.map(|value| value.to_string());
+        let known = [
+            ("host", self.host.clone()),
+            ("os_release", self.os_release.clone()),
+            ("architecture", self.architecture.clone()),
+            ("cpu_model", self.cpu_model.clone()),
+            ("cpus", number(self.cpus.map(u64::from))),
+            ("memory_bytes", number(self.memory_bytes)),
+            ("kernel_build_id", self.kernel_build_id.clone()),
+            ("recorder", self.recorder.clone()),
+            ("command_line", self.command_line.clone()),
+            ("clock", self.clock.clone()),
+            (
+                "wall_offset",
+                self.wall_offset.map(|offset| offset.to_string()),
+            ),
+        ];
+        let known = known
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let other = self.other.iter();
+        known
+            .chain(other.map(|(name, value)| (name.clone(), value.clone())))
+            .collect()
+    }
+}
+
 /// An input of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

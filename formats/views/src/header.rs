@@ -25,15 +25,17 @@ pub(crate) struct Header {
 
 /// A column or an argument of a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ViewColumn {
-    pub(crate) name: String,
+pub struct ViewColumn {
+    /// Its name.
+    pub name: String,
     /// Empty if it has none.
-    pub(crate) unit: String,
-    pub(crate) doc: String,
+    pub unit: String,
+    /// One sentence.
+    pub doc: String,
 }
 
 /// Units in headers. Values of `ns` are durations, those of `time` times on the trace's clock.
-pub(crate) const UNITS: [&str; 10] = [
+pub const UNITS: [&str; 10] = [
     "ns", "time", "bytes", "s", "kHz", "address", "mask", "share", "percent", "samples",
 ];
 

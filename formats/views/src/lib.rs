@@ -1,0 +1,248 @@
+//! Views: one SQL file each, over the tables, passes and functions of perfquet-query and over other views.
+//!
+//! ```text
+//! -- names: Names of aggregates.
+//! SELECT name, value{, trace} FROM aggregates     the text in braces is kept if several traces are opened
+//! ```
+//! The head of a file describes the view: header.rs. Other engines get the same views in their dialect: duckdb.rs. This
+//! crate depends on no engine, so that exports have the views without DataFusion.
+
+pub mod duckdb;
+mod header;
+
+use std::sync::{Arc, LazyLock};
+
+use perfquet_cli::glob_matches;
+
+pub use header::{UNITS, ViewColumn};
+
+use header::Header;
+
+/// The SQL files.
+const FILES: &[(&str, &str)] = &[
+    ("allocations", include_str!("sql/allocations.sql")),
+    ("ancestors", include_str!("sql/ancestors.sql")),
+    ("block_io", include_str!("sql/block_io.sql")),
+    (
+        "calls_with_context",
+        include_str!("sql/calls_with_context.sql"),
+    ),
+    ("cpu_frequency", include_str!("sql/cpu_frequency.sql")),
+    ("cpu_idle", include_str!("sql/cpu_idle.sql")),
+    ("cpu_utilization", include_str!("sql/cpu_utilization.sql")),
+    ("critical_path", include_str!("sql/critical_path.sql")),
+    ("descendants", include_str!("sql/descendants.sql")),
+    ("distributions", include_str!("sql/distributions.sql")),
+    ("events", include_str!("sql/events.sql")),
+    ("irqs", include_str!("sql/irqs.sql")),
+    (
+        "latest_aggregates",
+        include_str!("sql/latest_aggregates.sql"),
+    ),
+    ("locks", include_str!("sql/locks.sql")),
+    ("off_cpu", include_str!("sql/off_cpu.sql")),
+    ("page_faults", include_str!("sql/page_faults.sql")),
+    ("process_tree", include_str!("sql/process_tree.sql")),
+    ("processes", include_str!("sql/processes.sql")),
+    ("recorded_events", include_str!("sql/recorded_events.sql")),
+    ("runqueue_lengths", include_str!("sql/runqueue_lengths.sql")),
+    ("runqueue_waits", include_str!("sql/runqueue_waits.sql")),
+    ("syscall_errors", include_str!("sql/syscall_errors.sql")),
+    ("syscalls", include_str!("sql/syscalls.sql")),
+    ("thread_states", include_str!("sql/thread_states.sql")),
+    (
+        "thread_utilization",
+        include_str!("sql/thread_utilization.sql"),
+    ),
+    ("wakeups", include_str!("sql/wakeups.sql")),
+];
+
+/// Every view of this program.
+pub static VIEWS: LazyLock<Vec<Arc<View>>> = LazyLock::new(|| {
+    let views = FILES.iter().map(|(name, sql)| View::new(name, sql));
+    views.map(Arc::new).collect()
+});
+
+/// A view and its SQL.
+#[derive(Debug)]
+pub struct View {
+    /// Its name in SQL.
+    pub name: String,
+    header: Header,
+    sql: String,
+    /// The file and the line before its SQL, if a user wrote it.
+    source: Option<Source>,
+}
+
+/// Where the SQL of a user's view begins.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The file.
+    pub path: String,
+    /// Number of lines before the SQL.
+    pub lines_before: usize,
+}
+
+impl Source {
+    /// The file with a line of the SQL, from 1.
+    pub fn at(&self, line: usize) -> String {
+        format!("{}: line {}", self.path, self.lines_before + line)
+    }
+}
+
+impl View {
+    /// The name of the file is that of the view.
+    pub fn new(name: &str, sql: &str) -> View {
+        View {
+            name: name.to_owned(),
+            header: header::parse(sql),
+            sql: sql.to_owned(),
+            source: None,
+        }
+    }
+
+    /// A view that a user wrote. In its SQL, only `{, trace}` is kept for several traces alone.
+    pub fn of_user(name: &str, sql: &str, source: Source) -> View {
+        let mut view = View::new(name, sql);
+        if view.header.about.is_empty() {
+            view.header.about = format!("View of {}.", source.path);
+        }
+        view.source = Some(source);
+        view
+    }
+
+    /// Where a user's view is.
+    pub fn source(&self) -> Option<&Source> {
+        self.source.as_ref()
+    }
+
+    /// What one row is.
+    pub fn about(&self) -> &str {
+        &self.header.about
+    }
+
+    /// The described columns.
+    pub fn columns(&self) -> &[ViewColumn] {
+        &self.header.columns
+    }
+
+    /// Arguments of a view that is called: `cpu_utilization(step)`.
+    pub fn arguments(&self) -> &[ViewColumn] {
+        &self.header.arguments
+    }
+
+    /// Name and arguments.
+    pub fn usage(&self) -> String {
+        let arguments: Vec<&str> = (self.arguments().iter())
+            .map(|argument| argument.name.as_str())
+            .collect();
+        match arguments.is_empty() {
+            true => self.name.clone(),
+            false => format!("{}({})", self.name, arguments.join(", ")),
+        }
+    }
+
+    /// Lists missing events: `s:a, s:b or s:c*`; `None` if `events`, as `system:event`, suffice.
+    pub fn missing_events(&self, events: &[&str]) -> Option<String> {
+        let is_there = |need: &String| {
+            let need = need.as_str();
+            events.iter().any(|event| glob_matches(need, event))
+        };
+        let is_missing = |either: &&Vec<String>| !either.iter().any(is_there);
+        let missing = self.header.needs.iter().filter(is_missing);
+        let missing: Vec<String> = missing.map(|either| either.join(" or ")).collect();
+        (!missing.is_empty()).then(|| missing.join(", "))
+    }
+
+    /// Lists missing events, and how to record them; `None` if `events`, as `system:event`, suffice.
+    pub fn missing(&self, events: &[&str]) -> Option<String> {
+        let missing = self.missing_events(events)?;
+        let hint = match &self.header.record {
+            Some(record) => format!("\nhint: record them with: perfquet-record {record}"),
+            None => String::new(),
+        };
+        let name = &self.name;
+        Some(format!(
+            "{name} needs events that were not recorded: {missing}{hint}"
+        ))
+    }
+
+    /// The SQL for one trace, or for several, whose rows are distinguished by the column `trace`.
+    pub fn sql(&self, several: bool) -> String {
+        const TRACE: &str = ", trace";
+        if self.source.is_some() {
+            let kept = if several { TRACE } else { "" };
+            return self.sql.replace(&format!("{{{TRACE}}}"), kept);
+        }
+        let mut sql = String::new();
+        for piece in self.sql.split_inclusive('}') {
+            match piece.split_once('{') {
+                Some((before, kept)) => {
+                    sql.push_str(before);
+                    sql.push_str(if several {
+                        kept.trim_end_matches('}')
+                    } else {
+                        ""
+                    });
+                }
+                None => sql.push_str(piece),
+            }
+        }
+        sql
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_hold_what_only_several_traces_need() {
+        let view = View::new("v", "SELECT a{, trace} FROM t GROUP BY a{, trace} LIMIT 1");
+        assert_eq!(view.sql(false), "SELECT a FROM t GROUP BY a LIMIT 1");
+        assert_eq!(
+            view.sql(true),
+            "SELECT a, trace FROM t GROUP BY a, trace LIMIT 1"
+        );
+    }
+
+    #[test]
+    fn every_file_describes_its_view() {
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sql");
+        let files = std::fs::read_dir(directory).unwrap().map(|entry| {
+            let name = entry.unwrap().file_name();
+            name.to_string_lossy().into_owned()
+        });
+        let mut files: Vec<String> = files
+            .filter_map(|name| name.strip_suffix(".sql").map(str::to_owned))
+            .collect();
+        files.sort();
+        let listed: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(listed, files);
+        for view in VIEWS.iter() {
+            let name = &view.name;
+            let header = &view.header;
+            assert_eq!(&header.name, name);
+            assert!(header.about.ends_with('.'), "{name}: {}", header.about);
+            assert_eq!(header.needs.is_empty(), header.record.is_none(), "{name}");
+            assert!(!header.columns.is_empty(), "{name}");
+            for column in header.columns.iter().chain(&header.arguments) {
+                assert!(column.doc.ends_with('.'), "{name}: {column:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_view_needs() {
+        let view = View::new(
+            "v",
+            "-- v: x.\n-- needs: s:a, s:b | s:c*, t:d\n-- record: -e s:a\n",
+        );
+        let of = |events: &[&str]| view.missing(events);
+        assert_eq!(of(&["s:a", "s:c1", "t:d", "x:y"]), None);
+        assert_eq!(
+            of(&["t:d"]).unwrap(),
+            "v needs events that were not recorded: s:a, s:b or s:c*\nhint: record them with: perfquet-record -e s:a"
+        );
+    }
+}
