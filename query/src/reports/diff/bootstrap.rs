@@ -118,8 +118,7 @@ impl Host {
     /// change does not excuse itself.
     fn variation(&self, own: usize) -> f64 {
         let others = || self.changes.iter().filter(|(_, place)| *place != own);
-        let count = others().count();
-        let median = others().nth(count.saturating_sub(1) / 2);
+        let median = others().nth(others().count() / 2);
         median
             .map_or(0.0, |(change, _)| *change)
             .max(LEAST_BETWEEN_RUNS)
