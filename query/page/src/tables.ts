@@ -2,7 +2,7 @@
 
 import type { Calls, Data, DurationRow, SlowCall } from "./data.ts";
 import { Canvas, Tip, color, commandLine, make, panel } from "./dom.ts";
-import { amount, counted, cut, duration, grouped, percent } from "./format.ts";
+import { amount, counted, cut, duration, grouped, harmless, percent } from "./format.ts";
 import type { FunctionLine, Stacks } from "./stacks.ts";
 import { exactTime, type State } from "./state.ts";
 
@@ -473,6 +473,21 @@ export class Slowest {
     if (call.time !== null) this.state.showSpan(call.time, call.time + Math.max(1, call.duration));
   }
 
+  /** The calls in which a call was, the innermost first, with their durations. They are as long as it is, so the chart has them. */
+  private callers({ time, duration: length, tid, function: name, caller }: SlowCall): string[] {
+    const { chart } = this.calls;
+    const found: number[] = [];
+    chart.begin.forEach((begin, call) => {
+      const isAround = time !== null && begin <= time && begin + chart.length[call]! >= time + length;
+      if (isAround && this.data.threads[chart.thread[call]!]![0] === (tid ?? -1)) found.push(call);
+    });
+    found.sort((a, b) => chart.depth[b]! - chart.depth[a]!);
+    // Deeper calls of the same time are inside of it.
+    const own = found.findIndex((call) => chart.names[chart.function[call]!] === harmless(name) && chart.begin[call] === time && chart.length[call] === length);
+    const around = found.slice(own + 1).map((call) => `${chart.names[chart.function[call]!]!} ${duration(chart.length[call]!)}`);
+    return own < 0 || around.length === 0 ? (caller === null ? [] : [caller]) : around;
+  }
+
   private showCall(): void {
     const call = this.chosen;
     if (call === null) {
@@ -484,7 +499,7 @@ export class Slowest {
       ["time", call.time === null ? "unknown" : exactTime(call.time)],
       ["arguments", call.args === null || call.args === undefined ? "not recorded" : Array.isArray(call.args) ? call.args.join("\n") : text(call.args)],
       ["returns", call.retval === null || call.retval === undefined ? "not recorded" : text(call.retval)],
-      ["caller", call.caller ?? "unknown"],
+      ["callers", this.callers(call).join("\n") || "unknown"],
       ["kernel stack", frames(call.kernel_stack)], ["user stack", frames(call.user_stack)],
     ];
     this.call.replaceChildren(make("table", {}, make("tbody", {}, ...lines.filter(([, value]) => value !== "")
