@@ -257,6 +257,9 @@ impl Running {
                 Some(Signal::Child) | None => {}
             }
             if let Some(snapshots) = &mut snapshots {
+                if snapshots.look_at_loads() {
+                    self.drain.wake();
+                }
                 snapshots.look();
             }
             self.read_aggregates()?;

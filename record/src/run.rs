@@ -15,7 +15,7 @@ use crate::closing_line;
 use crate::drain::Sink;
 use crate::encoder::{Encoder, Source, no_tables};
 use crate::failure::{Failure, failed, misuse};
-use crate::flight::{self, Buffer, Last, Limit, Memory, Snapshots, Watch};
+use crate::flight::{self, Buffer, Last, Limit, Loads, Memory, Snapshots, Watch};
 use crate::ftrace::Tracing;
 use crate::journal::{Journal, header, samples_by_id};
 use crate::lifecycle::{Running, Start, Stopped, TICK};
@@ -115,6 +115,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         );
     }
     probes.extend(plans.outputs());
+    let loads = cli.flight.loads()?;
     let (watched_probes, watched) = flight::watched(&cli.flight, &mut definitions)?;
     probes.extend(watched_probes);
     probes.extend(cli.triggers.probes(&mut definitions)?);
@@ -229,7 +230,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Some(limit) => {
             let watch = Watch::new(watched, &start.recording.tracks);
             let head = header::head(&start.recording, &selection);
-            let kept = (limit, head, watch);
+            let kept = (limit, head, watch, loads);
             fly(cli, kept, start, &signals, definitions.as_mut())
         }
     }
@@ -450,7 +451,7 @@ fn complete_journal(
 /// Keeps the last events; writes a trace on request and at the end.
 fn fly(
     cli: &Cli,
-    (limit, head, watch): (Limit, Vec<u8>, Option<Watch>),
+    (limit, head, watch, loads): (Limit, Vec<u8>, Option<Watch>, Loads),
     start: Start,
     signals: &Signals,
     definitions: Option<&mut Definitions>,
@@ -465,7 +466,7 @@ fn fly(
         ..cli.form()
     };
     let (place, journal) = Output::create(&folder, form, cli.force)?;
-    let (mut snapshots, asker) = Snapshots::new(&output, cli.form(), cli.flight.signals());
+    let (mut snapshots, asker) = Snapshots::new(&output, cli.form(), cli.flight.signals(), loads);
     let folder = place.journal_path().with_file_name("");
     let started = Memory::new(&folder, journal, limit, head)
         .context("cannot write the journal")

@@ -1,4 +1,4 @@
-//! Flight recorder: snapshots on a signal, after a slow call, and at the end.
+//! Flight recorder: snapshots on a signal, after a slow call, at a high load, and at the end.
 //!
 //! The tests need root, tracepoints or uprobes, and report a missing requirement.
 
@@ -187,6 +187,78 @@ fn when_a_call_was_slow() {
     assert!(durations.len() > 1, "the calls before the slow one");
     let all = numbers(&folder.path().join("t.pqt"), "calls", "duration");
     assert!(all.len() >= 300, "{}", all.len());
+}
+
+#[test]
+fn when_the_load_was_high() {
+    if !may_record() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // The shell of the command runs all the time; the second condition can hold on no host of these days.
+    let mut recording = busy(
+        folder.path(),
+        "20s",
+        "t.pqt",
+        &[
+            "--snapshot-on",
+            "runqueue>0.5 for 2s",
+            "--trigger",
+            "runqueue>1000000",
+        ],
+    );
+    let snapshot = folder.path().join("t.1.pqt");
+    wait_for(&snapshot, &mut recording);
+    // The load stays high, which is no reason for another one.
+    thread::sleep(Duration::from_secs(3));
+    fs::write(folder.path().join("stop"), "").unwrap();
+    let output = recording.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let reason = "snapshot t.1.pqt: runqueue>0.5 for 2s: ";
+    assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+    assert!(!folder.path().join("t.2.pqt").exists());
+    let times = numbers(&snapshot, "events/raw_syscalls/sys_enter", "time");
+    assert!(span(&times) > Duration::from_millis(1500), "before it");
+}
+
+#[test]
+fn loads_that_cannot_be_watched_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (load, reason) in [
+        ("cpu>100%", "expected a percentage below 100"),
+        ("cpu>90", "as in cpu>90%"),
+        ("runqueue>8%", "expected a number of threads"),
+        ("psi.disk>1%", "expected psi.cpu, psi.io"),
+        ("cpu>90% for 5", "expected a unit"),
+    ] {
+        let output = recorder(folder.path())
+            .args(["--ring", "1s", "--snapshot-on", load, "--", "true"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{load}");
+        assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+    }
+    if !needs::met(&["root"]) {
+        return;
+    }
+    // A kernel without pressure stall information, as this process sees it.
+    let program = env!("CARGO_BIN_EXE_perfquet-record");
+    let hidden = format!(
+        "mount -t tmpfs none /proc/pressure 2>/dev/null; \
+         exec {program} --ring 1s --snapshot-on 'psi.io>10%' -e cpu-clock -- true"
+    );
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", &hidden])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("this kernel has no /proc/pressure/io"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!folder.path().join("trace.pqt").exists());
 }
 
 #[test]

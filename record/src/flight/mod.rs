@@ -4,13 +4,16 @@
 //! --ring 30s                            what the last 30 seconds held; 64M: the last 64 MiB; 30s,64M: whichever is less
 //! --snapshot-on SIGUSR1                 written to OUT.1.pqt, OUT.2.pqt, …; recording continues
 //! --snapshot-on 'slow:vfs_read>10ms'    when a call took longer
+//! --snapshot-on 'cpu>90% for 5s'        when the whole system was busy
 //! ```
 //! At the end, the recording writes the remaining events to OUT. [`buffer`] takes the bytes of the rings, [`memory`]
 //! keeps them in files that survive a killed recorder, [`side_band`] keeps what the events depend on (thread names,
-//! mappings), [`slow`] finds calls that took too long, and [`snapshot`] writes a trace of it all.
+//! mappings), [`slow`] finds calls that took too long, [`load`] watches the load of the system, and [`snapshot`] writes a
+//! trace of it all.
 
 mod buffer;
 mod held;
+mod load;
 mod memory;
 mod side_band;
 mod slow;
@@ -28,9 +31,11 @@ use crate::output::Format;
 use crate::probe::definition::Definitions;
 use crate::probe::{self, Probe, ProbeOption};
 use crate::sys::signals::User;
+use load::Load;
 use slow::Watched;
 
 pub(crate) use buffer::Buffer;
+pub(crate) use load::Loads;
 pub(crate) use memory::Memory;
 pub(crate) use slow::Watch;
 pub(crate) use snapshot::{Last, Snapshots};
@@ -49,8 +54,10 @@ pub(crate) struct Options {
     ring: Option<Limit>,
     /// Write a snapshot on EVENT and continue, with --ring; repeatable
     ///
-    /// EVENT is SIGUSR1, SIGUSR2, or a call longer than TIME: 'slow:FUNC>TIME' or 'slow:OBJECT:FUNC>TIME'.
-    #[arg(long, value_name = "EVENT", value_parser = trigger, requires = "ring")]
+    /// EVENT is SIGUSR1, SIGUSR2, a call longer than TIME ('slow:FUNC>TIME', 'slow:OBJECT:FUNC>TIME'), or a load of the system:
+    /// 'cpu>90%', 'runqueue>8' (threads that run or wait for a CPU), 'psi.io>10%' (also cpu, memory, irq and .full). Loads are
+    /// means of one second; with ' for TIME', they must last.
+    #[arg(long, visible_alias = "trigger", value_name = "EVENT", value_parser = trigger, requires = "ring")]
     snapshot_on: Vec<Trigger>,
 }
 
@@ -64,7 +71,7 @@ pub(crate) struct Limit {
 }
 
 /// Cause of a snapshot.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Trigger {
     /// A signal to the recorder.
     Signal(User),
@@ -75,6 +82,8 @@ pub(crate) enum Trigger {
         /// The limit of the duration.
         longer_than: Duration,
     },
+    /// A load of the system.
+    Load(Load),
 }
 
 impl Options {
@@ -87,7 +96,7 @@ impl Options {
     pub(crate) fn signals(&self) -> Vec<User> {
         let signal = |trigger: &Trigger| match trigger {
             Trigger::Signal(signal) => Some(*signal),
-            Trigger::Slow { .. } => None,
+            Trigger::Slow { .. } | Trigger::Load(_) => None,
         };
         self.snapshot_on.iter().filter_map(signal).collect()
     }
@@ -95,12 +104,22 @@ impl Options {
     /// Returns the functions whose slow calls cause a snapshot, with their limits.
     pub(crate) fn slow(&self) -> impl Iterator<Item = (&str, Duration)> {
         self.snapshot_on.iter().filter_map(|trigger| match trigger {
-            Trigger::Signal(_) => None,
+            Trigger::Signal(_) | Trigger::Load(_) => None,
             Trigger::Slow {
                 function,
                 longer_than,
             } => Some((function.as_str(), *longer_than)),
         })
+    }
+}
+
+impl Options {
+    /// Starts to watch the loads that cause a snapshot; fails if the kernel does not tell one of them.
+    pub(crate) fn loads(&self) -> Result<Loads, Failure> {
+        Loads::open(self.snapshot_on.iter().filter_map(|trigger| match trigger {
+            Trigger::Load(load) => Some(load.clone()),
+            Trigger::Signal(_) | Trigger::Slow { .. } => None,
+        }))
     }
 }
 
@@ -115,14 +134,20 @@ fn limit(text: &str) -> Result<Limit, String> {
     })
 }
 
-/// `SIGUSR1`, `USR2`, `slow:FUNC>TIME`.
+/// `SIGUSR1`, `USR2`, `slow:FUNC>TIME`, `cpu>90% for 5s`.
 fn trigger(text: &str) -> Result<Trigger, String> {
     match text.trim_start_matches("SIG") {
         "USR1" => return Ok(Trigger::Signal(User::One)),
         "USR2" => return Ok(Trigger::Signal(User::Two)),
         _ => {}
     }
-    let expected = || "expected SIGUSR1, SIGUSR2 or slow:FUNC>TIME".to_owned();
+    if let Some(load) = Load::parse(text) {
+        return load.map(Trigger::Load);
+    }
+    let expected = || {
+        "expected SIGUSR1, SIGUSR2, slow:FUNC>TIME, cpu>PERCENT%, runqueue>N or psi.io>PERCENT%"
+            .to_owned()
+    };
     let slow = text.strip_prefix("slow:").ok_or_else(expected)?;
     let (function, time) = slow.rsplit_once('>').ok_or_else(expected)?;
     let function = function.trim();
@@ -213,7 +238,16 @@ mod tests {
                 longer_than: Duration::from_micros(1500),
             })
         );
-        for wrong in ["SIGKILL", "slow:vfs_read", "slow:>1s", "slow:f>often"] {
+        let load = trigger("runqueue>8 for 2s").unwrap();
+        assert!(matches!(load, Trigger::Load(_)));
+        for wrong in [
+            "SIGKILL",
+            "cpu>100%",
+            "load>3",
+            "slow:vfs_read",
+            "slow:>1s",
+            "slow:f>often",
+        ] {
             assert!(trigger(wrong).is_err(), "{wrong}");
         }
     }

@@ -6,9 +6,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
@@ -18,6 +18,7 @@ use perfquet_trace::count::counted;
 use perfquet_trace::symbols::Roots;
 
 use super::held::Held;
+use super::load::{Exceeded, Loads};
 use super::{numbered, slow};
 use crate::closing_line;
 use crate::encoder::{Encoder, Source, no_tables};
@@ -32,12 +33,15 @@ pub(crate) enum Why {
     Requested,
     /// A call took too long.
     Slow(slow::Found),
+    /// The load of the system was too high.
+    Load(Exceeded),
 }
 
 impl std::fmt::Display for Why {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Why::Requested => f.write_str("requested"),
+            Why::Load(exceeded) => exceeded.fmt(f),
             Why::Slow(slow::Found {
                 function,
                 duration,
@@ -50,11 +54,18 @@ impl std::fmt::Display for Why {
 /// State shared between the drain's thread and the others.
 #[derive(Default)]
 struct Shared {
-    is_requested: AtomicBool,
+    /// A request that the drain has not seen, or that waits for the end of a snapshot.
+    request: Mutex<Option<Why>>,
     /// Whether a snapshot is being written.
     is_busy: AtomicBool,
     /// Slow calls during the snapshot.
     passed_over: AtomicU64,
+}
+
+impl Shared {
+    fn request(&self) -> MutexGuard<'_, Option<Why>> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The drain's end of the channel.
@@ -83,8 +94,7 @@ impl Asker {
         if let Some(found) = slow.into_iter().max_by_key(|found| found.duration) {
             return Some(Why::Slow(found));
         }
-        let is_requested = self.shared.is_requested.swap(false, Ordering::AcqRel);
-        is_requested.then_some(Why::Requested)
+        self.shared.request().take()
     }
 
     /// Passes the contents to the snapshot thread.
@@ -118,11 +128,17 @@ pub(crate) struct Snapshots {
     writing: Option<(PathBuf, JoinHandle<Result<()>>)>,
     last_number: u32,
     signals: Vec<User>,
+    loads: Loads,
 }
 
 impl Snapshots {
-    /// Writes snapshots next to `output` on these signals.
-    pub(crate) fn new(output: &Path, form: Form, signals: Vec<User>) -> (Snapshots, Asker) {
+    /// Writes snapshots next to `output` on these signals and loads.
+    pub(crate) fn new(
+        output: &Path,
+        form: Form,
+        signals: Vec<User>,
+        loads: Loads,
+    ) -> (Snapshots, Asker) {
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = sync_channel(1);
         let asker = Asker {
@@ -138,6 +154,7 @@ impl Snapshots {
             writing: None,
             last_number: 0,
             signals,
+            loads,
         };
         (snapshots, asker)
     }
@@ -158,10 +175,20 @@ impl Snapshots {
 
     /// Requests a snapshot; wake up the drain then.
     pub(crate) fn request(&self) {
-        self.shared.is_requested.store(true, Ordering::Release);
+        self.shared.request().get_or_insert(Why::Requested);
     }
 
-    /// Starts writing the events handed over; returns the error of the previous snapshot.
+    /// Requests a snapshot if a load is too high. Returns whether to wake up the drain.
+    pub(crate) fn look_at_loads(&mut self) -> bool {
+        let exceeded = self.loads.look();
+        let is_any = !exceeded.is_empty();
+        for exceeded in exceeded {
+            self.shared.request().get_or_insert(Why::Load(exceeded));
+        }
+        is_any
+    }
+
+    /// Starts writing the events handed over; reports the error of the previous snapshot.
     pub(crate) fn look(&mut self) {
         if self
             .writing
