@@ -18,6 +18,7 @@ use crate::ftrace;
 use crate::output::{Form, Format};
 use crate::preset::{self, PRESETS};
 use crate::probe::ProbeOption;
+use crate::probe::extras::ExtraOptions;
 use crate::probe::stacks::StackOptions;
 use crate::probe::vmlinux::KernelOptions;
 use crate::process_names;
@@ -188,6 +189,8 @@ pub(crate) struct Cli {
     pub(crate) count: Option<u64>,
     #[command(flatten, next_help_heading = SAMPLING)]
     pub(crate) stacks: StackOptions,
+    #[command(flatten, next_help_heading = SAMPLING)]
+    pub(crate) extras: ExtraOptions,
     #[command(flatten, next_help_heading = SAMPLING)]
     pub(crate) runtimes: runtimes::Options,
     #[command(flatten, next_help_heading = FLIGHT)]

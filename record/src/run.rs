@@ -99,6 +99,20 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
                 .into(),
         );
     }
+    if probes.iter().any(|probe| !probe.members.is_empty()) {
+        let excluded = [
+            (is_flight, "--ring"),
+            (cli.triggers.is_requested(), "--start-on and --stop-on"),
+        ];
+        // The first sample of a cut trace would have all that was counted before.
+        if let Some((_, option)) = excluded.iter().find(|(is_given, _)| *is_given) {
+            return Err(misuse(format!(
+                "a group {{A,B}}:S cannot be combined with {option}"
+            ))
+            .hint("drop one")
+            .into());
+        }
+    }
     let groups = cli.stat.groups(&target)?;
     if !groups.is_empty() && (is_flight || cli.format == Format::PerfData) {
         return Err(
@@ -137,6 +151,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         frequency_hz: cli.frequency_hz()?,
         period: cli.count,
         stacks,
+        extras: cli.extras.extras(&probes)?,
         ring_bytes: cli.ring_bytes.or(small_rings(
             &probes,
             &plans,
@@ -249,6 +264,10 @@ fn ring(cli: &Cli) -> Result<Request, Failure> {
         (cli.force, "--force"),
         (cli.control.are_given(), "--delay or --control"),
         (cli.format != Format::Pqt, "--format perf.data"),
+        (
+            cli.events.iter().any(|event| event.contains('{')),
+            "a group {A,B}:S",
+        ),
     ];
     if let Some((_, option)) = excluded.iter().find(|(is_given, _)| *is_given) {
         return Err(misuse(format!("--rotate cannot be combined with {option}")).hint("drop one"));

@@ -68,6 +68,7 @@ pub(super) fn parse(event: &str) -> Result<Probe, Failure> {
         filter: None,
         wants_precision: false,
         pattern: None,
+        members: Vec::new(),
     })
 }
 

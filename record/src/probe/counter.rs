@@ -171,6 +171,7 @@ fn new(name: &str, kind: u32, config: u64, modifiers: &str) -> Result<Probe, Fai
         filter: None,
         wants_precision,
         pattern: None,
+        members: Vec::new(),
     })
 }
 

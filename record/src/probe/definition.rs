@@ -219,6 +219,7 @@ impl Definitions {
             filter: None,
             wants_precision: false,
             pattern: None,
+            members: Vec::new(),
         })
     }
 

@@ -12,10 +12,12 @@ pub(crate) mod call;
 pub(crate) mod counter;
 pub(crate) mod definition;
 pub(crate) mod edges;
+pub(crate) mod extras;
 mod fetch;
 pub(crate) mod filter;
 pub(crate) mod form;
 mod function_name;
+pub(crate) mod group;
 pub(crate) mod hooks;
 pub(crate) mod kprobe;
 mod modifiers;
@@ -87,6 +89,8 @@ pub(crate) struct Probe {
     pub(crate) wants_precision: bool,
     /// The pattern that matched it: if the kernel rejects the probe, it is skipped.
     pub(crate) pattern: Option<String>,
+    /// The other events of its group, whose values its samples have.
+    pub(crate) members: Vec<Probe>,
 }
 
 /// Kinds of events, by the contents of their records.
@@ -143,6 +147,7 @@ impl Probe {
             filter: None,
             wants_precision: false,
             pattern: None,
+            members: Vec::new(),
         }
     }
 }
@@ -201,16 +206,24 @@ fn defined(
     Definitions::of(definitions)?.define_all(&wanted)
 }
 
-/// Parses one argument of `-e`: a comma-separated list with wildcards.
+/// Parses one argument of `-e`: a comma-separated list of events, with wildcards, and groups.
 pub(crate) fn parse(argument: &str) -> Result<Vec<Probe>, Failure> {
-    if argument.contains(['{', '}']) {
-        return Err(
-            misuse(format!("{argument}: event groups are not supported"))
-                .hint("name the events separately: -e A -e B"),
-        );
-    }
     let mut probes = Vec::new();
-    for event in split(argument) {
+    for part in group::parts(argument)? {
+        match part {
+            group::Part::Events(events) => probes.extend(parse_list(events)?),
+            group::Part::Group { events, modifiers } => {
+                probes.push(group::parse(argument, events, modifiers)?);
+            }
+        }
+    }
+    Ok(probes)
+}
+
+/// Parses a comma-separated list of events.
+fn parse_list(events: &str) -> Result<Vec<Probe>, Failure> {
+    let mut probes = Vec::new();
+    for event in split(events) {
         probes.extend(parse_event(event.trim())?);
     }
     Ok(probes)

@@ -50,6 +50,7 @@ pub(crate) fn parse(event: &str) -> Result<Probe, Failure> {
         filter: None,
         wants_precision,
         pattern: None,
+        members: Vec::new(),
     })
 }
 

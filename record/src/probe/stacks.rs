@@ -356,6 +356,11 @@ pub(crate) fn are_branches(attr: &Attr) -> bool {
     attr.branch_sample_type & u64::from(abi::PERF_SAMPLE_BRANCH_CALL_STACK) != 0
 }
 
+/// Whether samples have branches, for stacks or for themselves.
+pub(crate) fn has_branches(attr: &Attr) -> bool {
+    attr.sample_type & u64::from(abi::PERF_SAMPLE_BRANCH_STACK) != 0
+}
+
 /// Changes the event to frame pointers, because its hits have no branches.
 pub(crate) fn without_branches(attr: &mut Attr) {
     attr.sample_type &= !u64::from(abi::PERF_SAMPLE_BRANCH_STACK);

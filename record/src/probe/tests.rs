@@ -66,7 +66,7 @@ fn lists() {
     assert_eq!(parse("cycles:u, cpu-clock").unwrap().len(), 2);
     assert_eq!(
         fails("{cycles,instructions}"),
-        "{cycles,instructions}: event groups are not supported"
+        "{cycles,instructions}: a group that is recorded needs :S, which reads all of its events with each sample of the first"
     );
     assert_eq!(fails("cycles,"), "expected an event, found an empty name");
     assert_eq!(fails("cycels"), "no event cycels");

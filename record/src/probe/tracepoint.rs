@@ -126,6 +126,7 @@ fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<
         filter: None,
         wants_precision: false,
         pattern: None,
+        members: Vec::new(),
     })
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::open::Opening;
-use super::{Rings, Track};
+use super::{Opened, Rings, Track};
 use crate::sys::clock;
 use crate::sys::perf_event::abi;
 use crate::target::{Place, Target, Tasks};
@@ -135,14 +135,26 @@ impl Opening<'_> {
     }
 
     fn open_thread(&self, tid: i32, tracks: &mut [Track]) -> Result<()> {
-        for track in tracks {
+        let tasks = Tasks::Thread(tid);
+        for number in 0..tracks.len() {
             for cpu in self.cpus() {
-                let tasks = Tasks::Thread(tid);
-                track.events.extend(self.open_late(
-                    &track.probe.name,
-                    &track.attr,
-                    Place { tasks, cpu },
-                )?);
+                let place = Place { tasks, cpu };
+                let (before, rest) = tracks.split_at_mut(number);
+                let Some(track) = rest.first_mut() else {
+                    continue;
+                };
+                let (name, attr) = (&track.probe.name, &track.attr);
+                let opened = match track.leader.and_then(|leader| before.get(leader)) {
+                    None => self.open_late(name, attr, place)?,
+                    Some(leader) => {
+                        let is_here = |opened: &&Opened| opened.place == place;
+                        match leader.events.iter().rev().find(is_here) {
+                            Some(leader) => self.open_late_in_group(name, attr, leader)?,
+                            None => None,
+                        }
+                    }
+                };
+                track.events.extend(opened);
             }
         }
         Ok(())

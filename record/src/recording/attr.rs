@@ -51,19 +51,42 @@ impl Kernel {
                 attr.sample_period = 1;
             }
             Kind::Sampled => {
-                sample_type |= abi::PERF_SAMPLE_IP | abi::PERF_SAMPLE_PERIOD;
+                sample_type |= abi::PERF_SAMPLE_IP;
                 set_rate(&mut attr, probe, settings);
+                // With a fixed period, the kernel would take a sample of every software event, and report 1 as its period
+                // (kernel/events/core.c, perf_swevent_event).
+                if attr.freq() == 1 {
+                    sample_type |= abi::PERF_SAMPLE_PERIOD;
+                }
             }
+        }
+        if !probe.members.is_empty() {
+            sample_type |= abi::PERF_SAMPLE_READ;
+            attr.read_format |= u64::from(abi::PERF_FORMAT_GROUP);
         }
         attr.sample_type = sample_type.into();
         if may_have_stacks(&probe.kind) {
             let is_sampled = matches!(probe.kind, Kind::Sampled);
             settings.stacks.add_to(&mut attr, &probe.attr, is_sampled);
         }
+        if probe.is_sampled() {
+            settings.extras.add_to(&mut attr);
+        }
         // Hits of tracepoints have no registers, so branches could not be joined to them.
         if matches!(probe.kind, Kind::Tracepoint(_)) && stacks::are_branches(&attr) {
             stacks::without_branches(&mut attr);
         }
+        attr
+    }
+
+    /// An event of a group that is not its first: counted, and read with the samples of the first.
+    pub(super) fn member(self, probe: &Probe, inherits: bool) -> Attr {
+        let mut attr = self.base(probe.attr, inherits);
+        attr.sample_period = 0;
+        attr.set_freq(0);
+        attr.set_precise_ip(0);
+        // The first starts it.
+        attr.set_disabled(0);
         attr
     }
 

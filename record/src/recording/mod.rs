@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result};
 use perfquet_events::event::Purpose;
 
+use crate::probe::extras::Extras;
 use crate::probe::rejected::Rejected;
 use crate::probe::stacks::Stacks;
 use crate::probe::{Kind, Probe, counter, filter};
@@ -47,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) period: Option<u64>,
     /// Stacks of all events.
     pub(crate) stacks: Stacks,
+    /// What else the samples of counters and clocks have.
+    pub(crate) extras: Extras,
     /// Size of each ring in bytes; `None` for the best size allowed.
     pub(crate) ring_bytes: Option<usize>,
     /// Whether to exclude the recorder's own activity from everything.
@@ -73,6 +76,10 @@ pub(crate) struct Track {
     pub(crate) events: Vec<Opened>,
     /// A program in the kernel walks the user stacks of its samples.
     pub(crate) is_walked: bool,
+    /// The track of the group's first event, whose samples have the values of this one; it has no samples.
+    pub(crate) leader: Option<usize>,
+    /// Whether the user requested the registers in its samples; otherwise they are for unwinding.
+    pub(crate) keeps_registers: bool,
 }
 
 impl Track {
@@ -94,27 +101,32 @@ impl Track {
 pub(crate) const WALK: &str = "walk";
 
 impl Track {
+    /// Whether it is counted and sampled together with other events.
+    fn is_of_group(&self) -> bool {
+        self.leader.is_some() || !self.probe.members.is_empty()
+    }
+
     /// Whether its samples have an address between the identifier and the thread.
     pub(crate) fn has_ip(&self) -> bool {
         self.attr.sample_type & u64::from(abi::PERF_SAMPLE_IP) != 0
     }
 
-    /// Whether the drain finishes the user stacks of its samples. Values of counters and branches are of many forms, so samples
-    /// with them stay as they are.
+    /// Whether the drain finishes the user stacks of its samples.
     pub(crate) fn is_rewritten(&self) -> bool {
-        let has = |bit: u32| self.attr.sample_type & u64::from(bit) != 0;
-        let can_be_read = !has(abi::PERF_SAMPLE_READ) && !has(abi::PERF_SAMPLE_BRANCH_STACK);
-        (has(abi::PERF_SAMPLE_STACK_USER) || self.is_walked) && can_be_read
+        let copies = self.attr.sample_type & u64::from(abi::PERF_SAMPLE_STACK_USER) != 0;
+        copies || self.is_walked
     }
 
     /// The attr of its records in the journal.
     pub(crate) fn written_attr(&self) -> Attr {
         let mut attr = self.attr;
         if self.is_rewritten() {
-            let copied = abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER;
-            attr.sample_type &= !u64::from(copied);
+            if !self.keeps_registers {
+                attr.sample_type &= !u64::from(abi::PERF_SAMPLE_REGS_USER);
+                attr.sample_regs_user = 0;
+            }
+            attr.sample_type &= !u64::from(abi::PERF_SAMPLE_STACK_USER);
             attr.sample_type |= u64::from(abi::PERF_SAMPLE_CALLCHAIN);
-            attr.sample_regs_user = 0;
             attr.sample_stack_user = 0;
             attr.set_exclude_callchain_user(0);
         }
@@ -191,7 +203,8 @@ impl Recording {
         places: &[Place],
         settings: &Settings,
     ) -> Result<(Recording, Rings)> {
-        check_files(probes.len(), places.len())?;
+        let events = probes.iter().map(|probe| 1 + probe.members.len()).sum();
+        check_files(events, places.len())?;
         let scope = target.scope();
         let mut opening = open::Opening::new(target, places, settings, scope);
         let (mut side_band, mut rings) = opening.rings()?;
@@ -206,7 +219,11 @@ impl Recording {
             }
             let (name, pattern) = (probe.name.clone(), probe.pattern.clone());
             match (opening.track(probe), pattern) {
-                (Ok(track), _) => tracks.push(track),
+                (Ok(track), _) => {
+                    let members = opening.members(&track, tracks.len())?;
+                    tracks.push(track);
+                    tracks.extend(members);
+                }
                 (Err(error), Some(pattern)) => {
                     rejected.entry(pattern).or_default().add(&name, error);
                 }
@@ -263,6 +280,14 @@ impl Recording {
         }
         for ring in &mut rings.events {
             ring.discard(ring.head());
+        }
+        // The samples of groups have values since the last one, and the first since then.
+        for track in self.tracks.iter().filter(|track| track.is_of_group()) {
+            for opened in &track.events {
+                if let Err(error) = opened.event.reset() {
+                    log::debug!("cannot reset {}: {error}", track.probe.name);
+                }
+            }
         }
         let counted = self.counts().filter(|(_, _, counts)| counts.value > 0);
         self.before = counted
@@ -323,9 +348,10 @@ impl Recording {
         self.owners.iter()
     }
 
-    /// Returns the counts of every open event, with its track.
+    /// Returns the counts of every open event that has records, with its track.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&Track, &Opened, Counts)> {
-        self.all().flat_map(move |track| {
+        let with_records = self.all().filter(|track| track.leader.is_none());
+        with_records.flat_map(move |track| {
             track.events.iter().filter_map(move |opened| {
                 let mut counts = opened.event.counts().ok()?;
                 if let Some(before) = self.before.get(&opened.id) {
@@ -412,7 +438,8 @@ impl Recording {
 impl Recording {
     fn exclude_own_samples(&self) {
         // An event has one program, and the one that walks stacks also excludes the recorder's samples.
-        let is_filtered = |track: &&Track| track.probe.is_sampled() && !track.is_walked;
+        let is_filtered =
+            |track: &&Track| track.probe.is_sampled() && !track.is_walked && track.leader.is_none();
         let sampled = self.tracks.iter().filter(is_filtered);
         let mut sampled = sampled.flat_map(|track| &track.events).peekable();
         if sampled.peek().is_none() {

@@ -10,7 +10,7 @@ use crate::failure::{Failure, failed};
 use crate::probe::{Kind, Probe, counter, stacks};
 use crate::sys::host;
 use crate::sys::limits::{self, Resource};
-use crate::sys::perf_event::{Attr, Event, abi};
+use crate::sys::perf_event::{Attr, Counted, Event, abi};
 use crate::sys::privileges::{self, Scope};
 use crate::sys::ring::{Ring, page_bytes};
 use crate::target::{Place, Target, Tasks};
@@ -179,12 +179,73 @@ impl<'a> Opening<'a> {
             }
         }
         let is_walked = self.settings.stacks.are_walked(&probe, &attr);
+        let keeps_registers = probe.is_sampled() && self.settings.extras.has_registers();
         Ok(Track {
             probe,
             attr,
             events,
             is_walked,
+            leader: None,
+            keeps_registers,
         })
+    }
+
+    /// Opens the other events of a group, whose first has this place among the tracks.
+    pub(super) fn members(&self, leader: &Track, number: usize) -> Result<Vec<Track>> {
+        let inherits = leader.attr.inherit() == 1;
+        let member = |probe: &Probe| {
+            let mut probe = probe.clone();
+            let mut attr = self.kernel.member(&probe, inherits);
+            let mut events = Vec::with_capacity(leader.events.len());
+            for of_leader in &leader.events {
+                let event = loop {
+                    match open_in_group(&attr, of_leader) {
+                        Ok(event) => break Some(event),
+                        Err(error) => match self.weaker_member(&probe, &error) {
+                            Some(weaker) => probe = weaker,
+                            None if self.is_gone(&error) => break None,
+                            None => {
+                                let cannot =
+                                    privileges::cannot_open(&probe.name, self.scope, &error);
+                                return Err(cannot.into());
+                            }
+                        },
+                    }
+                    attr = self.kernel.member(&probe, inherits);
+                };
+                if let Some(event) = event {
+                    let (place, id) = (of_leader.place, event.id()?);
+                    events.push(Opened { place, event, id });
+                }
+            }
+            Ok(Track {
+                probe,
+                attr,
+                events,
+                is_walked: false,
+                leader: Some(number),
+                keeps_registers: false,
+            })
+        };
+        leader.probe.members.iter().map(member).collect()
+    }
+
+    /// Opens an event of a group in one more place, whose first event is open there; none if its thread has ended.
+    pub(super) fn open_late_in_group(
+        &self,
+        name: &str,
+        attr: &Attr,
+        leader: &Opened,
+    ) -> Result<Option<Opened>> {
+        let place = leader.place;
+        match open_in_group(attr, leader) {
+            Ok(event) => {
+                let id = event.id()?;
+                Ok(Some(Opened { place, event, id }))
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+            Err(error) => Err(privileges::cannot_open(name, self.scope, &error).into()),
+        }
     }
 
     /// Opens the output of BPF programs, on each CPU for all threads, because the kernel accepts no other events for
@@ -206,6 +267,8 @@ impl<'a> Opening<'a> {
             attr,
             events,
             is_walked: false,
+            leader: None,
+            keeps_registers: false,
         })
     }
 
@@ -239,8 +302,9 @@ impl<'a> Opening<'a> {
             probe.attr.set_precise_ip(3);
         }
         let mut defers = true;
+        let mut inherits = self.inherits;
         loop {
-            let mut attr = self.kernel.probe(&probe, self.settings, self.inherits);
+            let mut attr = self.kernel.probe(&probe, self.settings, inherits);
             attr.set_enable_on_exec(self.starts_by_exec.into());
             attr.set_disabled((!self.runs_at_once).into());
             if !defers {
@@ -260,12 +324,26 @@ impl<'a> Opening<'a> {
             }
             match self.weaker(&probe, &attr, &error) {
                 Some(weaker) => probe = weaker,
+                // Since Linux 6.12, inherited events can be read with samples.
+                None if inherits
+                    && !probe.members.is_empty()
+                    && error.raw_os_error() == Some(libc::EINVAL) =>
+                {
+                    log::warn!(
+                        "this kernel reads groups only in the threads that exist at the start (before Linux 6.12); not in those that they start"
+                    );
+                    inherits = false;
+                }
                 None if self.is_gone(&error) => return Ok(None),
                 None if stacks::are_branches(&attr) => {
                     return Err(stacks::no_branches(&probe.name, &error).into());
                 }
                 None => {
-                    return Err(privileges::cannot_open(&probe.name, self.scope, &error).into());
+                    let extras = self.settings.extras;
+                    let no_branches = extras.no_branches(&attr, &probe.name, &error);
+                    return Err(no_branches
+                        .unwrap_or_else(|| privileges::cannot_open(&probe.name, self.scope, &error))
+                        .into());
                 }
             }
         }
@@ -282,7 +360,7 @@ impl<'a> Opening<'a> {
                 weaker.attr.set_precise_ip(precise - 1);
             }
             libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO
-                if counter::is_cycles(&probe.attr) && !stacks::are_branches(attr) =>
+                if counter::is_cycles(&probe.attr) && !stacks::has_branches(attr) =>
             {
                 log::warn!(
                     "no hardware counters here: sampling cpu-clock instead of {}",
@@ -309,6 +387,31 @@ impl<'a> Opening<'a> {
                     );
                     weaker.name = format!("{}:u", probe.name);
                 }
+            }
+            _ => return None,
+        }
+        Some(weaker)
+    }
+
+    /// Returns the next best event of a group after a rejection. Its numbers keep their meaning.
+    fn weaker_member(&self, probe: &Probe, error: &io::Error) -> Option<Probe> {
+        let mut weaker = probe.clone();
+        match error.raw_os_error()? {
+            libc::EINVAL | libc::EOPNOTSUPP if probe.attr.exclude_guest() == 1 => {
+                weaker.attr.set_exclude_guest(0);
+            }
+            libc::EACCES | libc::EPERM
+                if !matches!(self.scope, Scope::System | Scope::Cgroup)
+                    && probe.attr.exclude_kernel() == 0
+                    && !counter::occurs_in_kernel(&probe.attr) =>
+            {
+                weaker.attr.set_exclude_kernel(1);
+                weaker.attr.set_exclude_hv(1);
+                log::warn!(
+                    "not permitted to count in the kernel; counting user space only ({}:u)",
+                    probe.name
+                );
+                weaker.name = format!("{}:u", probe.name);
             }
             _ => return None,
         }
@@ -466,10 +569,13 @@ fn carrier(name: &str, attr: Attr, events: Vec<Opened>) -> Track {
             filter: None,
             wants_precision: false,
             pattern: None,
+            members: Vec::new(),
         },
         attr,
         events,
         is_walked: false,
+        leader: None,
+        keeps_registers: false,
     }
 }
 
@@ -480,6 +586,17 @@ fn open_at(attr: &Attr, place: Place) -> io::Result<Event> {
         Tasks::Thread(tid) => Event::open(attr, tid, cpu),
         Tasks::Cgroup(folder) => Event::open_in_cgroup(attr, folder, cpu),
     }
+}
+
+/// Opens an event that is counted together with the first of its group.
+fn open_in_group(attr: &Attr, leader: &Opened) -> io::Result<Event> {
+    let tasks = match leader.place.tasks {
+        Tasks::All => Counted::Process(-1),
+        Tasks::Thread(tid) => Counted::Process(tid),
+        Tasks::Cgroup(folder) => Counted::Cgroup(folder),
+    };
+    let cpu = leader.place.cpu as i32;
+    Event::open_to_count(attr, tasks, cpu, Some(&leader.event))
 }
 
 /// Opens an event, or a substitute, on CPUs, without a ring.

@@ -15,6 +15,9 @@ pub(crate) type Attr = abi::perf_event_attr;
 /// Size of an attr that every reader since Linux 5.13 knows (`PERF_ATTR_SIZE_VER7`). perf 6.1 reads any excess as IDs.
 const JOURNAL_ATTR_BYTES: usize = 128;
 
+/// Maximum number of events of a group.
+pub(crate) const GROUP_EVENTS: usize = 32;
+
 /// The numbers that identify an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -38,6 +41,8 @@ pub(crate) enum Counted {
 pub(crate) struct Event {
     fd: OwnedFd,
     has_lost: bool,
+    /// Whether a reading has the values of all events of its group.
+    is_group: bool,
 }
 
 impl Event {
@@ -99,7 +104,12 @@ impl Event {
         // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let has_lost = attr.read_format & u64::from(abi::PERF_FORMAT_LOST) != 0;
-        Ok(Event { fd, has_lost })
+        let is_group = attr.read_format & u64::from(abi::PERF_FORMAT_GROUP) != 0;
+        Ok(Event {
+            fd,
+            has_lost,
+            is_group,
+        })
     }
 
     /// Starts the event.
@@ -146,8 +156,17 @@ impl Event {
         }
     }
 
+    /// Sets its count to 0, in the children that inherited it too.
+    pub(crate) fn reset(&self) -> io::Result<()> {
+        // SAFETY: no address is passed.
+        check(unsafe { raw::ioctls::RESET(self.as_raw_fd(), 0) })
+    }
+
     /// Reads its counts (`read_format`: value, id, and lost where the kernel has it).
     pub(crate) fn counts(&self) -> io::Result<Counts> {
+        if self.is_group {
+            return self.counts_of_group();
+        }
         let mut words = [0u64; 3];
         let wanted = if self.has_lost { 24 } else { 16 };
         // SAFETY: the kernel writes at most `wanted` bytes, and `words` has 24.
@@ -160,6 +179,28 @@ impl Event {
             // End of file: the event is in error state (a pinned counter that was not scheduled).
             Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(_) => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Event {
+    /// Reads the counts of a group's first event: the number of events, then value, id and lost of each.
+    fn counts_of_group(&self) -> io::Result<Counts> {
+        let mut words = [0u64; 1 + 3 * GROUP_EVENTS];
+        let bytes = size_of_val(&words);
+        // SAFETY: the kernel writes at most `bytes`, the size of `words`.
+        let read = unsafe { libc::read(self.as_raw_fd(), words.as_mut_ptr().cast(), bytes) };
+        match read {
+            32.. => Ok(Counts {
+                value: words[1],
+                lost: self.has_lost.then_some(words[3]),
+            }),
+            24.. if !self.has_lost => Ok(Counts {
+                value: words[1],
+                lost: None,
+            }),
+            0.. => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Err(io::Error::last_os_error()),
         }
     }
 }

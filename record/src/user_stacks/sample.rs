@@ -13,8 +13,10 @@ const ADDR: u64 = abi::PERF_SAMPLE_ADDR as u64;
 const ID: u64 = abi::PERF_SAMPLE_ID as u64;
 const STREAM_ID: u64 = abi::PERF_SAMPLE_STREAM_ID as u64;
 const PERIOD: u64 = abi::PERF_SAMPLE_PERIOD as u64;
+const READ: u64 = abi::PERF_SAMPLE_READ as u64;
 const CALLCHAIN: u64 = abi::PERF_SAMPLE_CALLCHAIN as u64;
 const RAW: u64 = abi::PERF_SAMPLE_RAW as u64;
+const BRANCH_STACK: u64 = abi::PERF_SAMPLE_BRANCH_STACK as u64;
 const REGS_USER: u64 = abi::PERF_SAMPLE_REGS_USER as u64;
 const STACK_USER: u64 = abi::PERF_SAMPLE_STACK_USER as u64;
 
@@ -39,6 +41,12 @@ const PERF_IP: u32 = 8;
 pub(super) struct Layout {
     pub(super) sample_type: u64,
     registers: u64,
+    /// Words per event of a group, whose values the samples have.
+    words_per_value: u64,
+    /// Whether branches begin with the index of the newest one.
+    has_branch_index: bool,
+    /// Whether the registers stay in the sample.
+    keeps_registers: bool,
     /// Whether a program walks their user stacks.
     pub(super) is_walked: bool,
 }
@@ -50,6 +58,12 @@ impl Layout {
         track.is_rewritten().then_some(Layout {
             sample_type: attr.sample_type,
             registers: attr.sample_regs_user,
+            words_per_value: 1
+                + u64::from(attr.read_format & u64::from(abi::PERF_FORMAT_ID) != 0)
+                + u64::from(attr.read_format & u64::from(abi::PERF_FORMAT_LOST) != 0),
+            has_branch_index: attr.branch_sample_type & u64::from(abi::PERF_SAMPLE_BRANCH_HW_INDEX)
+                != 0,
+            keeps_registers: track.keeps_registers,
             is_walked: track.is_walked,
         })
     }
@@ -195,6 +209,11 @@ pub(super) fn parts<'a>(record: &'a [u8], layout: &Layout) -> Option<Parts<'a>> 
     if has(PERIOD) {
         cursor.u64().ok()?;
     }
+    if has(READ) {
+        let values = cursor.u64().ok()?;
+        let bytes = values.checked_mul(layout.words_per_value)?.checked_mul(8)?;
+        cursor.bytes(bytes).ok()?;
+    }
     let chain_start = cursor.offset() as usize;
     if has(CALLCHAIN) {
         let count = cursor.u64().ok()?;
@@ -205,7 +224,14 @@ pub(super) fn parts<'a>(record: &'a [u8], layout: &Layout) -> Option<Parts<'a>> 
         let bytes = cursor.u32().ok()?;
         cursor.bytes(bytes.into()).ok()?;
     }
-    let copied_start = cursor.offset() as usize;
+    if has(BRANCH_STACK) {
+        let branches = cursor.u64().ok()?;
+        let index = u64::from(layout.has_branch_index) * 8;
+        cursor
+            .bytes(branches.checked_mul(24)?.checked_add(index)?)
+            .ok()?;
+    }
+    let mut copied_start = cursor.offset() as usize;
     let mut registers = Copied::default();
     if has(REGS_USER) {
         registers.mask = layout.registers;
@@ -215,6 +241,9 @@ pub(super) fn parts<'a>(record: &'a [u8], layout: &Layout) -> Option<Parts<'a>> 
                 registers.values.push(cursor.u64().ok()?);
             }
         }
+    }
+    if layout.keeps_registers {
+        copied_start = cursor.offset() as usize;
     }
     let mut memory = &record[..0];
     if has(STACK_USER) {
@@ -330,6 +359,49 @@ mod tests {
         // Neither part ends there.
         add_piece(&mut whole, &copy(8, SP + 400, b"w"));
         check(&whole, b"abcdefghij", (SP + 99, b"xyzuv"));
+    }
+
+    #[test]
+    fn values_branches_and_registers_stay() {
+        let layout = |keeps_registers| Layout {
+            sample_type: IP | PERIOD | READ | CALLCHAIN | BRANCH_STACK | REGS_USER | STACK_USER,
+            registers: 0b101,
+            words_per_value: 3,
+            has_branch_index: true,
+            keeps_registers,
+            is_walked: false,
+        };
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        // Header, id, ip, pid and tid, time, cpu, period.
+        let head: Vec<u8> = words(&[0, 1, 2, 3, 4, 5, 6]);
+        let values: Vec<u8> = words(&[2, 10, 11, 0, 20, 21, 0]);
+        let kernel: Vec<u8> = words(&[1, 0xffff_ffff_8000_0000]);
+        let branches: Vec<u8> = words(&[2, 7, 30, 31, 32, 33, 34, 35]);
+        let registers: Vec<u8> = words(&[ABI_64, 40, 41]);
+        let memory: Vec<u8> = words(&[16, 50, 51, 16]);
+        let record = [&head[..], &values, &kernel, &branches, &registers, &memory].concat();
+        let chain: Vec<u8> = words(&[3, 0xffff_ffff_8000_0000, CONTEXT_USER, 0x1234]);
+        for (keeps, rest) in [(false, &[][..]), (true, &registers[..])] {
+            let parts = parts(&record, &layout(keeps)).unwrap();
+            let (copied, stack) = parts.copy.as_ref().unwrap();
+            assert_eq!(copied.get().values, [40, 41]);
+            assert_eq!(stack.len(), 16);
+            let mut rewriter = Rewriter {
+                addresses: vec![0x1234],
+            };
+            let mut out = Vec::new();
+            rewriter.write(&record, &parts, false, &mut out);
+            let mut expected = [&head[..], &values, &chain, &branches, rest].concat();
+            let bytes = (expected.len() as u16).to_le_bytes();
+            expected[6..8].copy_from_slice(&bytes);
+            assert_eq!(out, expected, "{keeps}");
+        }
+        // Lengths beyond the record.
+        for at in [56, 56 + 56 + 16] {
+            let mut damaged = record.clone();
+            damaged[at..at + 8].fill(0xff);
+            assert!(parts(&damaged, &layout(false)).is_none());
+        }
     }
 
     #[test]
