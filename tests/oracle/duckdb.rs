@@ -88,7 +88,7 @@ fn views_that_duckdb_lacks_are_listed() {
         "{sql}"
     );
     assert!(
-        sql.contains("SELECT * FROM off_cpu' -o off_cpu.parquet"),
+        sql.contains("SELECT * FROM off_cpu' --format parquet > off_cpu.parquet"),
         "{sql}"
     );
     let of_threads = said

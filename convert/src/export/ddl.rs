@@ -382,7 +382,7 @@ impl Statements<'_> {
         writeln!(self.out, "-- No view {usage}: {reason}. To have its rows:")?;
         writeln!(
             self.out,
-            "--   perfquet-query sql {} 'SELECT * FROM {usage}' -o {name}.parquet\n\
+            "--   perfquet-query sql {} 'SELECT * FROM {usage}' --format parquet > {name}.parquet\n\
              --   CREATE OR REPLACE VIEW {name} AS FROM '{name}.parquet';",
             commented(&shell_word(self.path))
         )?;
