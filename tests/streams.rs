@@ -2,8 +2,10 @@
 //! an error, and the status of a recorded command is kept.
 
 use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use perfquet_tests::{bin, needs, root, skip};
 
@@ -69,6 +71,7 @@ const CASES: &[Case] = &[
     case("perfquet-query", &["calls", "a.pqt"], 1, false),
     case("perfquet-query", &["tables", "a.pqt"], 0, true),
     case("perfquet-query", &["flamegraph", "a.pqt"], 0, true),
+    case("perfquet-query", &["report", "a.pqt"], 0, true),
     case(
         "perfquet-query",
         &["sql", "a.pqt", "SELECT 1 WHERE 1 = 2"],
@@ -224,6 +227,55 @@ fn unwritable_result_is_an_error_and_closed_pipe_is_not() {
             }
         }
     }
+}
+
+/// A picture or page that is interrupted leaves neither a part of it nor its temporary file, and says so once.
+#[test]
+fn interrupted_output_leaves_no_file() {
+    let folder = folder();
+    for (name, signal, expected) in [("INT", 2, Some(130)), ("TERM", 15, None)] {
+        for report in ["report", "flamegraph"] {
+            let path = folder.path().join("interrupted");
+            let interrupted = (0..20).any(|_| {
+                let _ = std::fs::remove_file(&path);
+                let mut query = Command::new(bin("perfquet-query"));
+                query.args([report, "a.pqt", "-o", "interrupted"]);
+                query.current_dir(folder.path()).stderr(Stdio::piped());
+                let running = query.spawn().expect("it runs");
+                let id = running.id().to_string();
+                while !path.exists() && temporary(folder.path()) == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let sent = Command::new("kill").args(["-s", name, &id]).status();
+                assert!(sent.expect("kill runs").success(), "{report}: gone before");
+                let output = running.wait_with_output().expect("it ends");
+                assert_eq!(temporary(folder.path()), 0, "{report}: {name}");
+                if output.status.success() {
+                    // The signal came too late.
+                    return false;
+                }
+                assert!(!path.exists(), "{report}: {name}");
+                assert_eq!(output.status.code(), expected, "{report}: {name}");
+                if expected.is_none() {
+                    assert_eq!(output.status.signal(), Some(signal), "{report}");
+                } else {
+                    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                    assert_eq!(said, "perfquet-query: interrupted\n", "{report}");
+                }
+                true
+            });
+            assert!(interrupted, "{report}: never in time");
+        }
+    }
+}
+
+/// Number of unfinished files.
+fn temporary(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    names
+        .filter(|name| name.to_string_lossy().starts_with(".interrupted."))
+        .count()
 }
 
 #[test]

@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_millis(600);
 
 /// Wakes the thread that waits for a result.
 type Waker = Box<dyn Fn() + Send>;
-/// Directories of temporary files at the time of termination.
-type Directories = Box<dyn Fn() -> Vec<PathBuf> + Send>;
+/// Temporary files, and directories of them, at the time of termination.
+type Temporary = Box<dyn Fn() -> Vec<PathBuf> + Send>;
 
 struct State {
     /// A query was interrupted and has not ended yet.
@@ -32,7 +32,7 @@ struct State {
     /// Interrupting a query does not end the program, as in the shell.
     outlives_questions: bool,
     waker: Option<Waker>,
-    temporary: Vec<Directories>,
+    temporary: Vec<Temporary>,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
@@ -118,16 +118,16 @@ impl Drop for Waiting {
     }
 }
 
-/// Registers directories to remove if the program is terminated.
-pub(crate) fn remove_at_end(directories: impl Fn() -> Vec<PathBuf> + Send + 'static) {
-    state().temporary.push(Box::new(directories));
+/// Registers files and directories to remove if the program is terminated.
+pub(crate) fn remove_at_end(paths: impl Fn() -> Vec<PathBuf> + Send + 'static) {
+    state().temporary.push(Box::new(paths));
 }
 
 /// Removes the temporary files, which running threads would keep.
 pub(crate) fn remove_temporary() {
-    let directories: Vec<PathBuf> = state().temporary.iter().flat_map(|list| list()).collect();
-    for directory in directories {
-        // The directory may already be gone.
-        let _ = std::fs::remove_dir_all(directory);
+    let paths: Vec<PathBuf> = state().temporary.iter().flat_map(|list| list()).collect();
+    for path in paths {
+        // It may already be gone.
+        let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
     }
 }

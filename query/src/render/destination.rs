@@ -20,7 +20,12 @@ impl Destination {
             return Ok(Destination::Standard(super::stdout()));
         };
         match OutputFile::create(path, force) {
-            Ok(file) => Ok(Destination::File(file)),
+            Ok(file) => {
+                if let Some(temporary) = file.temporary().map(Path::to_owned) {
+                    crate::interrupt::remove_at_end(move || vec![temporary.clone()]);
+                }
+                Ok(Destination::File(file))
+            }
             Err(error @ Error::Exists { .. }) => Err(anyhow!(
                 "{error}\nhint: use --force to overwrite it, or another PATH"
             )),

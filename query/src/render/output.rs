@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use arrow::array::RecordBatch;
 
 use super::destination::Destination;
@@ -93,9 +93,13 @@ impl Output {
         } = answered;
         let omitted = omitted.map_or_else(String::new, |omitted| format!("; {omitted}"));
         if matches!(self.form.shape, Shape::Svg | Shape::Html) {
-            self.draw(&section)?;
+            let path = self.form.path.take();
+            self.draw(&section).with_context(|| match &path {
+                Some(path) => format!("cannot write {}", path.display()),
+                None => "cannot write to stdout".to_owned(),
+            })?;
             self.destination.finish()?;
-            let place = self.form.path.map(|path| format!(" to {}", path.display()));
+            let place = path.map(|path| format!(" to {}", path.display()));
             if let Some(summary) = summary {
                 let verb = match self.form.shape {
                     Shape::Html => "written",
