@@ -1,6 +1,9 @@
 //! The scripts of pictures and of the report page: they are TypeScript, and their bundles are committed, so that building
 //! perfquet needs no npm. Pages are opened in headless Chromium.
 
+#[path = "page/keys.rs"]
+mod keys;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -81,6 +81,9 @@ const NEEDS: &[Need] = &[
     need("speedscope with Chromium", || {
         has_viewer("speedscope") && has_viewer("puppeteer-core") && has("chromium") && has("node")
     }),
+    need("Chromium with puppeteer", || {
+        has_viewer("puppeteer-core") && has("chromium") && has("node")
+    }),
     need("the Firefox Profiler's command line", || {
         has_viewer("@firefox-devtools/profiler-cli") && has("node")
     }),

@@ -2,7 +2,7 @@
 
 import { harmless } from "./format.ts";
 
-/** Weights by slot of time, thread and node. */
+/** Weights by slot of time, thread and node, in the order of threads. */
 export interface Cells {
   slot: Int32Array;
   thread: Int32Array;
@@ -61,12 +61,12 @@ export interface SlowCall {
   caller: string | null;
   args: unknown;
   retval: unknown;
-  /** Root first, with semicolons. */
-  user_stack: string | null;
-  kernel_stack: string | null;
+  /** Indexes of stacks. */
+  user_stack: number | null;
+  kernel_stack: number | null;
 }
 
-/** The longest calls by their begin. */
+/** The longest calls, by thread and begin. */
 export interface Chart {
   names: string[];
   begin: Float64Array;
@@ -97,6 +97,13 @@ export interface Track {
   reach: Float64Array;
 }
 
+/** Wake-ups in the order of time, and the indexes of the threads. */
+export interface Wakes {
+  time: Float64Array;
+  waker: Int32Array;
+  woken: Int32Array;
+}
+
 export interface TrackData {
   states: string[];
   /** Nanoseconds; shorter stretches are merged. */
@@ -105,6 +112,8 @@ export interface TrackData {
   source: string | null;
   notes: string[];
   all: Track[];
+  /** Null if they were not recorded. */
+  wakes: Wakes | null;
   command: string[];
 }
 
@@ -117,6 +126,8 @@ export interface Calls {
   steps: number;
   cells: Cells;
   slowest: SlowCall[];
+  /** Root first, with semicolons. */
+  stacks: string[];
   chart: Chart;
   durations: string[];
   heatmap: string[];
@@ -154,51 +165,107 @@ export interface Data {
   colors: Record<"kinds" | "off_cpu" | "modules" | "changes", [string, string][]> & { names: string[] };
 }
 
-function cells(raw: Record<string, number[]> | undefined): Cells | null {
-  if (raw === undefined) return null;
-  const slot = Int32Array.from(raw["slot"]!);
-  for (let index = 1; index < slot.length; index++) slot[index] = slot[index]! + slot[index - 1]!;
+/** Where a column is: its first byte, the count of its numbers, the bytes of each, and its form. */
+type Place = [number, number, number, number];
+const DIFFERENCES = 1;
+const SIGNED = 2;
+
+/** Reads columns of numbers (query/src/render/columns.rs). */
+class Columns {
+  constructor(private readonly bytes: Uint8Array) {}
+
+  read([begin, count, width, form]: Place): Float64Array {
+    const { bytes } = this;
+    const numbers = new Float64Array(count);
+    for (let index = 0; index < count; index++) numbers[index] = bytes[begin + index]!;
+    for (let place = 1; place < width; place++) {
+      const weight = 256 ** place;
+      const at = begin + place * count;
+      for (let index = 0; index < count; index++) numbers[index]! += bytes[at + index]! * weight;
+    }
+    if ((form & SIGNED) !== 0) {
+      for (let index = 0; index < count; index++) {
+        const number = numbers[index]!;
+        numbers[index] = number % 2 === 0 ? number / 2 : -(number + 1) / 2;
+      }
+    }
+    if ((form & DIFFERENCES) !== 0) for (let index = 1; index < count; index++) numbers[index]! += numbers[index - 1]!;
+    return numbers;
+  }
+
+  integers(place: Place): Int32Array {
+    return new Int32Array(this.read(place));
+  }
+}
+
+function cells(raw: Record<keyof Cells, Place>, columns: Columns): Cells {
   return {
-    slot,
-    thread: Int32Array.from(raw["thread"]!),
-    node: Int32Array.from(raw["node"]!),
-    bar: Int32Array.from(raw["bar"]!),
-    weight: Float64Array.from(raw["weight"]!),
-    count: Float64Array.from(raw["count"]!),
+    slot: columns.integers(raw.slot), thread: columns.integers(raw.thread), node: columns.integers(raw.node), bar: columns.integers(raw.bar),
+    weight: columns.read(raw.weight), count: columns.read(raw.count),
   };
 }
 
-/** Sums of distances. */
-function running(distances: number[]): Float64Array {
-  let sum = 0;
-  return Float64Array.from(distances, (distance) => (sum += distance));
+interface RawTree {
+  labels: Record<"name" | "kind" | "module" | "source", Place>;
+  /** Levels that end before each node. */
+  left: Place;
+  /** The place of a node's label among those of the callees of its caller's label so far, from 1; 0 for a new one. */
+  callee: Place;
+  new: Place;
 }
 
-type RawTrack = Pick<Track, "kind" | "id"> & Record<"gap" | "length" | "what" | "cell" | "cell_what" | "cell_time", number[]>;
+/** The labels, parents and label indexes of a tree (query/src/reports/page/trees.rs). */
+function tree(raw: RawTree, names: string[], columns: Columns): Pick<Profile, "labels" | "parent" | "label"> {
+  const { name, kind, module, source } = raw.labels;
+  const [kinds, modules, sources] = [columns.integers(kind), columns.integers(module), columns.integers(source)];
+  const labels = Array.from(columns.integers(name), (name, index): Label => [
+    names[name]!, kinds[index]!, modules[index] === 0 ? null : modules[index]! - 1, sources[index] === 0 ? null : names[sources[index]! - 1]!,
+  ]);
+  const [left, callee, fresh] = [columns.integers(raw.left), columns.integers(raw.callee), columns.integers(raw.new)];
+  const [parent, label] = [new Int32Array(left.length + 1), new Int32Array(left.length + 1)];
+  label[0] = -1;
+  const known: number[][] = Array.from({ length: labels.length + 1 }, () => []);
+  const path = new Int32Array(parent.length);
+  let [next, levels] = [0, 1];
+  for (let node = 1; node < parent.length; node++) {
+    levels -= left[node - 1]!;
+    const caller = path[levels - 1]!;
+    parent[node] = caller;
+    path[levels++] = node;
+    const callees = known[label[caller]! + 1]!;
+    const place = callee[node - 1]!;
+    if (place === 0) callees.push(fresh[next++]!);
+    label[node] = callees[(place === 0 ? callees.length : place) - 1]!;
+  }
+  return { labels, parent, label };
+}
+
+type RawTrack = Pick<Track, "kind" | "id"> & Record<"gap" | "length" | "what" | "cell" | "cell_what" | "cell_time", Place>;
 
 /** Joins exact and merged stretches in the order of their begins. */
-function track(raw: RawTrack, grain: number): Track {
-  const count = raw.gap.length + raw.cell.length;
+function track(raw: RawTrack, grain: number, columns: Columns): Track {
+  const [gaps, lengths, whats] = [columns.read(raw.gap), columns.read(raw.length), columns.integers(raw.what)];
+  const [cells, cellWhats, cellTimes] = [columns.read(raw.cell), columns.integers(raw.cell_what), columns.read(raw.cell_time)];
+  const count = gaps.length + cells.length;
   const found: Track = {
     kind: raw.kind, id: raw.id, begin: new Float64Array(count), length: new Float64Array(count), what: new Int32Array(count),
     time: new Float64Array(count), isMerged: new Uint8Array(count), reach: new Float64Array(count),
   };
-  let [exact, merged, end, cell, reach] = [0, 0, 0, raw.cell[0] ?? 0, -Infinity];
+  let [exact, merged, end, reach] = [0, 0, 0, -Infinity];
   for (let index = 0; index < count; index++) {
-    const begin = exact < raw.gap.length ? end + raw.gap[exact]! : Infinity;
-    const isMerged = merged < raw.cell.length && cell * grain <= begin;
+    const begin = exact < gaps.length ? end + gaps[exact]! : Infinity;
+    const isMerged = merged < cells.length && cells[merged]! * grain <= begin;
     found.isMerged[index] = Number(isMerged);
     if (isMerged) {
-      found.begin[index] = cell * grain;
+      found.begin[index] = cells[merged]! * grain;
       found.length[index] = grain;
-      found.what[index] = raw.cell_what[merged]!;
-      found.time[index] = raw.cell_time[merged]!;
-      cell += raw.cell[++merged] ?? 0;
+      found.what[index] = cellWhats[merged]!;
+      found.time[index] = cellTimes[merged++]!;
     } else {
       found.begin[index] = begin;
-      found.time[index] = found.length[index] = raw.length[exact]!;
-      found.what[index] = raw.what[exact]!;
-      end = begin + raw.length[exact++]!;
+      found.time[index] = found.length[index] = lengths[exact]!;
+      found.what[index] = whats[exact]!;
+      end = begin + lengths[exact++]!;
     }
     reach = Math.max(reach, found.begin[index]! + found.length[index]!);
     found.reach[index] = reach;
@@ -206,20 +273,22 @@ function track(raw: RawTrack, grain: number): Track {
   return found;
 }
 
-/** Unpacks the data of the page. */
+/** Unpacks the data of the page: JSON, a line feed, and columns. */
 export async function read(base64: string): Promise<Data> {
-  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const data = JSON.parse(await new Response(stream).text());
+  const letters = atob(base64);
+  const packed = new Uint8Array(letters.length);
+  for (let index = 0; index < packed.length; index++) packed[index] = letters.charCodeAt(index);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const end = bytes.indexOf(10);
+  const data = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end)));
+  const columns = new Columns(bytes.subarray(end + 1));
   for (const profile of data.profiles) {
-    const parent = [0], label = [-1];
-    profile.parent.forEach((distance: number, index: number) => parent.push(index + 1 - distance));
-    profile.label.forEach((index: number) => label.push(index));
-    profile.parent = Int32Array.from(parent);
-    profile.label = Int32Array.from(label);
-    profile.cells = cells(profile.cells);
-    profile.own = profile.own ? Float64Array.from(profile.own) : null;
-    profile.before = profile.before ? Float64Array.from(profile.before) : null;
+    Object.assign(profile, tree(profile, data.names, columns));
+    profile.modules = data.names;
+    profile.cells = profile.cells == null ? null : cells(profile.cells, columns);
+    profile.own = profile.own == null ? null : columns.read(profile.own);
+    profile.before = profile.before == null ? null : columns.read(profile.before);
     profile.is_off_cpu ??= false;
     profile.samples ??= null;
   }
@@ -227,14 +296,21 @@ export async function read(base64: string): Promise<Data> {
   const hasStacks = (profile: Profile) => profile.labels.some(([, kind]) => kind > 0);
   data.profiles.sort((a: Profile, b: Profile) => Number(hasStacks(b)) - Number(hasStacks(a)));
   if (data.calls !== null) {
-    data.calls.cells = cells(data.calls.cells);
-    const { names, begin, length, depth, thread, function: functions } = data.calls.chart;
-    data.calls.chart = {
-      names: names.map(harmless), begin: running(begin), length: Float64Array.from(length), depth: Int32Array.from(depth), thread: Int32Array.from(thread),
-      function: Int32Array.from(functions),
+    data.calls.cells = cells(data.calls.cells, columns);
+    const { begin, length, depth, thread, function: functions } = data.calls.chart;
+    const chart: Chart = {
+      names: [], begin: columns.read(begin), length: columns.read(length), depth: columns.integers(depth), thread: columns.integers(thread),
+      function: columns.integers(functions),
     };
+    for (const name of new Set(chart.function)) chart.names[name] = harmless(data.names[name]);
+    data.calls.chart = chart;
   }
   for (const thread of data.threads) if (thread[2] !== null) thread[2] = harmless(thread[2]);
-  if (data.tracks != null) data.tracks.all = data.tracks.all.map((raw: RawTrack) => track(raw, data.tracks.grain));
+  if (data.tracks != null) {
+    data.tracks.all = data.tracks.all.map((raw: RawTrack) => track(raw, data.tracks.grain, columns));
+    const { wakes } = data.tracks;
+    data.tracks.wakes = wakes == null ? null
+      : { time: columns.read(wakes.time), waker: columns.integers(wakes.waker), woken: columns.integers(wakes.woken) };
+  }
   return data;
 }

@@ -85,7 +85,7 @@ export class Findings {
   private ofStacks(stacks: Stacks[]): Finding[] {
     const first = stacks[0];
     if (first === undefined) return [];
-    const { boxes } = first.boxes(() => true);
+    const { boxes } = first.whole();
     const lines = first.functions(boxes).filter((line) => line.group > 0 && line.name !== "[light frames]");
     const sandwich = (focus: string) => () => this.state.change({ profile: 0, view: "sandwich", focus, zoom: 0 });
     const [all, before] = [boxes.total[0]!, boxes.before?.[0] ?? 0];

@@ -44,8 +44,8 @@ const KERNEL = 2;
 /** The children of a node, sorted if that matters. */
 type Children = (node: number, inOrder?: boolean) => Int32Array;
 
-/** The children of every node, by an order of siblings. */
-function childLists(parent: Int32Array, order: (a: number, b: number) => number): Children {
+/** The children of every node, by an order of siblings, or as they come. */
+function childLists(parent: Int32Array, order: ((a: number, b: number) => number) | null): Children {
   const starts = new Int32Array(parent.length + 1);
   for (let node = 1; node < parent.length; node++) starts[parent[node]! + 1]!++;
   for (let node = 0; node < parent.length; node++) starts[node + 1]! += starts[node]!;
@@ -56,7 +56,7 @@ function childLists(parent: Int32Array, order: (a: number, b: number) => number)
   const isSorted = new Uint8Array(parent.length);
   return (node, inOrder = true) => {
     const siblings = all.subarray(starts[node], starts[node + 1]);
-    if (inOrder && isSorted[node] === 0) {
+    if (order !== null && inOrder && isSorted[node] === 0) {
       isSorted[node] = 1;
       siblings.sort(order);
     }
@@ -75,7 +75,9 @@ export class Stacks {
   private readonly group: Int32Array;
   private readonly names: { name: string; module: string | null }[] = [{ name: "[no stack]", module: null }];
   private readonly children: Children;
+  private inOrder: Int32Array | null = null;
   private last: { key: string; boxes: Boxes; samples: number; functions?: FunctionLine[] } | null = null;
+  private all: { boxes: Boxes; samples: number; functions?: FunctionLine[] } | null = null;
 
   constructor(readonly profile: Profile) {
     const known = new Map<string, number>();
@@ -90,15 +92,20 @@ export class Stacks {
       return kind === INCOMPLETE ? group("[unknown]", null, false)
         : group(name, module === null ? null : profile.modules[module]!, kind === KERNEL);
     });
-    const all = sums(profile.parent, this.ownWeights(() => true).own);
-    const kind = (node: number) => profile.labels[profile.label[node]!]![1];
-    this.children = childLists(profile.parent, (a, b) => {
-      const groups = Number(kind(b) === GROUP) - Number(kind(a) === GROUP);
-      if (groups !== 0) return groups;
-      if (kind(a) === GROUP) return all[b]! - all[a]!;
-      const [first, second] = [profile.labels[profile.label[a]!]![0], profile.labels[profile.label[b]!]![0]];
-      return first < second ? -1 : first > second ? 1 : a - b;
-    });
+    // The nodes of a page are in the order in which they are drawn.
+    this.children = childLists(profile.parent, null);
+  }
+
+  /** The cells in the order of time. */
+  private cellsInTime(): Int32Array {
+    if (this.inOrder !== null) return this.inOrder;
+    const slot = this.profile.cells?.slot ?? new Int32Array();
+    const starts = new Int32Array(slot.reduce((most, one) => Math.max(most, one), 0) + 3);
+    for (const one of slot) starts[one + 2]!++;
+    for (let index = 1; index < starts.length; index++) starts[index]! += starts[index - 1]!;
+    const order = new Int32Array(slot.length);
+    slot.forEach((one, index) => (order[starts[one + 1]!++] = index));
+    return (this.inOrder = order);
   }
 
   private ownWeights(has: (slot: number, thread: number) => boolean): { own: Float64Array; samples: number } {
@@ -106,10 +113,11 @@ export class Stacks {
     if (cells === null) return { own: own!, samples: 0 };
     const weights = new Float64Array(this.profile.parent.length);
     let samples = 0;
-    for (let index = 0; index < cells.slot.length; index++) {
-      if (!has(cells.slot[index]!, cells.thread[index]!)) continue;
-      weights[cells.node[index]!]! += cells.weight[index]!;
-      samples += cells.count[index]!;
+    const { slot, thread, node, weight, count } = cells;
+    for (let index = 0; index < slot.length; index++) {
+      if (!has(slot[index]!, thread[index]!)) continue;
+      weights[node[index]!]! += weight[index]!;
+      samples += count[index]!;
     }
     return { own: weights, samples };
   }
@@ -117,13 +125,19 @@ export class Stacks {
   /** The boxes of the selection, and the number of its samples. */
   selected(state: State): { boxes: Boxes; samples: number } {
     const { time, threads } = state.selection;
+    if (time === null && threads.size === 0) return this.whole();
     const key = JSON.stringify([time, [...threads]]);
-    if (this.last?.key !== key) this.last = { key, ...this.boxes((slot, thread) => state.has(slot, thread)) };
+    if (this.last?.key !== key) this.last = { key, ...this.boxes(state.filter()) };
     return this.last;
   }
 
+  /** The boxes of the whole trace. */
+  whole(): { boxes: Boxes; samples: number } {
+    return (this.all ??= this.boxes(() => true));
+  }
+
   /** The boxes of the cells that are wanted. */
-  boxes(has: (slot: number, thread: number) => boolean): { boxes: Boxes; samples: number } {
+  private boxes(has: (slot: number, thread: number) => boolean): { boxes: Boxes; samples: number } {
     const { own, samples } = this.ownWeights(has);
     const { parent, label, before } = this.profile;
     const total = sums(parent, own);
@@ -146,43 +160,45 @@ export class Stacks {
 
   /** All functions with a weight. Recursion counts once. */
   functions(boxes: Boxes): FunctionLine[] {
-    if (this.last?.boxes !== boxes) return this.functionsOf(boxes);
-    return (this.last.functions ??= this.functionsOf(boxes));
+    const known = [this.all, this.last].find((known) => known?.boxes === boxes);
+    return known == null ? this.functionsOf(boxes) : (known.functions ??= this.functionsOf(boxes));
   }
 
   private functionsOf(boxes: Boxes): FunctionLine[] {
-    const lines: FunctionLine[] = this.names.map(({ name, module }, group) =>
-      ({ name, module, group, own: 0, total: 0, ownBefore: 0, totalBefore: 0 }));
-    const onPath = new Int32Array(lines.length);
-    const before = this.profile.before;
-    const groupOf = (node: number) => (node === 0 ? 0 : this.group[this.profile.label[node]!]!);
-    const kindOf = (node: number) => (node === 0 ? GROUP : this.profile.labels[this.profile.label[node]!]![1]);
-    const pending = [0];
-    while (pending.length > 0) {
-      const node = pending.pop()!;
-      if (node < 0) {
-        onPath[groupOf(~node)]!--;
-        continue;
+    const { parent, label, before: ownBefores } = this.profile;
+    const { own: owns, total: totals, before: totalsBefore } = boxes;
+    const count = this.names.length;
+    const [own, total, ownBefore, totalBefore] = Array.from({ length: 4 }, () => new Float64Array(count)) as [Float64Array, Float64Array, Float64Array, Float64Array];
+    // By label and 1, since that of the root is -1.
+    const groups = Int32Array.from([0, ...this.group]);
+    const isFunction = Uint8Array.from([0, ...this.profile.labels.map(([, kind]) => Number(kind > INCOMPLETE))]);
+    // Functions on the way from the root to a node; of recursive ones, the outermost counts.
+    const onPath = new Int32Array(count);
+    const path = new Int32Array(parent.length);
+    let levels = 0;
+    for (let node = 0; node < parent.length; node++) {
+      const weight = totals[node]!;
+      const then = totalsBefore === null ? 0 : totalsBefore[node]!;
+      if (weight === 0 && then === 0) continue;
+      while (levels > 0 && path[levels - 1] !== parent[node]) {
+        const left = label[path[--levels]!]! + 1;
+        if (isFunction[left] === 1) onPath[groups[left]!]!--;
       }
-      const [total, then] = [boxes.total[node]!, boxes.before?.[node] ?? 0];
-      if (total === 0 && then === 0) continue;
-      const group = groupOf(node);
-      const line = lines[group]!;
-      line.own += boxes.own[node]!;
-      line.ownBefore += before?.[node] ?? 0;
-      if (kindOf(node) <= INCOMPLETE) {
-        line.total += boxes.own[node]!;
-        line.totalBefore += before?.[node] ?? 0;
-      } else {
-        if (onPath[group] === 0) {
-          line.total += total;
-          line.totalBefore += then;
-        }
-        onPath[group]!++;
-        pending.push(~node);
+      path[levels++] = node;
+      const at = label[node]! + 1;
+      const group = groups[at]!;
+      own[group]! += owns[node]!;
+      if (ownBefores !== null) ownBefore[group]! += ownBefores[node]!;
+      if (isFunction[at] === 0) {
+        total[group]! += owns[node]!;
+        if (ownBefores !== null) totalBefore[group]! += ownBefores[node]!;
+      } else if (onPath[group]!++ === 0) {
+        total[group]! += weight;
+        totalBefore[group]! += then;
       }
-      for (const child of this.children(node, false)) pending.push(child);
     }
+    const lines = this.names.map(({ name, module }, group): FunctionLine =>
+      ({ name, module, group, own: own[group]!, total: total[group]!, ownBefore: ownBefore[group]!, totalBefore: totalBefore[group]! }));
     return lines.filter((line) => line.total > 0 || line.totalBefore > 0);
   }
 
@@ -209,10 +225,11 @@ export class Stacks {
     const tree = this.profile.parent;
     const selected: number[] = [];
     let all = 0;
-    for (let index = 0; cells !== null && index < cells.slot.length; index++) {
-      if (cells.slot[index]! < 0 || cells.weight[index]! === 0 || !state.has(cells.slot[index]!, cells.thread[index]!)) continue;
+    const has = state.filter();
+    for (const index of cells === null ? [] : this.cellsInTime()) {
+      if (cells!.slot[index]! < 0 || cells!.weight[index]! === 0 || !has(cells!.slot[index]!, cells!.thread[index]!)) continue;
       selected.push(index);
-      all += cells.weight[index]!;
+      all += cells!.weight[index]!;
     }
     const [first, last] = [cells?.slot[selected[0] ?? 0] ?? 0, cells?.slot[selected[selected.length - 1] ?? 0] ?? 0];
     const step = Math.max(1, Math.ceil((last - first + 1) / columns));

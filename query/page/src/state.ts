@@ -118,9 +118,12 @@ export class State {
   }
 
   /** Whether a cell is selected. */
-  has(slot: number, thread: number): boolean {
+  filter(): (slot: number, thread: number) => boolean {
     const { time, threads } = this.selection;
-    return (time === null || (slot >= time[0] && slot < time[1])) && (threads.size === 0 || threads.has(thread));
+    const [from, to] = time ?? [-Infinity, Infinity];
+    if (threads.size === 0) return (slot) => slot >= from && slot < to;
+    const isSelected = Uint8Array.from(this.data.threads, (_, index) => Number(threads.has(index)));
+    return (slot, thread) => slot >= from && slot < to && isSelected[thread] === 1;
   }
 
   /** A command that shows the same on the terminal. */

@@ -473,6 +473,11 @@ export class Slowest {
     if (call.time !== null) this.state.showSpan(call.time, call.time + Math.max(1, call.duration));
   }
 
+  /** Frames of a stack, the innermost first, one a line. */
+  private frames(stack: number | null): string {
+    return stack == null ? "" : this.calls.stacks[stack]!.split(";").reverse().join("\n");
+  }
+
   /** The calls in which a call was, the innermost first, with their durations. They are as long as it is, so the chart has them. */
   private callers({ time, duration: length, tid, function: name, caller }: SlowCall): string[] {
     const { chart } = this.calls;
@@ -482,7 +487,7 @@ export class Slowest {
       if (isAround && this.data.threads[chart.thread[call]!]![0] === (tid ?? -1)) found.push(call);
     });
     found.sort((a, b) => chart.depth[b]! - chart.depth[a]!);
-    // Deeper calls of the same time are inside of it.
+    // Calls with the same time are the call, and what is inside of it.
     const own = found.findIndex((call) => chart.names[chart.function[call]!] === harmless(name) && chart.begin[call] === time && chart.length[call] === length);
     const around = found.slice(own + 1).map((call) => `${chart.names[chart.function[call]!]!} ${duration(chart.length[call]!)}`);
     return own < 0 || around.length === 0 ? (caller === null ? [] : [caller]) : around;
@@ -500,7 +505,7 @@ export class Slowest {
       ["arguments", call.args === null || call.args === undefined ? "not recorded" : Array.isArray(call.args) ? call.args.join("\n") : text(call.args)],
       ["returns", call.retval === null || call.retval === undefined ? "not recorded" : text(call.retval)],
       ["callers", this.callers(call).join("\n") || "unknown"],
-      ["kernel stack", frames(call.kernel_stack)], ["user stack", frames(call.user_stack)],
+      ["kernel stack", this.frames(call.kernel_stack)], ["user stack", this.frames(call.user_stack)],
     ];
     this.call.replaceChildren(make("table", {}, make("tbody", {}, ...lines.filter(([, value]) => value !== "")
       .map(([name, value]) => make("tr", {}, make("th", { scope: "row", class: "name" }, name), make("td", { class: "name" }, value))))));
@@ -522,11 +527,6 @@ export class Slowest {
     this.table.show(this.rows);
     this.command.update();
   }
-}
-
-/** Frames of a stack, the innermost first, one a line. */
-function frames(stack: string | null): string {
-  return stack == null ? "" : stack.split(";").reverse().join("\n");
 }
 
 function text(value: unknown): string {

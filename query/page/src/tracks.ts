@@ -7,6 +7,7 @@ import { counted, cut, duration, grouped } from "./format.ts";
 import { exactTime, type State } from "./state.ts";
 import { Table } from "./tables.ts";
 import { axis } from "./time.ts";
+import { drawWakes, upper, wakeOf, wakesIn } from "./wakes.ts";
 
 const ROW = 15;
 const GAP = 3;
@@ -14,6 +15,8 @@ const RULER = 20;
 const CALL = 15;
 /** More calls are not drawn one by one. */
 const MOST_CALLS = 10_000;
+/** More wake-ups are not drawn one by one. */
+const MOST_WAKES = 300;
 /** Levels of calls below a thread. */
 const LEVELS = 40;
 /** A canvas that is much higher is not drawn. */
@@ -48,17 +51,6 @@ interface StateLine {
   thread: number;
   /** Nanoseconds by group. */
   times: number[];
-}
-
-/** First index whose value is greater. */
-function upper(values: Float64Array, value: number): number {
-  let [low, high] = [0, values.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle]! <= value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 /** Calls `visit` with every part of a track in a range: begin, end, what, and the time of it. */
@@ -97,6 +89,8 @@ export class Tracks {
   private cursor = -1;
   private drag: { from: number; to: number } | null = null;
   private readonly length: number;
+  /** Wake-ups in view; none if they are too many. */
+  private wakes: number[] = [];
 
   constructor(private readonly data: Data, private readonly state: State, private readonly tip: Tip) {
     this.tracks = data.tracks?.all ?? [];
@@ -294,11 +288,14 @@ export class Tracks {
     const time = exactTime(Math.round(this.timeAt(x)));
     if (part === null) return [this.name(row), `nothing known at ${time}`];
     const what = this.whatName(row, part.what);
+    const wakes = this.data.tracks?.wakes ?? null;
+    const woken = row.kind === "thread" && STATES[part.what] === "running" && !part.isMerged ? wakeOf(wakes, row.track!, row.id, part.begin) : null;
+    const waker = woken === null ? [] : [`woken by ${this.threadName(wakes!.waker[woken]!)} at ${exactTime(wakes!.time[woken]!)}`];
     const source = this.data.tracks?.source ?? null;
     if (source !== null) return [`${this.name(row)}: ${what}`, `most samples of ${source} from ${exactTime(part.begin)} to ${exactTime(part.end)}`];
     return part.isMerged
       ? [`${this.name(row)}: ${what}`, `${duration(part.time)} in short stretches, from ${exactTime(part.begin)} to ${exactTime(part.end)}`]
-      : [`${this.name(row)}: ${what}`, duration(part.end - part.begin), `from ${exactTime(part.begin)} to ${exactTime(part.end)}`];
+      : [`${this.name(row)}: ${what}`, duration(part.end - part.begin), `from ${exactTime(part.begin)} to ${exactTime(part.end)}`, ...waker];
   }
 
   /** The sums of a row in view. */
@@ -334,6 +331,9 @@ export class Tracks {
     const areDrawn = count <= MOST_CALLS;
     const shown = rows.filter((row) => row.track !== null || (areDrawn && row.calls.length > 0) || selection.threads.has(row.id));
     rows.splice(0, rows.length, ...shown);
+    const threads = new Set(rows.filter((row) => row.kind === "thread").map((row) => row.id));
+    const wakes = wakesIn(this.data.tracks?.wakes ?? null, threads, from, to);
+    this.wakes = wakes.length <= MOST_WAKES ? wakes : [];
     let deepest = 0;
     for (const row of rows) {
       if (!areDrawn) row.calls = [];
@@ -359,6 +359,8 @@ export class Tracks {
       ...(source !== null ? [`CPUs from samples of ${source}: a row is full where they are most`] : []),
       ...(this.data.tracks?.notes ?? []),
       ...(this.calls === null ? [] : [areDrawn ? counted(count, "call") : `${grouped(count)} calls: up to ${grouped(MOST_CALLS)} are drawn, zoom in`]),
+      ...(wakes.length === 0 ? [] : wakes.length <= MOST_WAKES ? [`${counted(wakes.length, "wake-up")}: arrows from the waker`]
+        : [`${grouped(wakes.length)} wake-ups: up to ${MOST_WAKES} are drawn, zoom in`]),
       ...(areDrawn && others.length > 30 ? [`calls of ${counted(others.length - 30, "more thread")}: select them`] : []),
       ...(deepest > levels ? [`levels below ${levels} of ${deepest} are not drawn`] : []),
       ...(this.data.losses?.some((slot) => slot * this.state.slot < to && (slot + 1) * this.state.slot > from) ? ["red: events were lost"] : []),
@@ -428,6 +430,8 @@ export class Tracks {
         context.strokeRect(0.75, row.y - 0.5, width - 1.5, ROW + row.levels * CALL + 1);
       }
     });
+    drawWakes(context, this.data.tracks?.wakes ?? null, this.wakes, (thread) => this.rows.find((row) => row.kind === "thread" && row.id === thread)?.y, ROW,
+      (time) => left + ((time - from) / (to - from)) * wide);
     context.fillStyle = color("loss");
     const { slot } = this.state;
     for (const at of losses) {

@@ -4,6 +4,7 @@ mod arrow_stream;
 pub(crate) mod bars;
 mod calls;
 mod cells;
+pub(crate) mod columns;
 mod csv;
 mod destination;
 pub(crate) mod distribution;

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! <meta Content-Security-Policy: default-src 'none'; script-src 'sha256-…'; style-src 'sha256-…'>
-//! <style>dist/report.css</style>  <script id="data">base64(zlib(JSON))</script>  <script>dist/report.js</script>
+//! <style>dist/report.css</style>  <script id="data">base64(zlib(JSON, line feed, columns))</script>  <script>dist/report.js</script>
 //! ```
+//! Numbers are columns after the JSON (`columns.rs`), which has their places.
 //! Names from a trace are only in the data, so no name can become markup; the script inserts them as text.
 
 use std::io::Write;
@@ -15,6 +16,7 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use serde_json::Value;
 
+use super::columns::Columns;
 use super::drawing::escaped;
 
 const SCRIPT: &str = include_str!("../../page/dist/report.js");
@@ -25,15 +27,32 @@ const HASHES: &str = include_str!("../../page/dist/hashes.txt");
 /// A page and its embedded files.
 pub(crate) struct Page {
     pub(crate) title: String,
-    pub(crate) data: Value,
+    pub(crate) data: PageData,
+}
+
+/// What a page shows, packed.
+pub(crate) struct PageData(Vec<u8>);
+
+impl PageData {
+    pub(crate) fn pack(data: &Value, columns: &Columns) -> Result<PageData> {
+        let mut packed = ZlibEncoder::new(Vec::new(), Compression::best());
+        // Compact JSON is one line.
+        serde_json::to_writer(&mut packed, data)?;
+        packed.write_all(b"\n")?;
+        packed.write_all(columns.bytes())?;
+        Ok(PageData(packed.finish()?))
+    }
+
+    /// Bytes of the file, including its script and style.
+    pub(crate) fn size_of_page(&self) -> usize {
+        self.0.len().div_ceil(3) * 4 + SCRIPT.len() + STYLE.len()
+    }
 }
 
 impl Page {
     /// Writes the file.
     pub(super) fn write(&self, out: &mut dyn Write) -> Result<()> {
-        let mut packed = ZlibEncoder::new(Vec::new(), Compression::new(7));
-        serde_json::to_writer(&mut packed, &self.data)?;
-        let data = BASE64_STANDARD.encode(packed.finish()?);
+        let data = BASE64_STANDARD.encode(&self.data.0);
         let (script, style) = (hash("report.js")?, hash("report.css")?);
         write!(
             out,
@@ -67,7 +86,7 @@ mod tests {
         let name = "</script><script>alert(1)</script>";
         let page = Page {
             title: name.to_owned(),
-            data: Value::String(name.to_owned()),
+            data: PageData::pack(&Value::String(name.to_owned()), &Columns::default()).unwrap(),
         };
         let mut file = Vec::new();
         page.write(&mut file).unwrap();

@@ -1,5 +1,8 @@
 //! Calls of a page: the answer of `durations`, the distribution by time and thread, and the slowest calls.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
 use anyhow::{Context, Result};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
@@ -7,10 +10,12 @@ use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
 use super::cells::{Cell, Cells, NO_THREAD, Threads, fitting_steps};
+use super::trees::Names;
 use super::{section, unless_failed};
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
 use crate::render::Section;
+use crate::render::columns::Columns;
 use crate::reports::durations::Durations;
 use crate::reports::row_source::has_rows;
 use crate::session::{Session, literal};
@@ -21,14 +26,22 @@ use crate::totals;
 const FUNCTIONS: usize = 60;
 /// Calls of the flame chart.
 const CHART: usize = 100_000;
-/// Longer names are cut.
-const LONGEST_NAME: usize = 4000;
 /// Calls that are listed one by one.
-const SLOWEST: usize = 500;
+const SLOWEST: usize = 1000;
 /// Bars of a power of two in a distribution by time.
 const BARS: i64 = 8;
 
-/// All that a page shows of calls; null if there are none.
+/// All that a page shows of calls.
+pub(super) struct Calls {
+    summary: Value,
+    rows: Value,
+    cells: Cells,
+    slowest: Value,
+    stacks: Value,
+    chart: Chart,
+}
+
+/// The calls of a trace; none if there are none.
 pub(super) fn of(
     session: &Session,
     filters: &Filters,
@@ -36,14 +49,14 @@ pub(super) fn of(
     slot: i64,
     threads: &mut Threads,
     omitted: &mut Vec<String>,
-) -> Result<Value> {
+) -> Result<Option<Calls>> {
     if !has_rows(session, "calls") {
-        return Ok(Value::Null);
+        return Ok(None);
     }
     let words = [vec!["-n".to_owned(), "0".to_owned()], filters.arguments()].concat();
     let answer = section::<Durations>(session, &words);
     let Some(Section::Durations(durations)) = unless_failed(answer, "durations", omitted)? else {
-        return Ok(Value::Null);
+        return Ok(None);
     };
     let all = durations.rows.num_rows();
     let rows = durations.rows.slice(0, all.min(FUNCTIONS));
@@ -60,20 +73,44 @@ pub(super) fn of(
     )?;
     let functions: Vec<&str> = functions.iter().map(Option::unwrap_or_default).collect();
     let condition = filters.condition(session)?;
-    let mut cells = cells(session, &condition, &functions, begin, slot, threads)?;
-    let steps = fitting_steps(&[&cells], 1, i64::MAX);
-    cells.coarsen(steps);
-    Ok(json!({
-        "summary": durations.subtitle,
-        "rows": objects(&rows)?,
-        "bars": BARS,
-        "steps": steps,
-        "cells": cells.json(1),
-        "slowest": slowest(session, &condition, begin)?,
-        "chart": chart(session, &condition, begin, threads, omitted)?,
-        "durations": ["durations"],
-        "heatmap": ["heatmap"],
+    let (slowest, stacks) = slowest(session, &condition, begin)?;
+    Ok(Some(Calls {
+        summary: json!(durations.subtitle),
+        rows: objects(&rows)?,
+        cells: cells(session, &condition, &functions, begin, slot, threads)?,
+        slowest,
+        stacks,
+        chart: Chart::of(session, &condition, begin, threads)?,
     }))
+}
+
+impl Calls {
+    /// The calls, with slots that are `joined` times as long, and a part of the limits.
+    pub(super) fn json(
+        &self,
+        joined: i64,
+        part: usize,
+        names: &mut Names,
+        columns: &mut Columns,
+        omitted: &mut Vec<String>,
+    ) -> Value {
+        let mut cells = self.cells.clone();
+        cells.coarsen(joined);
+        let steps = fitting_steps(&[&cells], 1, i64::MAX, part);
+        cells.coarsen(steps);
+        json!({
+            "summary": self.summary,
+            "rows": self.rows,
+            "bars": BARS,
+            "steps": steps,
+            "cells": cells.json(1, columns),
+            "slowest": self.slowest,
+            "stacks": self.stacks,
+            "chart": self.chart.json(CHART / part, names, columns, omitted),
+            "durations": ["durations"],
+            "heatmap": ["heatmap"],
+        })
+    }
 }
 
 fn cells(
@@ -94,7 +131,7 @@ fn cells(
          WHERE {condition} AND duration IS NOT NULL AND coalesce(function, '[unknown]') IN ({}) GROUP BY 1, 2, 3, 4",
         names.join(", ")
     );
-    let index: std::collections::HashMap<&str, u32> = functions.iter().copied().zip(0..).collect();
+    let index: HashMap<&str, u32> = functions.iter().copied().zip(0..).collect();
     let mut cells = Vec::new();
     let mut answer = session.query(&sql)?;
     while let Some(batch) = answer.next()? {
@@ -117,7 +154,8 @@ fn cells(
     Ok(Cells(cells))
 }
 
-fn slowest(session: &Session, condition: &str, begin: i64) -> Result<Value> {
+/// The slowest calls, a row each, and their stacks, which are the same for many.
+fn slowest(session: &Session, condition: &str, begin: i64) -> Result<(Value, Value)> {
     let sql = format!(
         "SELECT time - {begin} AS time, duration, tid, comm, coalesce(function, '[unknown]') AS function, module, caller, args, retval, \
          stack_text(user_stack) AS user_stack, stack_text(kernel_stack) AS kernel_stack \
@@ -129,76 +167,119 @@ fn slowest(session: &Session, condition: &str, begin: i64) -> Result<Value> {
             rows.extend(more);
         }
     }
-    Ok(Value::Array(rows))
+    let mut stacks: Vec<Value> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for row in &mut rows {
+        for name in ["user_stack", "kernel_stack"] {
+            if let Some(Value::String(stack)) = row.get(name) {
+                let index = *known.entry(stack.clone()).or_insert_with(|| {
+                    stacks.push(json!(stack));
+                    stacks.len() - 1
+                });
+                row[name] = json!(index);
+            }
+        }
+    }
+    Ok((Value::Array(rows), Value::Array(stacks)))
 }
 
-/// The calls of the flame chart, column by column: the longest ones. A caller is as long as its callees, so no frame is
-/// without its caller.
-fn chart(
-    session: &Session,
-    condition: &str,
+/// The calls of the flame chart: the longest ones. A caller is as long as its callees, so no frame is without its caller.
+struct Chart {
+    /// By duration, the longest first.
+    calls: Vec<Boxed>,
+    names: Vec<String>,
+    /// Number of calls in the trace.
+    all: u64,
+}
+
+/// A call of the chart.
+#[derive(Clone, Copy)]
+struct Boxed {
     begin: i64,
-    threads: &mut Threads,
-    omitted: &mut Vec<String>,
-) -> Result<Value> {
-    let timed = format!("{condition} AND duration IS NOT NULL AND time IS NOT NULL");
-    let sql = format!(
-        "SELECT time - {begin} AS begin, duration, CAST(coalesce(tid, {NO_THREAD}) AS INT) AS tid, CAST(coalesce(depth, 0) AS INT) AS depth, \
-         coalesce(function, '[unknown]') AS function FROM calls WHERE {timed} ORDER BY duration DESC, depth, time LIMIT {CHART}"
-    );
-    let mut calls = Vec::new();
-    let mut names: Vec<String> = Vec::new();
-    let mut known = std::collections::HashMap::new();
-    let mut answer = session.query(&sql)?;
-    while let Some(batch) = answer.next()? {
-        let number = |column: usize| batch.column(column).as_primitive::<Int64Type>();
-        let id = |column: usize| batch.column(column).as_primitive::<Int32Type>();
-        let (begins, lengths, tids, depths) = (number(0), number(1), id(2), id(3));
-        let functions = strings(batch.column(4))?;
-        for row in 0..batch.num_rows() {
-            let function = functions.value(row);
-            let function = *known.entry(function.to_owned()).or_insert_with(|| {
-                names.push(crate::text::cut_right(function, LONGEST_NAME).into_owned());
-                names.len() - 1
-            });
-            calls.push((
-                begins.value(row),
-                depths.value(row),
-                lengths.value(row),
-                threads.of(tids.value(row)),
-                function,
-            ));
+    length: i64,
+    depth: i32,
+    thread: u32,
+    /// Index of the name.
+    function: u32,
+}
+
+impl Chart {
+    fn of(session: &Session, condition: &str, begin: i64, threads: &mut Threads) -> Result<Chart> {
+        let timed = format!("{condition} AND duration IS NOT NULL AND time IS NOT NULL");
+        let sql = format!(
+            "SELECT time - {begin} AS begin, duration, CAST(coalesce(tid, {NO_THREAD}) AS INT) AS tid, CAST(coalesce(depth, 0) AS INT) AS depth, \
+             coalesce(function, '[unknown]') AS function FROM calls WHERE {timed} ORDER BY duration DESC, depth, time LIMIT {CHART}"
+        );
+        let mut chart = Chart {
+            calls: Vec::new(),
+            names: Vec::new(),
+            all: 0,
+        };
+        let mut known = HashMap::new();
+        let mut answer = session.query(&sql)?;
+        while let Some(batch) = answer.next()? {
+            let number = |column: usize| batch.column(column).as_primitive::<Int64Type>();
+            let id = |column: usize| batch.column(column).as_primitive::<Int32Type>();
+            let (begins, lengths, tids, depths) = (number(0), number(1), id(2), id(3));
+            let functions = strings(batch.column(4))?;
+            for row in 0..batch.num_rows() {
+                let name = functions.value(row);
+                let function = *known.entry(name.to_owned()).or_insert_with(|| {
+                    chart.names.push(name.to_owned());
+                    chart.names.len() as u32 - 1
+                });
+                chart.calls.push(Boxed {
+                    begin: begins.value(row),
+                    length: lengths.value(row),
+                    depth: depths.value(row),
+                    thread: threads.of(tids.value(row)),
+                    function,
+                });
+            }
         }
+        chart.all = chart.calls.len() as u64;
+        if chart.calls.len() >= CHART {
+            let all = session.collect(&format!("SELECT count(*) FROM calls WHERE {timed}"))?;
+            chart.all = all.first().map_or(chart.all, |batch| {
+                batch
+                    .column(0)
+                    .as_primitive::<Int64Type>()
+                    .value(0)
+                    .unsigned_abs()
+            });
+        }
+        Ok(chart)
     }
-    let least = calls.iter().map(|call| call.2).min();
-    if let (Some(least), CHART) = (least, calls.len()) {
-        let all = session.collect(&format!("SELECT count(*) FROM calls WHERE {timed}"))?;
-        let all = all.first().map_or(0, |batch| {
-            batch.column(0).as_primitive::<Int64Type>().value(0)
-        });
-        if all > CHART as i64 {
+
+    /// Column by column, by thread and begin.
+    fn json(
+        &self,
+        most: usize,
+        names: &mut Names,
+        columns: &mut Columns,
+        omitted: &mut Vec<String>,
+    ) -> Value {
+        let mut calls = self.calls[..self.calls.len().min(most)].to_vec();
+        if let (Some(last), true) = (calls.last(), (calls.len() as u64) < self.all) {
             omitted.push(format!(
                 "calls in tracks: the longest {} of {}; all last {} or longer",
-                grouped(CHART as u64),
-                grouped(all.unsigned_abs()),
-                in_fitting_unit(least as f64)
+                grouped(calls.len() as u64),
+                grouped(self.all),
+                in_fitting_unit(last.length as f64)
             ));
         }
+        calls.sort_unstable_by_key(|call| {
+            (call.thread, call.begin, call.depth, Reverse(call.length))
+        });
+        let functions: Vec<usize> = self.names.iter().map(|name| names.of(name)).collect();
+        json!({
+            "begin": columns.add(calls.iter().map(|call| call.begin)),
+            "length": columns.add(calls.iter().map(|call| call.length)),
+            "depth": columns.add(calls.iter().map(|call| call.depth)),
+            "thread": columns.add(calls.iter().map(|call| call.thread)),
+            "function": columns.add(calls.iter().map(|call| functions[call.function as usize])),
+        })
     }
-    calls.sort_unstable();
-    let mut last = 0;
-    let begins: Vec<i64> = calls
-        .iter()
-        .map(|call| call.0 - std::mem::replace(&mut last, call.0))
-        .collect();
-    Ok(json!({
-        "names": names,
-        "begin": begins,
-        "length": calls.iter().map(|call| call.2).collect::<Vec<i64>>(),
-        "depth": calls.iter().map(|call| call.1).collect::<Vec<i32>>(),
-        "thread": calls.iter().map(|call| call.3).collect::<Vec<u32>>(),
-        "function": calls.iter().map(|call| call.4).collect::<Vec<usize>>(),
-    }))
 }
 
 /// A JSON object for each row.

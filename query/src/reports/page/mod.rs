@@ -8,18 +8,22 @@
 
 mod calls;
 mod cells;
+mod contents;
 mod facts;
 mod profiles;
+mod stretches;
 mod tracks;
+mod trees;
+mod wakes;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::cells::Threads;
-use self::profiles::Profile;
+use self::contents::{Contents, Time};
 use crate::commands::Subcommand;
 use crate::failure::{Interrupted, Misuse};
 use crate::filter::Filters;
@@ -94,85 +98,61 @@ impl Report for PageReport {
         };
         let title = self.title.clone().unwrap_or(usual);
         let mut omitted = Vec::new();
-        let contents = match session.traces.len() {
-            1 => self.one(session, &mut omitted)?,
-            _ => self.difference(session)?,
-        };
-        let mut data = json!({
+        let head = json!({
             "title": title,
             "version": env!("CARGO_PKG_VERSION"),
             "traces": facts::traces(session)?,
             "filters": self.filters.arguments(),
             "condition": self.filters.words(),
-            "omitted": omitted,
             "colors": flame::colors(),
         });
-        if let (Value::Object(all), Value::Object(contents)) = (&mut data, contents) {
-            all.extend(contents);
-        }
+        let mut contents = match session.traces.len() {
+            1 => self.one(session, &mut omitted)?,
+            _ => Contents::of_difference(session, &self.filters, &self.events)?,
+        };
+        let data = contents.fitted(session, &head, &omitted)?;
         Ok(Answered::new(Section::Page(Page { title, data })).with_summary("report".to_owned()))
     }
 }
 
 impl PageReport {
-    fn one(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Value> {
+    fn one(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Contents> {
         let (begin, end) = session.traces[0].time_range().unwrap_or((0, 0));
         let length = end.saturating_sub(begin).max(1);
         let column = Grid::fitting_column(length);
         let mut threads = Threads::read(session)?;
+        let shortest = column / ROWS;
         let mut profiles = profiles::of_events(
             session,
             &self.filters,
             &self.events,
             begin,
-            column / ROWS,
+            shortest,
             &mut threads,
         )?;
-        let nodes = profiles::MOST_NODES / profiles.len().max(1);
-        for profile in &mut profiles {
-            profile.prune(nodes, omitted);
-        }
-        let cells: Vec<_> = profiles.iter().map(|profile| &profile.cells).collect();
-        let most_steps = length / (column / ROWS) / LEAST_SLOTS;
-        let steps = cells::fitting_steps(&cells, ROWS, most_steps);
-        let slot = column / ROWS * steps;
-        if steps > 1 {
-            omitted.push(format!(
-                "times are those of slots of {}, not of single samples",
-                crate::functions::in_fitting_unit(slot as f64)
-            ));
-        }
+        let steps = contents::steps(&profiles, length / shortest / LEAST_SLOTS);
         for profile in &mut profiles {
             profile.cells.coarsen(steps);
         }
-        let mut all: Vec<Value> = profiles.into_iter().map(Profile::json).collect();
-        all.extend(profiles::without_time(
-            session,
-            &self.filters,
-            &self.events,
-            omitted,
-        )?);
-        let calls = calls::of(session, &self.filters, begin, slot, &mut threads, omitted)?;
-        let tracks = tracks::of(session, &self.filters, begin, slot, &mut threads, omitted)?;
-        Ok(json!({
-            "length": length,
-            "slot": slot,
-            "column": column,
-            "losses": facts::loss_times(session, begin, slot)?,
-            "profiles": all,
-            "calls": calls,
-            "tracks": tracks,
-            "threads": threads.json(),
-        }))
-    }
-
-    fn difference(&self, session: &Session) -> Result<Value> {
-        Ok(json!({
-            "profiles": profiles::difference(session, &self.filters, &self.events)?,
-            "calls": Value::Null,
-            "tracks": Value::Null,
-            "threads": [],
-        }))
+        let slot = shortest * steps;
+        let filters = &self.filters;
+        let untimed = profiles::without_time(session, filters, &self.events, omitted)?;
+        let calls = calls::of(session, filters, begin, slot, &mut threads, omitted)?;
+        let tracks = tracks::of(session, filters, begin, slot, &mut threads, omitted)?;
+        Ok(Contents {
+            time: Some(Time {
+                begin,
+                length,
+                shortest,
+                slot,
+                column,
+            }),
+            profiles,
+            untimed,
+            calls,
+            tracks,
+            threads,
+        })
     }
 }
 

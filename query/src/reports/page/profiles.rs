@@ -7,9 +7,11 @@ use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
 use super::cells::{Cell, Cells, NO_THREAD, Threads};
+use super::trees::{Names, packed};
 use super::{EXACT, section, unless_failed};
 use crate::filter::Filters;
 use crate::render::Section;
+use crate::render::columns::Columns;
 use crate::render::flame::{Flame, FlameTree, Kind, Label, Node};
 use crate::reports::boxes::{Groups, Incomplete, Merge, Naming, Shape, note_of_incomplete};
 use crate::reports::event_weight::{EventChoice, WeightedEvent, with_any_row};
@@ -23,8 +25,6 @@ use crate::session::Session;
 const EVENTS: usize = 4;
 /// Maximum number of frames of all events, and of other stacks, since more make a page slow; the lightest ones are merged.
 pub(super) const MOST_NODES: usize = 400_000;
-/// Longer names are cut.
-const LONGEST_NAME: usize = 4000;
 
 /// The stacks of one event.
 pub(super) struct Profile {
@@ -141,54 +141,76 @@ fn of_event(
 }
 
 impl Profile {
-    /// Merges the lightest frames if there are more than `most`.
-    pub(super) fn prune(&mut self, most: usize, omitted: &mut Vec<String>) {
+    /// The profile with its lightest frames merged if there are more than `most`.
+    pub(super) fn pruned(&self, most: usize, omitted: &mut Vec<String>) -> Profile {
         let (tree, nodes) = pruned(&self.tree, most, &self.event.name, omitted);
-        for cell in &mut self.cells.0 {
+        let mut cells = self.cells.clone();
+        for cell in &mut cells.0 {
             cell.node = nodes[cell.node as usize];
         }
-        self.cells.coarsen(1);
-        self.tree = tree;
+        cells.coarsen(1);
+        Profile {
+            event: self.event.clone(),
+            tree,
+            cells,
+            samples: self.samples,
+            notes: self.notes.clone(),
+        }
     }
 
-    pub(super) fn json(self) -> Value {
+    pub(super) fn json(mut self, names: &mut Names, columns: &mut Columns) -> Value {
         let all: u128 = self.cells.0.iter().map(|cell| cell.weight).sum();
         let scale = scale(all);
+        let (tree, places) = packed(&self.tree, names, columns);
+        for cell in &mut self.cells.0 {
+            cell.node = places[cell.node as usize];
+        }
         let mut json = json!({
             "kind": "event",
             "name": self.event.name,
             "unit": unit(self.event.unit, scale),
             "is_count": all == u128::from(self.samples),
             "notes": self.notes,
-            "cells": self.cells.json(scale),
+            "cells": self.cells.json(scale, columns),
             "flamegraph": ["flamegraph", "--event", self.event.name],
             "top": ["top", "--event", self.event.name],
             "heatmap": ["heatmap", "--event", self.event.name],
         });
-        extend(&mut json, boxes(&self.tree));
+        extend(&mut json, tree);
         json
     }
 }
 
-/// Calls and aggregates, whose weights have no time.
+/// Stacks whose weights have no time: of calls, of aggregates, or of the difference between two traces.
+pub(super) struct Untimed {
+    kind: &'static str,
+    flame: Flame,
+    command: Vec<String>,
+}
+
+/// Calls and aggregates.
 pub(super) fn without_time(
     session: &Session,
     filters: &Filters,
     wanted: &[String],
     omitted: &mut Vec<String>,
-) -> Result<Vec<Value>> {
+) -> Result<Vec<Untimed>> {
     let mut found = Vec::new();
     if !wanted.is_empty() {
         return Ok(found);
     }
-    let mut add = |kind: &str, words: &[&str]| -> Result<()> {
+    let mut add = |kind: &'static str, words: &[&str]| -> Result<()> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         let mut command = vec!["flamegraph".to_owned()];
         command.extend(words.iter().cloned());
         let options = [words, filters.arguments()].concat();
         let answer = section::<Flamegraph>(session, &options);
         if let Some(Section::Flame(flame)) = unless_failed(answer, kind, omitted)? {
-            found.push(untimed(kind, flame, &command, omitted));
+            found.push(Untimed {
+                kind,
+                flame,
+                command,
+            });
         }
         Ok(())
     };
@@ -206,7 +228,7 @@ pub(super) fn difference(
     session: &Session,
     filters: &Filters,
     wanted: &[String],
-) -> Result<Vec<Value>> {
+) -> Result<Vec<Untimed>> {
     let events = match wanted {
         [] => vec![None],
         wanted => wanted.iter().map(Some).collect(),
@@ -223,69 +245,53 @@ pub(super) fn difference(
         command.extend(words.iter().cloned());
         words.extend(filters.arguments());
         match section::<Flamegraph>(session, &words)? {
-            Section::Flame(flame) => {
-                found.push(untimed("difference", flame, &command, &mut Vec::new()))
-            }
+            Section::Flame(flame) => found.push(Untimed {
+                kind: "difference",
+                flame,
+                command,
+            }),
             _ => bail!("flamegraph: expected stacks"),
         }
     }
     Ok(found)
 }
 
-fn untimed(kind: &str, flame: Flame, command: &[String], omitted: &mut Vec<String>) -> Value {
-    let (tree, _) = pruned(&flame.tree, MOST_NODES, kind, omitted);
-    let (now, before) = tree.totals()[0];
-    let scale = scale(now.max(before));
-    let weights = |of: fn(&Node) -> u128| -> Vec<u64> {
-        tree.nodes
-            .iter()
-            .map(|node| (of(node) / scale) as u64)
-            .collect()
-    };
-    let mut json = json!({
-        "kind": kind,
-        "name": flame.source,
-        "subtitle": flame.subtitle,
-        "unit": unit(&flame.unit, scale),
-        "is_count": false,
-        "is_off_cpu": flame.look.is_off_cpu,
-        "notes": flame.notes,
-        "own": weights(|node| node.own),
-        "before": flame.compared.as_ref().map(|_| weights(|node| node.before)),
-        "samples": flame.compared.as_ref().and_then(|compared| compared.samples),
-        "flamegraph": command,
-    });
-    extend(&mut json, boxes(&tree));
-    json
-}
-
-/// Parents and labels of the nodes; kind and module of a label are indexes. Labels without a node are left out: events share
-/// those of their trace.
-fn boxes(tree: &FlameTree) -> Value {
-    let mut modules: Vec<&str> = Vec::new();
-    let mut known = HashMap::new();
-    let mut labels: Vec<Value> = Vec::new();
-    let mut places = HashMap::new();
-    let mut label_of: Vec<usize> = Vec::new();
-    for node in tree.nodes.iter().skip(1) {
-        let place = *places.entry(node.label).or_insert_with(|| {
-            let label = &tree.labels[node.label as usize];
-            let module = label.module.as_deref().map(|module| {
-                *known.entry(module).or_insert_with(|| {
-                    modules.push(module);
-                    modules.len() - 1
-                })
-            });
-            let kind = Kind::ALL.iter().position(|&kind| kind == label.kind);
-            let name = crate::text::cut_right(&label.name, LONGEST_NAME);
-            labels.push(json!([name, kind, module, label.location()]));
-            labels.len() - 1
+impl Untimed {
+    pub(super) fn json(
+        &self,
+        most: usize,
+        names: &mut Names,
+        columns: &mut Columns,
+        omitted: &mut Vec<String>,
+    ) -> Value {
+        let flame = &self.flame;
+        let (tree, _) = pruned(&flame.tree, most, self.kind, omitted);
+        let (now, before) = tree.totals()[0];
+        let scale = scale(now.max(before));
+        let (boxes, places) = packed(&tree, names, columns);
+        let mut weights = |of: fn(&Node) -> u128| -> Value {
+            let mut weights = vec![0; tree.nodes.len()];
+            for (node, &place) in tree.nodes.iter().zip(&places) {
+                weights[place as usize] = (of(node) / scale) as u64;
+            }
+            columns.add(weights)
+        };
+        let mut json = json!({
+            "kind": self.kind,
+            "name": flame.source,
+            "subtitle": flame.subtitle,
+            "unit": unit(&flame.unit, scale),
+            "is_count": false,
+            "is_off_cpu": flame.look.is_off_cpu,
+            "notes": flame.notes,
+            "own": weights(|node| node.own),
+            "before": flame.compared.as_ref().map(|_| weights(|node| node.before)),
+            "samples": flame.compared.as_ref().and_then(|compared| compared.samples),
+            "flamegraph": self.command,
         });
-        label_of.push(place);
+        extend(&mut json, boxes);
+        json
     }
-    let nodes = tree.nodes.iter().enumerate().skip(1);
-    let parents: Vec<u32> = nodes.map(|(node, of)| node as u32 - of.parent).collect();
-    json!({ "labels": labels, "modules": modules, "parent": parents, "label": label_of })
 }
 
 /// Returns the tree reduced to its heaviest nodes, and the new node of each old one. Lighter nodes are merged into one frame.

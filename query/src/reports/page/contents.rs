@@ -1,0 +1,153 @@
+//! All that a page shows, and how it is made to fit: of what is too much, the light, the short and the brief is merged.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::calls::Calls;
+use super::cells::{Threads, fitting_steps};
+use super::profiles::{self, MOST_NODES, Profile, Untimed};
+use super::trees::Names;
+use super::{LEAST_SLOTS, facts, tracks};
+use crate::filter::Filters;
+use crate::functions::in_fitting_unit;
+use crate::render::columns::Columns;
+use crate::render::grid::ROWS;
+use crate::render::page::PageData;
+use crate::session::Session;
+
+/// Maximum number of bytes of a page, for mail.
+const LARGEST: usize = 5_000_000;
+/// A page has at least this part of the usual limits, even if that makes it larger.
+const SMALLEST_PART: usize = 64;
+
+/// All that a page shows.
+pub(super) struct Contents {
+    /// None for two traces.
+    pub(super) time: Option<Time>,
+    pub(super) profiles: Vec<Profile>,
+    pub(super) untimed: Vec<Untimed>,
+    pub(super) calls: Option<Calls>,
+    pub(super) tracks: Option<tracks::Found>,
+    pub(super) threads: Threads,
+}
+
+/// The time of a trace, in nanoseconds.
+pub(super) struct Time {
+    pub(super) begin: i64,
+    pub(super) length: i64,
+    /// A row of the grid.
+    pub(super) shortest: i64,
+    /// What is selected together: as long as a row, or longer.
+    pub(super) slot: i64,
+    /// A column of the grid.
+    pub(super) column: i64,
+}
+
+/// Number of rows of the grid to join to a slot, at most `longest`.
+pub(super) fn steps(profiles: &[Profile], longest: i64) -> i64 {
+    let nodes = MOST_NODES / profiles.len().max(1);
+    let pruned: Vec<Profile> = profiles
+        .iter()
+        .map(|profile| profile.pruned(nodes, &mut Vec::new()))
+        .collect();
+    let cells: Vec<_> = pruned.iter().map(|profile| &profile.cells).collect();
+    fitting_steps(&cells, ROWS, longest, 1)
+}
+
+impl Contents {
+    pub(super) fn of_difference(
+        session: &Session,
+        filters: &Filters,
+        events: &[String],
+    ) -> Result<Contents> {
+        Ok(Contents {
+            time: None,
+            profiles: Vec::new(),
+            untimed: profiles::difference(session, filters, events)?,
+            calls: None,
+            tracks: None,
+            threads: Threads::default(),
+        })
+    }
+
+    /// The data of the page. The limits are halved until it is small enough.
+    pub(super) fn fitted(
+        &mut self,
+        session: &Session,
+        head: &Value,
+        omitted: &[String],
+    ) -> Result<PageData> {
+        let mut part = 1;
+        loop {
+            let data = self.limited(session, head, omitted, part)?;
+            if data.size_of_page() <= LARGEST || part >= SMALLEST_PART {
+                return Ok(data);
+            }
+            part *= 2;
+        }
+    }
+
+    /// The data within a part of the limits.
+    fn limited(
+        &mut self,
+        session: &Session,
+        head: &Value,
+        omitted: &[String],
+        part: usize,
+    ) -> Result<PageData> {
+        let mut omitted = omitted.to_vec();
+        let (mut names, mut columns) = (Names::default(), Columns::default());
+        let nodes = MOST_NODES / part / self.profiles.len().max(1);
+        let mut profiles: Vec<Profile> = self
+            .profiles
+            .iter()
+            .map(|profile| profile.pruned(nodes, &mut omitted))
+            .collect();
+        let mut data = head.clone();
+        let mut joined = 1;
+        if let Some(time) = &self.time {
+            let cells: Vec<_> = profiles.iter().map(|profile| &profile.cells).collect();
+            // Grains of tracks divide every fifth or tenth slot.
+            joined = match part {
+                1 => 1,
+                _ => fitting_steps(&cells, 1, time.length / time.slot / LEAST_SLOTS, part),
+            };
+            let slot = time.slot * joined;
+            if slot > time.shortest {
+                omitted.push(format!(
+                    "times are those of slots of {}, not of single samples",
+                    in_fitting_unit(slot as f64)
+                ));
+            }
+            data["length"] = json!(time.length);
+            data["slot"] = json!(slot);
+            data["column"] = json!(time.column);
+            data["losses"] = facts::loss_times(session, time.begin, slot)?;
+        }
+        for profile in &mut profiles {
+            profile.cells.coarsen(joined);
+        }
+        let mut all: Vec<Value> = profiles
+            .into_iter()
+            .map(|profile| profile.json(&mut names, &mut columns))
+            .collect();
+        for stacks in &self.untimed {
+            all.push(stacks.json(MOST_NODES / part, &mut names, &mut columns, &mut omitted));
+        }
+        data["profiles"] = json!(all);
+        let calls = self.calls.as_ref();
+        data["calls"] = json!(calls.map(|calls| calls.json(
+            joined,
+            part,
+            &mut names,
+            &mut columns,
+            &mut omitted
+        )));
+        let tracks = self.tracks.as_mut();
+        data["tracks"] = json!(tracks.map(|tracks| tracks.json(part, &mut columns, &mut omitted)));
+        data["threads"] = self.threads.json();
+        data["names"] = names.json();
+        data["omitted"] = json!(omitted);
+        PageData::pack(&data, &columns)
+    }
+}

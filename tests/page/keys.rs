@@ -1,0 +1,138 @@
+//! A report page driven by keys, and looked at in windows of several widths, in headless Chromium.
+
+use std::path::Path;
+use std::process::Command;
+
+use perfquet_tests::{needs, root};
+
+use super::{converted, output, report};
+
+/// Keys move the selection, zoom and search; each step has the fragment of the URL after it.
+#[test]
+fn keys_select_zoom_and_search() {
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let trace = converted(directory.path(), "threads.txt", threads().as_bytes());
+    let page = report(directory.path(), &[&trace]);
+    let steps = [
+        ("type /inner", "q=inner"),
+        ("press Enter", "q=inner"),
+        ("press Escape", ""),
+        ("focus #time canvas", ""),
+        ("press ArrowRight", "t=0s..4.98ms"),
+        ("press ArrowRight", "t=4.98ms..9.96ms"),
+        ("press Shift+ArrowRight", "t=4.98ms..10.46ms"),
+        ("press ArrowLeft", "t=0s..5.48ms"),
+        ("press 0", ""),
+        ("focus #tracks canvas", ""),
+        ("press +", "t=24.84ms..74.56ms&span=24.85ms..74.55ms"),
+        (
+            "press ArrowRight",
+            "t=37.26ms..86.98ms&span=37.275ms..86.975ms",
+        ),
+        ("press -", ""),
+        ("press 0", ""),
+        ("press ArrowDown", ""),
+        ("press ArrowDown", ""),
+        ("press Enter", "tid=12"),
+        ("press Escape", ""),
+        ("press Escape", ""),
+        ("focus #stacks canvas", ""),
+        ("press ArrowUp", ""),
+        ("press ArrowUp", ""),
+        ("press Enter", "zoom=2"),
+        ("press Escape", "zoom=1"),
+        ("press Escape", ""),
+        ("press o", "view=sandwich&function=main"),
+        ("press Escape", "function=main"),
+        ("focus #functions tbody tr", "function=main"),
+        ("press ArrowDown", "function=main"),
+        ("press Enter", "view=sandwich&function=inner_write"),
+    ];
+    let commands: Vec<&str> = steps.iter().map(|(command, _)| *command).collect();
+    let found = browsed(&page, &commands);
+    let expected: Vec<String> = steps
+        .iter()
+        .map(|(command, fragment)| format!("{command}: {fragment}"))
+        .collect();
+    let told: Vec<String> = commands
+        .iter()
+        .zip(&found)
+        .map(|(command, fragment)| format!("{command}: {fragment}"))
+        .collect();
+    assert_eq!(told, expected);
+    // Anything else was written to the console, or requested.
+    assert_eq!(found[steps.len()..], [""; 0]);
+}
+
+/// Nothing is wider than the window. `PERFQUET_PICTURES=DIR` keeps the pictures, for someone to look at.
+#[test]
+fn pages_fit_narrow_and_wide_windows_in_both_themes() {
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let trace = converted(directory.path(), "threads.txt", threads().as_bytes());
+    let long = format!(
+        "main;{};b 3\nmain;{} 2\n",
+        "n".repeat(4000),
+        "\u{5e9}".repeat(300)
+    );
+    let names = converted(directory.path(), "names.folded", long.as_bytes());
+    let pictures = std::env::var_os("PERFQUET_PICTURES");
+    let traces: [(&str, &[&Path]); 3] = [
+        ("threads", &[&trace]),
+        ("names", &[&names]),
+        ("two", &[&names, &trace]),
+    ];
+    for (name, traces) in traces {
+        let page = report(directory.path(), traces);
+        let mut steps = vec!["open q=main".to_owned()];
+        for width in [800, 1400, 2560] {
+            for theme in ["light", "dark"] {
+                let picture = pictures.as_ref().map_or_else(String::new, |folder| {
+                    let file = Path::new(folder).join(format!("{name}-{width}-{theme}.png"));
+                    format!(" {}", file.display())
+                });
+                steps.push(format!("size {width} {theme}{picture}"));
+            }
+        }
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        let mut expected = vec!["q=main"];
+        expected.extend(["overflow none"; 6]);
+        assert_eq!(browsed(&page, &steps), expected, "{name}");
+    }
+}
+
+/// What the page shows after each step, then what it wrote to the console and requested.
+fn browsed(page: &Path, steps: &[&str]) -> Vec<String> {
+    let mut node = Command::new("node");
+    node.arg(root().join("tests/page/browse.js"))
+        .arg(page)
+        .args(steps)
+        .env("NODE_PATH", needs::viewers().join("node_modules"));
+    output(&mut node).lines().map(str::to_owned).collect()
+}
+
+/// Samples and switches of two threads that wake each other, on one CPU, for 99 ms.
+fn threads() -> String {
+    let mut text = String::new();
+    for step in 0..100u64 {
+        let (tid, other) = if step % 3 == 0 { (11, 12) } else { (12, 11) };
+        let time = 100.0 + step as f64 / 1000.0;
+        let (name, next) = (format!("work{tid}"), format!("work{other}"));
+        let inner = ["inner_read", "inner_write", "parse"][(step % 3) as usize];
+        text.push_str(&format!(
+            "{name} {tid} [000] {time:.6}: 1000000 cpu-clock: \n\
+             \t          401200 {inner}+0x10 (/bin/work)\n\
+             \t          401100 main+0x8 (/bin/work)\n\n\
+             {name} {tid} [000] {:.6}: sched:sched_wakeup: comm={next} pid={other} prio=120 target_cpu=000\n\
+             {name} {tid} [000] {:.6}: sched:sched_switch: prev_comm={name} prev_pid={tid} prev_prio=120 prev_state=S ==> next_comm={next} next_pid={other} next_prio=120\n",
+            time + 0.0002,
+            time + 0.0004
+        ));
+    }
+    text
+}
