@@ -256,9 +256,9 @@ export class Functions {
       { title: " ", value: (line) => line.total, text: (line) => percent(line.total, all) },
       name, module,
     ];
-    const searched = expression === null ? "" : " that match";
+    const noun = expression === null ? "function" : "matching function";
     this.panel.note.replaceChildren(make("span", {},
-      `${counted(lines.length, "function")}${searched}; ${this.profile.name}; a row shows callers and callees${boxes.before === null ? "" : "; changes in percentage points"}`));
+      `${counted(lines.length, noun)}; ${this.profile.name}; a row shows callers and callees${boxes.before === null ? "" : "; changes in percentage points"}`));
     this.table.show(lines, columns);
     this.command.update();
   }
