@@ -27,18 +27,34 @@ use crate::probe::edges::Both;
 use crate::probe::rejected::Rejected;
 use crate::probe::{Kind, Probe};
 use crate::recording::{self, NOT_RECORDED, Reach, Recording, Settings};
-use crate::sys::clock;
 use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::Event;
 use crate::sys::privileges;
+use crate::sys::{clock, host};
 
 /// Maximum number of keys of one aggregation; each bar of a distribution counts.
 const MOST_CELLS: u32 = 16_384;
+/// Memory for the cells of an aggregation by stack, of which there are more than of other keys.
+const STACK_CELLS_BYTES: usize = 64 << 20;
+/// The longest key with the kernel's own data, and the cell of one CPU.
+const KEY_BYTES: usize = 400;
+const CELL_BYTES: usize = 48;
 /// Maximum number of distinct stacks in the keys of one aggregation.
 const MOST_STACKS: u32 = 65_536;
 /// Maximum number of open latencies, and of open calls with long strings.
 const MOST_BEGUN: u32 = 65_536;
 const MOST_TEXTS: u32 = 16_384;
+
+/// Returns the maximum number of keys. The kernel allocates all cells of all CPUs when the map is created.
+fn most_cells(has_stacks: bool, cpus: usize) -> u32 {
+    if !has_stacks {
+        return MOST_CELLS;
+    }
+    let fitting = STACK_CELLS_BYTES / (KEY_BYTES + cpus * CELL_BYTES);
+    u32::try_from(fitting)
+        .unwrap_or(MOST_STACKS)
+        .clamp(MOST_CELLS, MOST_STACKS)
+}
 
 /// Rings, maps, the journal.
 const OTHER_FILES: u64 = 100;
@@ -246,7 +262,10 @@ impl Aggregation {
         let mut object = Object::load(bytes, target, |loader: &mut EbpfLoader<'a>| {
             loader.override_global("agg_settings", constants, true);
             loader.override_global("predicate", &reads.predicate, true);
-            loader.map_max_entries(cells, MOST_CELLS);
+            loader.map_max_entries(
+                cells,
+                most_cells(has_stacks, host::possible_cpus() as usize),
+            );
             loader.map_max_entries("edges", plan.edges.len().max(1) as u32);
             if has_stacks {
                 loader.map_max_entries("told_stacks", MOST_STACKS);
@@ -498,4 +517,18 @@ fn constants(plan: &Plan, reads: &Reads) -> Result<AggSettings, Failure> {
         word += key.words();
     }
     Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_of_stacks_depend_on_the_number_of_cpus() {
+        assert_eq!(most_cells(false, 2), MOST_CELLS);
+        assert_eq!(most_cells(true, 2), MOST_STACKS);
+        assert_eq!(most_cells(true, 16), 57_456);
+        assert_eq!(most_cells(true, 64), 19_328);
+        assert_eq!(most_cells(true, 1024), MOST_CELLS);
+    }
 }
