@@ -6,6 +6,7 @@ mod bar_counts;
 mod blocked_function;
 mod code_names;
 mod duration;
+mod flame;
 mod quantile;
 mod quantize;
 mod sketch;
@@ -51,6 +52,7 @@ pub(crate) const FUNCTIONS: &[&Function] = &[
     &stack_key::FUNCTION,
     &stack_frames::FUNCTION,
     &span_join::FUNCTION,
+    &flame::FUNCTION,
     &stack_parts::STACK_LEAF,
     &stack_parts::STACK_ROOT,
     &stack_parts::STACK_DEPTH,

@@ -101,6 +101,7 @@ const FUNCTIONS: &[Function] = &[
     sched::off_cpu::FUNCTION,
     sched::wakeups::FUNCTION,
     sched::lengths::FUNCTION,
+    sched::longest::FUNCTION,
     sched::cpu_utilization::FUNCTION,
     sched::thread_utilization::FUNCTION,
     sched::critical_path::FUNCTION,

@@ -20,6 +20,8 @@ pub(super) struct Needs {
     pub(super) waker_context: bool,
     /// CPUs on which threads wait.
     pub(super) queues: bool,
+    /// Who wakes threads is not needed.
+    pub(super) no_wakers: bool,
 }
 
 /// The sources of a scheduler machine, by their numbers.
@@ -52,9 +54,12 @@ pub(super) fn sources(needs: Needs) -> Vec<Source> {
                 Input::text(&["arg_comm"]),
                 Input::integer(&["target_cpu"]),
                 Input::integer(&["success"]),
-                Input::integer(&["cpu"]),
-                Input::integer(&["tid"]),
-                Input::text(&["comm"]),
+                only(!needs.no_wakers, "cpu"),
+                only(!needs.no_wakers, "tid"),
+                match needs.no_wakers {
+                    true => Input::text(&[]),
+                    false => Input::text(&["comm"]),
+                },
                 only(needs.waker_stacks, "kernel_stack"),
                 only(needs.waker_stacks, "user_stack"),
                 match needs.waker_context {

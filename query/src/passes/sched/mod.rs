@@ -20,6 +20,7 @@ pub(super) mod cpu_utilization;
 pub(super) mod critical_path;
 mod input;
 pub(super) mod lengths;
+pub(super) mod longest;
 pub(super) mod off_cpu;
 pub(super) mod processes;
 pub(super) mod states;

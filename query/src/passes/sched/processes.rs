@@ -1,9 +1,13 @@
 //! `pass_processes()`: each process with its CPU time; `pass_process_tree()`: the same in the order of a tree.
+//!
+//! Texts of ftrace have no process IDs. There, a thread that executes a program, or that is created as a process, is known to lead a
+//! process with its own ID; to which process other threads belong is unknown, and their number is reported.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use hashbrown::{HashMap, HashSet};
+use perfquet_trace::count::counted;
 
 use super::super::Function;
 use super::super::names::Names;
@@ -78,6 +82,17 @@ impl Pass for ProcessList {
             Input::integer(&["exit_code"]),
         ];
         sources.push(Source::fixed("threads", "start_time", columns).with_unknown_times());
+        sources.push(Source::event(
+            "task:task_newtask",
+            vec![
+                Input::integer(&["arg_pid"]),
+                Input::integer(&["clone_flags"]),
+            ],
+        ));
+        sources.push(Source::event(
+            "sched:sched_process_exec",
+            vec![Input::integer(&["arg_pid"])],
+        ));
         let is_tree = self.is_tree;
         let has_times = tables.has("sched:sched_switch") || tables.has("perf:context_switch");
         PassPlan::new(sources, move || {
@@ -86,11 +101,21 @@ impl Pass for ProcessList {
                 has_times,
                 processes: Vec::new(),
                 current: HashMap::new(),
+                leaders: HashSet::new(),
+                strangers: HashMap::new(),
+                unlisted: 0,
                 bytes: 0,
             })
         })
     }
 }
+
+/// The additional sources, after those of the scheduler.
+const NEW_TASK: usize = OTHERS + 1;
+const EXEC: usize = OTHERS + 2;
+
+/// A new task that is a thread of its creator's process (include/uapi/linux/sched.h).
+const CLONE_THREAD: i64 = 0x1_0000;
 
 #[derive(Debug, Default)]
 struct Process {
@@ -104,6 +129,8 @@ struct Process {
     threads: i64,
     cpu_time: i64,
     is_known: bool,
+    /// Whether the process IDs of its threads are unknown, except that of the first one.
+    is_derived: bool,
 }
 
 struct Processes {
@@ -112,6 +139,12 @@ struct Processes {
     processes: Vec<Process>,
     /// The latest process of each ID.
     current: HashMap<i32, usize>,
+    /// Threads known to lead a process before `threads` lists them.
+    leaders: HashSet<i32>,
+    /// Threads whose process is unknown so far, as processes that they may lead.
+    strangers: HashMap<i32, Process>,
+    /// Number of former threads whose process stayed unknown.
+    unlisted: u64,
     bytes: usize,
 }
 
@@ -128,6 +161,59 @@ impl Processes {
         &mut self.processes[place]
     }
 
+    /// A thread leads the process with its ID.
+    fn leads(&mut self, tid: i32) {
+        match self.strangers.remove(&tid) {
+            Some(process) => {
+                self.current.insert(tid, self.processes.len());
+                self.processes.push(process);
+            }
+            None => {
+                self.leaders.insert(tid);
+            }
+        }
+    }
+
+    /// A thread whose process is unknown.
+    fn stranger(&mut self, tid: i32, row: Row<'_>) {
+        let text = |column: usize| row.text(column).map(Box::from);
+        let process = Process {
+            pid: tid,
+            parent: row.id(2),
+            comm: text(3),
+            cmdline: text(4),
+            start: (row.time > BEFORE).then_some(row.time),
+            end: row.integer(5),
+            exit_code: row.integer(6),
+            is_known: true,
+            is_derived: true,
+            ..Process::default()
+        };
+        let texts = [&process.comm, &process.cmdline]
+            .map(|text| text.as_ref().map_or(0, |text| text.len()));
+        self.bytes += texts.iter().sum::<usize>();
+        // A thread ID that is used again is another thread.
+        if self.strangers.insert(tid, process).is_some() {
+            self.unlisted += 1;
+        }
+        if self.leaders.remove(&tid) {
+            self.leads(tid);
+        }
+    }
+
+    /// Reports the threads that no process in the result has.
+    fn tell_strangers(&self) {
+        let count = self.unlisted + self.strangers.len() as u64;
+        if count == 0 {
+            return;
+        }
+        let threads = counted(count, "thread");
+        say!(
+            "processes: {threads} of unknown process not listed: the recording has no process IDs\n\
+             hint: record with perfquet-record, or enable the option record-tgid of ftrace"
+        );
+    }
+
     fn emit(&self, process: &Process, depth: i32, rows: &mut Rows) {
         let comm = process.comm.as_deref();
         rows.id(PID, Some(process.pid));
@@ -137,8 +223,10 @@ impl Processes {
         rows.integer(START_TIME, process.start);
         rows.integer(END_TIME, process.end);
         rows.integer(EXIT_CODE, process.exit_code);
-        rows.integer(CPU_TIME, self.has_times.then_some(process.cpu_time));
-        rows.integer(THREADS, Some(process.threads));
+        let is_complete = !process.is_derived;
+        let cpu_time = Some(process.cpu_time).filter(|_| self.has_times && is_complete);
+        rows.integer(CPU_TIME, cpu_time);
+        rows.integer(THREADS, Some(process.threads).filter(|_| is_complete));
         rows.id(DEPTH, Some(depth));
         if rows.wants(NAME) {
             let indent = "  ".repeat(usize::try_from(depth).unwrap_or_default());
@@ -158,9 +246,28 @@ impl Observer for Processes {
         }
     }
 
-    fn other(&mut self, _: usize, row: Row<'_>, _: &mut Rows) {
-        let (Some(tid), Some(pid)) = (row.id(0), row.id(1)) else {
+    fn other(&mut self, source: usize, row: Row<'_>, _: &mut Rows) {
+        let Some(tid) = row.id(0).filter(|tid| *tid > 0) else {
             return;
+        };
+        match source {
+            NEW_TASK => {
+                let flags = row.integer(1);
+                if flags.is_some_and(|flags| flags & CLONE_THREAD == 0) {
+                    self.leads(tid);
+                }
+                return;
+            }
+            EXEC => {
+                if self.strangers.contains_key(&tid) || !self.current.contains_key(&tid) {
+                    self.leads(tid);
+                }
+                return;
+            }
+            _ => {}
+        }
+        let Some(pid) = row.id(1) else {
+            return self.stranger(tid, row);
         };
         // The idle tasks.
         if pid == 0 {
@@ -198,6 +305,7 @@ impl Observer for Processes {
     }
 
     fn finish(&mut self, _: &Names, rows: &mut Rows) -> bool {
+        self.tell_strangers();
         if !self.is_tree {
             for process in &self.processes {
                 self.emit(process, 0, rows);
@@ -240,6 +348,9 @@ impl Observer for Processes {
     }
 
     fn bytes(&self) -> usize {
-        self.processes.capacity() * size_of::<Process>() + self.current.capacity() * 32 + self.bytes
+        let strangers = self.strangers.capacity() * size_of::<(i32, Process)>();
+        let leaders = self.leaders.capacity() * 8;
+        let processes = self.processes.capacity() * size_of::<Process>();
+        processes + strangers + leaders + self.current.capacity() * 32 + self.bytes
     }
 }

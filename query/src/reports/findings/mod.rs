@@ -65,8 +65,7 @@ const FINDINGS: &[Finding] = &[
     table("problems", include_str!("problems.sql")),
     table("samples", include_str!("top_function.sql")),
     table("samples", include_str!("busiest.sql")),
-    view("runqueue_waits", include_str!("longest_wait.sql")),
-    view("off_cpu", include_str!("longest_block.sql")),
+    view("off_cpu", include_str!("longest_waits.sql")),
     view("syscalls", include_str!("failing_call.sql")),
     view("locks", include_str!("contended_lock.sql")),
     view("block_io", include_str!("slow_io.sql")),
@@ -113,23 +112,34 @@ impl Report for Findings {
         };
         session.is_report();
         let start = trace.time_range().map_or(0, |(start, _)| start);
-        let mut found: Vec<[String; 4]> = Vec::new();
-        let mut examined = 0;
+        let mut parts = Vec::new();
         for finding in FINDINGS {
-            if !has_source(session, finding.source)? {
-                continue;
-            }
-            examined += 1;
-            let sql = finding.sql.replace("{start}", &start.to_string());
-            for batch in session.collect(&sql)? {
-                let columns: Result<Vec<_>> = batch.columns().iter().map(strings).collect();
-                let columns = columns?;
-                let text = |column: usize, row: usize| columns[column].value(row).to_owned();
-                found.extend(
-                    (0..batch.num_rows()).map(|row| [0, 1, 2, 3].map(|column| text(column, row))),
-                );
+            if has_source(session, finding.source)? {
+                let sql = finding.sql.replace("{start}", &start.to_string());
+                let place = parts.len();
+                parts.push(format!("SELECT {place} AS place, * FROM (\n{sql})"));
             }
         }
+        let examined = parts.len();
+        // The parts of one query run at the same time.
+        let mut found: Vec<[String; 5]> = Vec::new();
+        let batches = match parts.is_empty() {
+            true => Vec::new(),
+            false => session.collect(&parts.join("\nUNION ALL "))?,
+        };
+        for batch in batches {
+            let columns: Result<Vec<_>> = batch.columns().iter().map(strings).collect();
+            let columns = columns?;
+            let text = |column: usize, row: usize| columns[column].value(row).to_owned();
+            let rows = 0..batch.num_rows();
+            found.extend(rows.map(|row| [0, 1, 2, 3, 4].map(|column| text(column, row))));
+        }
+        // In the order of the list. There are fewer than ten, so their places are ordered as texts, too.
+        found.sort_by(|one, other| one[0].cmp(&other[0]));
+        let mut found: Vec<[String; 4]> = found
+            .into_iter()
+            .map(|[_, severity, title, detail, sql]| [severity, title, detail, sql])
+            .collect();
         // Stable: warnings keep their order, and so does the rest.
         found.sort_by_key(|finding| finding[0] != "warning");
         let warnings = found
