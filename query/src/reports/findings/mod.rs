@@ -57,6 +57,8 @@ enum Source {
 struct Finding {
     source: Source,
     sql: &'static str,
+    /// Number of findings that the query looks for.
+    checks: u64,
 }
 
 /// Warnings first, then in this order.
@@ -65,7 +67,11 @@ const FINDINGS: &[Finding] = &[
     table("problems", include_str!("problems.sql")),
     table("samples", include_str!("top_function.sql")),
     table("samples", include_str!("busiest.sql")),
-    view("off_cpu", include_str!("longest_waits.sql")),
+    // For a CPU, and blocked.
+    Finding {
+        checks: 2,
+        ..view("off_cpu", include_str!("longest_waits.sql"))
+    },
     view("syscalls", include_str!("failing_call.sql")),
     view("locks", include_str!("contended_lock.sql")),
     view("block_io", include_str!("slow_io.sql")),
@@ -74,12 +80,20 @@ const FINDINGS: &[Finding] = &[
 
 const fn table(name: &'static str, sql: &'static str) -> Finding {
     let source = Source::Table(name);
-    Finding { source, sql }
+    Finding {
+        source,
+        sql,
+        checks: 1,
+    }
 }
 
 const fn view(name: &'static str, sql: &'static str) -> Finding {
     let source = Source::View(name);
-    Finding { source, sql }
+    Finding {
+        source,
+        sql,
+        checks: 1,
+    }
 }
 
 const COLUMNS: [&str; 4] = ["severity", "title", "detail", "sql"];
@@ -113,14 +127,15 @@ impl Report for Findings {
         session.is_report();
         let start = trace.time_range().map_or(0, |(start, _)| start);
         let mut parts = Vec::new();
+        let mut examined = 0;
         for finding in FINDINGS {
             if has_source(session, finding.source)? {
                 let sql = finding.sql.replace("{start}", &start.to_string());
                 let place = parts.len();
+                examined += finding.checks;
                 parts.push(format!("SELECT {place} AS place, * FROM (\n{sql})"));
             }
         }
-        let examined = parts.len();
         // The parts of one query run at the same time.
         let mut found: Vec<[String; 5]> = Vec::new();
         let batches = match parts.is_empty() {
@@ -158,7 +173,7 @@ impl Report for Findings {
             "{} and {} from {}",
             counted(warnings as u64, "warning"),
             counted((found.len() - warnings) as u64, "remark"),
-            counted(examined as u64, "check")
+            counted(examined, "check")
         );
         Ok(Answered::new(Section::Table(rows)).with_summary(summary))
     }
