@@ -3,25 +3,22 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Number of attempts to open a ring's file while it is being written to.
-const BUSY_TRIES: usize = 20;
+use crate::sys::tracefs::while_busy;
+
+/// Time for which readers may hold an instance.
+const BUSY_FOR: Duration = Duration::from_secs(1);
 
 /// Removes an instance, even while it records.
 pub(super) fn remove_instance(root: &Path) -> io::Result<()> {
-    let mut tries = 0;
-    loop {
-        match fs::remove_dir(root) {
-            // A reader that is about to close still holds it.
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < BUSY_TRIES => {
-                tries += 1;
-                thread::sleep(Duration::from_millis(50));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            removed => return removed,
-        }
+    // A reader that is about to close still holds it.
+    let removed = while_busy(Instant::now() + BUSY_FOR, Duration::from_millis(50), || {
+        fs::remove_dir(root)
+    });
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 

@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use perfquet_events::event::Purpose;
@@ -26,7 +25,7 @@ use super::tracepoint::Tracepoint;
 use super::{Kind, Probe};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::perf_event::{Attr, abi};
-use crate::sys::tracefs::Tracefs;
+use crate::sys::tracefs::{Tracefs, while_busy};
 use crate::sys::{host, procfs};
 
 const GROUP_PREFIX: &str = "pq_";
@@ -352,24 +351,14 @@ impl Drop for Definitions {
     fn drop(&mut self) {
         let deadline = Instant::now() + RELEASED_WITHIN;
         for line in self.lines() {
-            if let Err(error) = remove_until(&self.tracefs, &line, deadline) {
+            // A thread that is exiting releases the events that it inherited by itself, and may do so after the recorder has
+            // closed its own.
+            let removed = while_busy(deadline, Duration::from_millis(1), || {
+                remove(&self.tracefs, &line)
+            });
+            if let Err(error) = removed {
                 log::warn!("cannot remove the probe {line}: {error}");
             }
-        }
-    }
-}
-
-/// Removes a probe whose events are closed. A thread that is exiting releases those that it inherited by itself, and may
-/// do so after the recorder has closed its own: until then, the kernel returns EBUSY.
-fn remove_until(tracefs: &Tracefs, line: &str, deadline: Instant) -> io::Result<()> {
-    loop {
-        match remove(tracefs, line) {
-            Err(error)
-                if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline =>
-            {
-                thread::sleep(Duration::from_millis(1));
-            }
-            result => return result,
         }
     }
 }

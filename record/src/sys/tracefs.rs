@@ -8,6 +8,8 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, failed};
 use crate::sys::host;
@@ -128,4 +130,22 @@ fn folders(path: &Path) -> Vec<String> {
         .collect();
     names.sort_unstable();
     names
+}
+
+/// Repeats an attempt for as long as the kernel answers EBUSY, until `deadline`.
+pub(crate) fn while_busy<T>(
+    deadline: Instant,
+    pause: Duration,
+    mut attempt: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    loop {
+        match attempt() {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline =>
+            {
+                thread::sleep(pause);
+            }
+            result => return result,
+        }
+    }
 }
