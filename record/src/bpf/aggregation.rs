@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
 use perfquet_ebpf::layout::{
-    AggSettings, Fetch, KeyPart, MOST_KEYS, NARROW_WORDS, Part, Value, WIDE_WORDS,
+    AggSettings, Cell, Fetch, KeyPart, MOST_KEYS, NARROW_WORDS, Part, Value, WIDE_WORDS,
 };
 use perfquet_ebpf::{EbpfLoader, Object, Target, compiled};
 
@@ -36,9 +36,8 @@ use crate::sys::{clock, host};
 const MOST_CELLS: u32 = 16_384;
 /// Memory for the cells of an aggregation by stack, of which there are more than of other keys.
 const STACK_CELLS_BYTES: usize = 64 << 20;
-/// The longest key with the kernel's own data, and the cell of one CPU.
+/// The longest key with the kernel's own data.
 const KEY_BYTES: usize = 400;
-const CELL_BYTES: usize = 48;
 /// Maximum number of distinct stacks in the keys of one aggregation.
 const MOST_STACKS: u32 = 65_536;
 /// Maximum number of open latencies, and of open calls with long strings.
@@ -50,10 +49,8 @@ fn most_cells(has_stacks: bool, cpus: usize) -> u32 {
     if !has_stacks {
         return MOST_CELLS;
     }
-    let fitting = STACK_CELLS_BYTES / (KEY_BYTES + cpus * CELL_BYTES);
-    u32::try_from(fitting)
-        .unwrap_or(MOST_STACKS)
-        .clamp(MOST_CELLS, MOST_STACKS)
+    let fitting = STACK_CELLS_BYTES / (KEY_BYTES + cpus * size_of::<Cell>());
+    (fitting as u32).clamp(MOST_CELLS, MOST_STACKS)
 }
 
 /// Rings, maps, the journal.

@@ -37,7 +37,7 @@ pub(crate) struct Load {
     lasting: Duration,
 }
 
-/// What is compared.
+/// The quantity that a condition compares with its threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quantity {
     Cpu,
@@ -259,7 +259,7 @@ impl Watched {
         }
     }
 
-    /// The mean of the last second, and when it began; `None` if there are no readings from so long ago.
+    /// Returns the mean over the last second, and the time of its first reading; `None` if the readings cover less than a second.
     fn value(&self, now: Instant) -> Option<(f64, Instant)> {
         let (then, first) = self.readings.front()?;
         let (_, last) = self.readings.back()?;

@@ -51,7 +51,7 @@ pub(crate) struct Extras {
 }
 
 impl ExtraOptions {
-    /// Combines the options; fails if no event can have what is requested.
+    /// Combines the options; fails if no event supports a requested member.
     pub(crate) fn extras(&self, probes: &[Probe]) -> Result<Extras, Failure> {
         let any = self
             .has_branches

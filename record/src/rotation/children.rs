@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits until the script has said so many lines.
+    /// Waits for this many lines from the script; returns how many arrived.
     fn wait_for(recorder: &mut Recorder, lines: usize) -> usize {
         let start = Instant::now();
         let mut text = Vec::new();

@@ -11,7 +11,7 @@ use super::statistic::{Random, Recordings, Replicates, Series, over, p_of, ratio
 const ROUNDS: usize = 2_000;
 /// Relative variation between runs of the same program, if the recordings do not suggest more.
 const LEAST_BETWEEN_RUNS: f64 = 0.05;
-/// Largest relative standard error of a value that tells about the host.
+/// Values with a larger relative standard error are not used to estimate the variation between runs.
 const WELL_MEASURED: f64 = 0.1;
 
 /// Returns the p-value of each pair of sides, `None` where a side has no value, and the median of the relative variations

@@ -1,4 +1,4 @@
-//! All that a page shows, and how it is made to fit: of what is too much, the light, the short and the brief is merged.
+//! The contents of a page, reduced until the page fits: light frames, short stretches and adjacent slots are merged.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub(super) struct Time {
     pub(super) length: i64,
     /// A row of the grid.
     pub(super) shortest: i64,
-    /// What is selected together: as long as a row, or longer.
+    /// The unit of selections: one or more rows of the grid.
     pub(super) slot: i64,
     /// A column of the grid.
     pub(super) column: i64,

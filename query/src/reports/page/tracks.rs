@@ -108,7 +108,7 @@ impl Found {
     }
 }
 
-/// Tracks with what is known of them.
+/// The tracks of a trace, before they are reduced to fit a page.
 pub(super) struct Found {
     tracks: Tracks,
     /// What CPUs are known from, if not from scheduler events.

@@ -5,8 +5,8 @@
 //!       └─ write ── next     callee of its caller      new new new new known as 1
 //!                            new ones                  main parse next write next
 //! ```
-//! A function calls few others, so most frames are told by a small number: the place among the callees of its caller's function that
-//! occurred so far. A page of distinct stacks needs 3 bits a frame instead of 10.
+//! A function calls few others, so a small number identifies most frames: the position among the callees of the caller's function that
+//! have occurred so far. A page of distinct stacks needs 3 bits a frame instead of 10.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -134,7 +134,7 @@ fn drawing_order(tree: &FlameTree, ranks: &[u32]) -> Vec<(u32, u32)> {
         (!is_group, Reverse(weight), ranks[label], node)
     };
     let mut siblings: Vec<u32> = (1..tree.nodes.len() as u32).collect();
-    // What is taken first is pushed last.
+    // In descending order: the stack below pops the last one first.
     siblings.sort_unstable_by_key(|&node| Reverse((tree.nodes[node as usize].parent, key(node))));
     let mut starts = vec![0usize; tree.nodes.len() + 1];
     for &node in &siblings {

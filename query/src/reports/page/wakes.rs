@@ -77,7 +77,7 @@ fn wakes(
 }
 
 impl Wakes {
-    /// A part of the limit, column by column, in the order of time; with what is left out, if anything is.
+    /// Returns the wake-ups by column, in order of time, up to the limit divided by `part`, and a note on those left out.
     pub(super) fn json(&self, part: usize, columns: &mut Columns) -> (Value, Option<String>) {
         let mut wakes = self.all[..self.all.len().min(MOST / part)].to_vec();
         let note = (wakes.len() < self.count).then(|| {
