@@ -22,6 +22,8 @@ mod joins_by_time;
 mod kfi_dtrace;
 #[path = "oracle/kfi_log.rs"]
 mod kfi_log;
+#[path = "oracle/off_cpu.rs"]
+mod off_cpu;
 #[path = "oracle/perf_data_digest.rs"]
 mod perf_data_digest;
 #[path = "oracle/perf_script.rs"]
