@@ -1,114 +1,39 @@
 //! The views in DuckDB's dialect, over views with the names of perfquet's tables.
 //!
 //! ```text
-//! CREATE OR REPLACE VIEW recorded_events AS SELECT …            the file in sql/, which DuckDB understands as it is
-//! CREATE OR REPLACE VIEW cpu_idle AS WITH marks AS …            another file, in duckdb/
-//! CREATE OR REPLACE MACRO ancestors(call_id) AS TABLE …         a view with arguments
+//! CREATE OR REPLACE VIEW recorded_events AS SELECT …            `-- duckdb: same`: DuckDB understands the file in sql/
+//! CREATE OR REPLACE VIEW cpu_idle AS WITH marks AS …            `-- duckdb: own`: another file, in duckdb/
+//! CREATE OR REPLACE MACRO ancestors(call_id) AS TABLE …         the same; a view with arguments
 //! ```
 //! Views that follow threads, requests or locks through all events are passes of perfquet-query. What DuckDB would need for
-//! them is quadratic joins, so they have a [`Translation::Absent`] with the reason instead.
+//! them is quadratic joins, so their heads have `-- duckdb: none` with the reason.
 
 use crate::{VIEWS, View};
 
-/// How DuckDB gets a view.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Translation {
-    /// With this SQL; `$NAME` is an argument of the view.
-    Sql(&'static str),
-    /// The SQL of [`View::sql`] is DuckDB's, too.
-    Same,
-    /// Not at all, for this reason.
-    Absent(&'static str),
-}
-
-const THREADS: &str = "follows every thread through all scheduler events";
-const PAIRS: &str = "pairs entries with exits while it follows the state of processes";
-
-/// Every view, in the order of [`crate::VIEWS`].
-const TRANSLATIONS: &[(&str, Translation)] = &[
-    (
-        "allocations",
-        Translation::Absent(
-            "pairs allocations with the release of the same address, which is used again",
-        ),
-    ),
-    (
-        "ancestors",
-        Translation::Sql(include_str!("duckdb/ancestors.sql")),
-    ),
-    (
-        "block_io",
-        Translation::Absent("follows requests that are merged, split and issued again"),
-    ),
-    (
-        "calls_with_context",
-        Translation::Sql(include_str!("duckdb/calls_with_context.sql")),
-    ),
-    (
-        "cpu_frequency",
-        Translation::Sql(include_str!("duckdb/cpu_frequency.sql")),
-    ),
-    (
-        "cpu_idle",
-        Translation::Sql(include_str!("duckdb/cpu_idle.sql")),
-    ),
-    ("cpu_utilization", Translation::Absent(THREADS)),
-    ("critical_path", Translation::Absent(THREADS)),
-    (
-        "descendants",
-        Translation::Sql(include_str!("duckdb/descendants.sql")),
-    ),
-    ("distributions", Translation::Same),
-    (
-        "events",
-        Translation::Sql(include_str!("duckdb/events.sql")),
-    ),
-    (
-        "irqs",
-        Translation::Absent("finds the number of each interrupt in the last entry on its CPU"),
-    ),
-    (
-        "latest_aggregates",
-        Translation::Sql(include_str!("duckdb/latest_aggregates.sql")),
-    ),
-    ("locks", Translation::Absent(PAIRS)),
-    ("off_cpu", Translation::Absent(THREADS)),
-    (
-        "page_faults",
-        Translation::Absent("follows the mappings of every process"),
-    ),
-    ("process_tree", Translation::Absent(THREADS)),
-    ("processes", Translation::Absent(THREADS)),
-    ("recorded_events", Translation::Same),
-    ("runqueue_lengths", Translation::Absent(THREADS)),
-    ("runqueue_waits", Translation::Absent(THREADS)),
-    (
-        "syscall_errors",
-        Translation::Absent("selects from syscalls"),
-    ),
-    ("syscalls", Translation::Absent(PAIRS)),
-    ("thread_states", Translation::Absent(THREADS)),
-    ("thread_utilization", Translation::Absent(THREADS)),
-    ("wakeups", Translation::Absent(THREADS)),
-];
-
-/// How DuckDB gets a view; `None` for a view that a user wrote.
-pub fn translation(view: &View) -> Option<Translation> {
-    let (_, translation) = TRANSLATIONS.iter().find(|(name, _)| *name == view.name)?;
-    Some(*translation)
-}
+/// SQL of DuckDB for views whose own SQL it does not understand; `$NAME` is an argument of the view.
+#[rustfmt::skip]
+const OWN: &[(&str, &str)] = files!("duckdb":
+    ancestors
+    calls_with_context
+    cpu_frequency
+    cpu_idle
+    descendants
+    events
+    latest_aggregates
+);
 
 /// The statement that creates a view or, if it has arguments, a macro; or the reason why there is none.
 ///
 /// # Errors
 ///
 /// The reason, for a comment.
-pub fn statement(view: &View) -> Result<String, &'static str> {
-    let sql = match translation(view) {
-        Some(Translation::Sql(sql)) => sql.to_owned(),
-        Some(Translation::Same) => view.sql(false),
-        Some(Translation::Absent(reason)) => return Err(reason),
-        None => return Err("was written by a user"),
+pub fn statement(view: &View) -> Result<String, &str> {
+    let own = OWN.iter().find(|(name, _)| *name == view.name);
+    let sql = match (view.header.duckdb.as_str(), own) {
+        ("same", _) => view.sql(false),
+        ("own", Some((_, sql))) => (*sql).to_owned(),
+        ("", _) => return Err("was written by a user"),
+        (how, _) => return Err(how.strip_prefix("none, ").unwrap_or(how)),
     };
     let is_head = |line: &&str| line.starts_with("--");
     let body: Vec<&str> = sql.lines().skip_while(is_head).collect();
@@ -150,16 +75,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_view_has_a_translation_or_a_reason() {
-        let listed: Vec<&str> = TRANSLATIONS.iter().map(|(name, _)| *name).collect();
-        let views: Vec<&str> = VIEWS.iter().map(|view| view.name.as_str()).collect();
-        assert_eq!(listed, views);
+    fn every_view_has_a_statement_or_a_reason() {
         for view in VIEWS.iter() {
+            let how = view.header.duckdb.as_str();
+            let has_file = OWN.iter().any(|(name, _)| *name == view.name);
+            assert_eq!(how == "own", has_file, "{}", view.name);
             match statement(view) {
                 // Passes are functions of perfquet-query only.
                 Ok(sql) => assert!(!sql.contains("pass_") && !sql.contains('{'), "{sql}"),
-                Err(_) => {
-                    assert!(view.sql(false).contains("pass_") || view.name == "syscall_errors")
+                Err(reason) => {
+                    assert_eq!(how, format!("none, {reason}"), "{}", view.name);
+                    assert!(view.sql(false).contains("pass_") || view.name == "syscall_errors");
                 }
             }
         }
@@ -179,7 +105,7 @@ mod tests {
     fn arguments_become_names() {
         let view = View::new(
             "descendants",
-            "-- descendants(call_id): x.\n-- arguments:\n--   call_id  The call.\nSELECT 1",
+            "-- descendants(call_id): x.\n-- duckdb: own\n-- arguments:\n--   call_id  The call.\nSELECT 1",
         );
         let sql = statement(&view).unwrap();
         assert!(

@@ -4,11 +4,13 @@
 //! -- runqueue_waits: Waits of threads for a CPU.
 //! -- needs: sched:sched_switch, sched:sched_waking | sched:sched_wakeup
 //! -- record: -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup
+//! -- duckdb: none, follows every thread through all scheduler events
 //! -- columns:
 //! --   duration  ns  Time until the thread runs; NULL if the recording does not cover its end.
 //! --   why           woken, preempted or new.
 //! ```
-//! `|` separates alternatives, of which one suffices. `-- arguments:` has the form of columns.
+//! `|` separates alternatives, of which one suffices. `-- arguments:` has the form of columns. `-- duckdb:` is how DuckDB gets the
+//! view (duckdb.rs): `same`, `own`, or `none` with the reason.
 
 /// What the head of a view says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,6 +21,8 @@ pub(crate) struct Header {
     pub(crate) needs: Vec<Vec<String>>,
     /// Options of `perfquet-record` that record the needs.
     pub(crate) record: Option<String>,
+    /// Empty in a view that a user wrote.
+    pub(crate) duckdb: String,
     pub(crate) arguments: Vec<ViewColumn>,
     pub(crate) columns: Vec<ViewColumn>,
 }
@@ -58,6 +62,7 @@ pub(crate) fn parse(sql: &str) -> Header {
         match key {
             "needs" => header.needs = needs(value),
             "record" => header.record = Some(value.to_owned()),
+            "duckdb" => header.duckdb = value.to_owned(),
             "arguments" => list = Some(|header| &mut header.arguments),
             "columns" => list = Some(|header| &mut header.columns),
             name if number == 0 => {
@@ -104,7 +109,7 @@ mod tests {
     fn heads_of_files() {
         let header = parse(
             "-- waits(step): Waits of threads.\n-- needs: sched:a, sched:b | sched:c*\n-- record: -a -e sched:a\n\
-             -- columns:\n--   duration  ns  Its length.\n--   why   woken or new.\n-- A remark.\nSELECT 1 -- x: y",
+             -- duckdb: same\n-- columns:\n--   duration  ns  Its length.\n--   why   woken or new.\n-- A remark.\nSELECT 1 -- x: y",
         );
         let column = |name: &str, unit: &str, doc: &str| ViewColumn {
             name: name.to_owned(),
@@ -119,6 +124,7 @@ mod tests {
                 vec!["sched:b".to_owned(), "sched:c*".to_owned()],
             ],
             record: Some("-a -e sched:a".to_owned()),
+            duckdb: "same".to_owned(),
             arguments: Vec::new(),
             columns: vec![
                 column("duration", "ns", "Its length."),

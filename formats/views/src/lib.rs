@@ -7,7 +7,6 @@
 //! The head of a file describes the view: header.rs. Other engines get the same views in their dialect: duckdb.rs. This
 //! crate depends on no engine, so that exports have the views without DataFusion.
 
-pub mod duckdb;
 mod header;
 
 use std::sync::{Arc, LazyLock};
@@ -18,44 +17,44 @@ pub use header::{UNITS, ViewColumn};
 
 use header::Header;
 
-/// The SQL files.
-const FILES: &[(&str, &str)] = &[
-    ("allocations", include_str!("sql/allocations.sql")),
-    ("ancestors", include_str!("sql/ancestors.sql")),
-    ("block_io", include_str!("sql/block_io.sql")),
-    (
-        "calls_with_context",
-        include_str!("sql/calls_with_context.sql"),
-    ),
-    ("cpu_frequency", include_str!("sql/cpu_frequency.sql")),
-    ("cpu_idle", include_str!("sql/cpu_idle.sql")),
-    ("cpu_utilization", include_str!("sql/cpu_utilization.sql")),
-    ("critical_path", include_str!("sql/critical_path.sql")),
-    ("descendants", include_str!("sql/descendants.sql")),
-    ("distributions", include_str!("sql/distributions.sql")),
-    ("events", include_str!("sql/events.sql")),
-    ("irqs", include_str!("sql/irqs.sql")),
-    (
-        "latest_aggregates",
-        include_str!("sql/latest_aggregates.sql"),
-    ),
-    ("locks", include_str!("sql/locks.sql")),
-    ("off_cpu", include_str!("sql/off_cpu.sql")),
-    ("page_faults", include_str!("sql/page_faults.sql")),
-    ("process_tree", include_str!("sql/process_tree.sql")),
-    ("processes", include_str!("sql/processes.sql")),
-    ("recorded_events", include_str!("sql/recorded_events.sql")),
-    ("runqueue_lengths", include_str!("sql/runqueue_lengths.sql")),
-    ("runqueue_waits", include_str!("sql/runqueue_waits.sql")),
-    ("syscall_errors", include_str!("sql/syscall_errors.sql")),
-    ("syscalls", include_str!("sql/syscalls.sql")),
-    ("thread_states", include_str!("sql/thread_states.sql")),
-    (
-        "thread_utilization",
-        include_str!("sql/thread_utilization.sql"),
-    ),
-    ("wakeups", include_str!("sql/wakeups.sql")),
-];
+/// Names of SQL files in a folder, each with its text.
+macro_rules! files {
+    ($folder:literal: $($name:ident)*) => {
+        &[$((stringify!($name), include_str!(concat!($folder, "/", stringify!($name), ".sql")))),*]
+    };
+}
+
+pub mod duckdb;
+
+#[rustfmt::skip]
+const FILES: &[(&str, &str)] = files!("sql":
+    allocations
+    ancestors
+    block_io
+    calls_with_context
+    cpu_frequency
+    cpu_idle
+    cpu_utilization
+    critical_path
+    descendants
+    distributions
+    events
+    irqs
+    latest_aggregates
+    locks
+    off_cpu
+    page_faults
+    process_tree
+    processes
+    recorded_events
+    runqueue_lengths
+    runqueue_waits
+    syscall_errors
+    syscalls
+    thread_states
+    thread_utilization
+    wakeups
+);
 
 /// Every view of this program.
 pub static VIEWS: LazyLock<Vec<Arc<View>>> = LazyLock::new(|| {

@@ -1,6 +1,7 @@
 -- ancestors(call_id): Calls that enclose a call.
 -- needs: calls
 -- record: --call 'vfs_*' -a
+-- duckdb: own
 -- arguments:
 --   call_id  The call, an ID in calls.
 -- columns:

@@ -1,6 +1,7 @@
 -- block_io: Block device requests: time in the queue and in the device.
 -- needs: block:block_rq_issue, block:block_rq_complete
 -- record: -a -g -e block:block_rq_insert,block:block_rq_issue,block:block_rq_requeue,block:block_rq_complete
+-- duckdb: none, follows requests that are merged, split and issued again
 -- columns:
 --   time          time  Time of issue to the driver.
 --   duration      ns    Time until its completion; NULL if that was not recorded.

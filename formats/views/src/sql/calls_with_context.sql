@@ -1,6 +1,7 @@
 -- calls_with_context: Calls with their outermost enclosing call.
 -- needs: calls
 -- record: --call 'vfs_*' -a
+-- duckdb: own
 -- columns:
 --   time           time  Time of the entry.
 --   cpu            CPU.

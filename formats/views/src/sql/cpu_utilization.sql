@@ -1,6 +1,7 @@
 -- cpu_utilization(step): Utilization of each CPU, in steps of equal length.
 -- needs: sched:sched_switch
 -- record: -a -e sched:sched_switch,irq:irq_handler_entry,irq:irq_handler_exit,irq:softirq_entry,irq:softirq_exit
+-- duckdb: none, follows every thread through all scheduler events
 -- arguments:
 --   step  ns  Length of a step.
 -- columns:

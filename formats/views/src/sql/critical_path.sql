@@ -1,6 +1,7 @@
 -- critical_path(tid, from_time, to_time): Critical path of a thread: its own work, the work of threads that it waited for, and waits.
 -- needs: sched:sched_switch, sched:sched_waking | sched:sched_wakeup
 -- record: -a -g -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new,irq:*
+-- duckdb: none, follows every thread through all scheduler events
 -- arguments:
 --   tid        The thread.
 --   from_time  time  Start of the interval; NULL for that of the recording.

@@ -1,6 +1,7 @@
 -- descendants(call_id): Calls nested in a call.
 -- needs: calls
 -- record: --call 'vfs_*' -a
+-- duckdb: own
 -- arguments:
 --   call_id  The call, an ID in calls.
 -- columns:

@@ -1,4 +1,5 @@
 -- distributions: Stored distributions: the bars of each key as last printed.
+-- duckdb: same
 -- columns:
 --   aggregate_id  Aggregate, an ID in aggregates.
 --   name          Name of the aggregation.

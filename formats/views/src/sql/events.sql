@@ -1,4 +1,5 @@
 -- events: All events and samples: common columns, event name, wall-clock time.
+-- duckdb: own
 -- columns:
 --   time          time  Time of the event on the trace's clock.
 --   wall_time     Wall-clock time; NULL if the offset of the trace's clock is unknown.

@@ -1,6 +1,7 @@
 -- irqs: Interrupts, softirqs and tasklets, and the threads that they interrupted.
 -- needs: irq:irq_handler_entry | irq:softirq_entry | irq:tasklet_entry | irq_vectors:*
 -- record: -a -e irq:*,irq_vectors:*
+-- duckdb: none, finds the number of each interrupt in the last entry on its CPU
 -- columns:
 --   time              time  Time of the entry.
 --   duration          ns    Time from entry to exit; NULL if one of them was not recorded.

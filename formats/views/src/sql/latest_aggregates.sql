@@ -1,4 +1,5 @@
 -- latest_aggregates: Stored aggregates: each key as last printed.
+-- duckdb: own
 -- columns:
 --   aggregate_id  ID of the aggregate.
 --   name          Name of the aggregation.

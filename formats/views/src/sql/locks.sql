@@ -1,6 +1,7 @@
 -- locks: Waits for kernel locks and futexes.
 -- needs: lock:contention_begin | raw_syscalls:sys_enter | syscalls:sys_enter_futex
 -- record: -a -g -e lock:contention_begin,lock:contention_end,syscalls:sys_enter_futex,syscalls:sys_exit_futex
+-- duckdb: none, pairs entries with exits while it follows the state of processes
 -- columns:
 --   time          time  Start of the wait.
 --   duration      ns    Time until the lock was taken, or the wait given up; NULL if that was not recorded.

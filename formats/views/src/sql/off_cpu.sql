@@ -1,6 +1,7 @@
 -- off_cpu: Off-CPU periods of threads, from leaving a CPU until running again.
 -- needs: sched:sched_switch
 -- record: -a -g -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new
+-- duckdb: none, follows every thread through all scheduler events
 -- columns:
 --   time                time  Time at which the thread left its CPU.
 --   duration            ns    Time until it ran again; NULL if that was not recorded.

@@ -1,6 +1,7 @@
 -- page_faults: Page faults: address, kind of access, and mapped file.
 -- needs: exceptions:page_fault_user | exceptions:page_fault_kernel | software:*-faults*
 -- record: -a -g -e exceptions:page_fault_user,exceptions:page_fault_kernel
+-- duckdb: none, follows the mappings of every process
 -- columns:
 --   time          time  Time of the fault.
 --   cpu           CPU.

@@ -1,4 +1,5 @@
 -- process_tree: Process tree, with children below their parents.
+-- duckdb: none, follows every thread through all scheduler events
 -- columns:
 --   name        Name, indented by two blanks for each parent.
 --   depth       Number of parents that were seen.

@@ -1,4 +1,5 @@
 -- processes: Processes: their parents, lifetimes and CPU times.
+-- duckdb: none, follows every thread through all scheduler events
 -- columns:
 --   pid         Process ID.
 --   parent      Process that created it; NULL if unknown.

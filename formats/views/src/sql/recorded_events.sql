@@ -1,4 +1,5 @@
 -- recorded_events: Recorded events, with their tables and numbers of rows.
+-- duckdb: same
 -- columns:
 --   system      Subsystem of the event.
 --   event       Name of the event.

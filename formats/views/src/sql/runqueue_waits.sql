@@ -1,6 +1,7 @@
 -- runqueue_waits: Waits of threads for a CPU.
 -- needs: sched:sched_switch, sched:sched_waking | sched:sched_wakeup
 -- record: -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new
+-- duckdb: none, follows every thread through all scheduler events
 -- columns:
 --   time        time  Start of the wait.
 --   duration    ns    Time until the thread runs; NULL if that was not recorded.

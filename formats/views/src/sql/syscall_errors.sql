@@ -1,6 +1,7 @@
 -- syscall_errors: Failed system calls, by name, error and thread name.
 -- needs: raw_syscalls:sys_enter | syscalls:sys_enter_*, raw_syscalls:sys_exit | syscalls:sys_exit_*
 -- record: -a -e raw_syscalls:sys_enter,raw_syscalls:sys_exit
+-- duckdb: none, selects from syscalls
 -- columns:
 --   name   Name of the system call.
 --   error  Name of the error.

@@ -1,6 +1,7 @@
 -- syscalls: System calls: name, arguments, file, result.
 -- needs: raw_syscalls:sys_enter | syscalls:sys_enter_*, raw_syscalls:sys_exit | syscalls:sys_exit_*
 -- record: -a -e raw_syscalls:sys_enter,raw_syscalls:sys_exit
+-- duckdb: none, pairs entries with exits while it follows the state of processes
 -- columns:
 --   time          time  Time of the entry.
 --   duration      ns    Time from entry to exit; NULL if one of them was not recorded.

@@ -1,6 +1,7 @@
 -- thread_states: States of threads: one row per period of running, waiting or sleeping.
 -- needs: sched:sched_switch | perf:context_switch
 -- record: -a -g -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new
+-- duckdb: none, follows every thread through all scheduler events
 -- columns:
 --   time           time  Start of the period.
 --   duration       ns    Time until the next one; NULL if its end was not recorded.

@@ -1,6 +1,7 @@
 -- thread_utilization(step): Utilization of each thread, in steps of equal length.
 -- needs: sched:sched_switch | perf:context_switch
 -- record: -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new
+-- duckdb: none, follows every thread through all scheduler events
 -- arguments:
 --   step  ns  Length of a step.
 -- columns:

@@ -1,6 +1,7 @@
 -- wakeups: Wake-ups: waker, woken thread, time slept before, and wait for a CPU after.
 -- needs: sched:sched_switch, sched:sched_waking | sched:sched_wakeup
 -- record: -a -g -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup,sched:sched_wakeup_new
+-- duckdb: none, follows every thread through all scheduler events
 -- columns:
 --   time           time  Time of the wake-up.
 --   waker_cpu      CPU of the wake-up.
