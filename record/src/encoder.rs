@@ -103,6 +103,8 @@ impl Encoder {
     /// The journal has its end.
     pub(crate) fn end_of_journal(&self) {
         self.journal_is_whole.store(true, Ordering::Release);
+        // It may be waiting for more.
+        self.thread.thread().unpark();
     }
 
     /// Ends idle priority: the journal is complete, and the user is waiting.

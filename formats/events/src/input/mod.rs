@@ -227,10 +227,18 @@ impl Input {
         self.damage.as_deref()
     }
 
-    /// Reads a file while another thread appends to it, to its end once `finished` is set.
+    /// Reads a file while another thread appends to it, to its end once `finished` is set. After setting it, the writer
+    /// should unpark the reading thread, which otherwise continues after a pause.
     pub fn following(path: &Path, finished: Arc<AtomicBool>) -> Result<Input, Error> {
         let file = File::open(path).map_err(Error::io(path))?;
-        Input::of_journal(path, Box::new(Follower { file, finished }))
+        Input::of_journal(
+            path,
+            Box::new(Follower {
+                file,
+                finished,
+                pause: PAUSE_MIN,
+            }),
+        )
     }
 
     /// Opens the journal at `path`, whose bytes `reader` assembles.
@@ -569,20 +577,26 @@ impl Spool {
 struct Follower {
     file: File,
     finished: Arc<AtomicBool>,
+    pause: Duration,
 }
+
+/// Pauses between two looks at a file that does not grow: short at first, so that a busy recording is followed closely; at
+/// most a few per second in the end, since each wake-up costs more than what it reads.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(160);
 
 impl Read for Follower {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        /// Polling interval: short compared with a second of recording, long compared with a wake-up.
-        const PAUSE: Duration = Duration::from_millis(20);
         loop {
             // The flag first: whatever was written before it was set is then visible.
             let finished = self.finished.load(Ordering::Acquire);
             let count = self.file.read(buffer)?;
             if count > 0 || finished {
+                self.pause = PAUSE_MIN;
                 return Ok(count);
             }
-            std::thread::sleep(PAUSE);
+            std::thread::park_timeout(self.pause);
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
         }
     }
 }
