@@ -20,6 +20,7 @@ mod failure;
 mod filter;
 mod functions;
 mod interrupt;
+mod leaf;
 mod library;
 mod limits;
 mod linux;

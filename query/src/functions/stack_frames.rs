@@ -20,22 +20,17 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{
-    Boundedness, EmissionType, ReplaceChildrenOptions,
-};
+use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
-};
 
 use super::Function;
+use crate::leaf::{Leaf, LeafExec};
 use crate::stacks::{Forest, Frames, Seen, Tree};
 
 pub(super) const FUNCTION: Function = Function {
@@ -179,7 +174,17 @@ impl TableProvider for FramesTable {
                 stacks: Vec::new(),
             });
         }
-        FramesScan::plan(Arc::clone(&self.schema), projection.cloned(), pieces)
+        let all = || (0..self.schema.fields().len()).collect();
+        let projection = projection.cloned().unwrap_or_else(all);
+        let projected = Arc::new(self.schema.project(&projection)?);
+        let partitions = pieces.len();
+        let scan = FramesScan {
+            schema: Arc::clone(&self.schema),
+            projection,
+            pieces,
+        };
+        let equivalences = EquivalenceProperties::new(projected);
+        Ok(LeafExec::plan(scan, equivalences, partitions))
     }
 }
 
@@ -224,99 +229,48 @@ struct FramesScan {
     schema: SchemaRef,
     projection: Vec<usize>,
     pieces: Vec<Piece>,
-    properties: Arc<PlanProperties>,
 }
 
 impl FramesScan {
-    fn plan(
-        schema: SchemaRef,
-        projection: Option<Vec<usize>>,
-        pieces: Vec<Piece>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let projection = projection.unwrap_or_else(|| (0..schema.fields().len()).collect());
-        let projected = Arc::new(schema.project(&projection)?);
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(projected),
-            Partitioning::UnknownPartitioning(pieces.len()),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
-        Ok(Arc::new(FramesScan {
-            schema,
-            projection,
-            pieces,
-            properties: Arc::new(properties),
-        }))
-    }
-}
-
-impl DisplayAs for FramesScan {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stacks: usize = self.pieces.iter().map(|piece| piece.stacks.len()).sum();
-        write!(f, "FramesScan: stacks={stacks}")
-    }
-}
-
-impl ExecutionPlan for FramesScan {
-    fn name(&self) -> &str {
-        "FramesScan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    /// Without an estimate, a join would keep all frames in memory instead of the few requested stacks.
-    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        // Frames per stack are not counted in advance.
-        const GUESS: usize = 16;
+    fn stack_count(&self, partition: Option<usize>) -> usize {
         let pieces = match partition {
             Some(index) => &self.pieces[index..=index],
             None => &self.pieces[..],
         };
-        let stacks: usize = pieces.iter().map(|piece| piece.stacks.len()).sum();
-        let mut statistics =
-            Statistics::new_unknown(self.properties.equivalence_properties().schema());
-        statistics.num_rows = Precision::Inexact(stacks * GUESS);
-        Ok(Arc::new(statistics))
+        pieces.iter().map(|piece| piece.stacks.len()).sum()
+    }
+}
+
+impl Leaf for FramesScan {
+    const NAME: &'static str = "FramesScan";
+    const EMISSION: EmissionType = EmissionType::Incremental;
+
+    fn describe(&self, _: &SchemaRef, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stacks={}", self.stack_count(None))
     }
 
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn row_count(&self, partition: Option<usize>) -> Precision<usize> {
+        // Frames per stack are not counted in advance.
+        const GUESS: usize = 16;
+        Precision::Inexact(self.stack_count(partition) * GUESS)
+    }
+
+    fn rows(
+        &self,
+        partition: usize,
+        schema: SchemaRef,
+        _: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let piece = &self.pieces[partition];
+        let frames = piece.tree.frames.len() + 1;
         let batches = Batches {
             schema: Arc::clone(&self.schema),
             projection: self.projection.clone(),
-            seen: Seen::new(self.pieces[partition].tree.frames.len() + 1),
-            piece: self.pieces[partition].clone(),
+            seen: Seen::new(frames),
+            piece: piece.clone(),
             next: 0,
-            recursion: Recursion::new(self.pieces[partition].tree.frames.len() + 1),
+            recursion: Recursion::new(frames),
         };
-        let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let stream = futures::stream::iter(batches);
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }

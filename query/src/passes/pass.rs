@@ -16,28 +16,24 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, Session, TableProvider};
-use datafusion::common::Statistics;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::stats::Precision;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalSortExpr};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::common::spawn_buffered;
-use datafusion::physical_plan::execution_plan::{
-    Boundedness, EmissionType, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
-};
 use datafusion::prelude::SessionConfig;
 
 use super::rows::{Emits, Rows, field};
 use super::source::{Cursor, Row, Source};
 use super::{TRACE, Traces};
+use crate::leaf::{Leaf, LeafExec};
 
 /// A computation over events in the order of time.
 pub(crate) trait Pass: fmt::Debug + Send + Sync {
@@ -207,20 +203,15 @@ impl TableProvider for PassTable {
                 },
             }]);
         }
-        let properties = PlanProperties::new(
-            equivalences,
-            Partitioning::UnknownPartitioning(partitions.len()),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
-        Ok(Arc::new(PassExec {
+        let count = partitions.len();
+        let pass = PassOfTraces {
             name: self.pass.name(),
             plan,
             schema: Arc::clone(&self.schema),
             projection,
             partitions,
-            properties: Arc::new(properties),
-        }))
+        };
+        Ok(LeafExec::plan(pass, equivalences, count))
     }
 }
 
@@ -233,24 +224,26 @@ struct TracePlans {
     row_count: usize,
 }
 
-/// The execution of a pass. Its sources are planned already, and not part of the plan around it.
-struct PassExec {
+/// A pass over each trace. Its sources are planned already.
+struct PassOfTraces {
     name: &'static str,
     plan: PassPlan,
     schema: SchemaRef,
     projection: Vec<usize>,
     partitions: Vec<TracePlans>,
-    properties: Arc<PlanProperties>,
 }
 
-impl fmt::Debug for PassExec {
+impl fmt::Debug for PassOfTraces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.fmt_as(DisplayFormatType::Verbose, f)
+        f.write_str(self.name)
     }
 }
 
-impl DisplayAs for PassExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Leaf for PassOfTraces {
+    const NAME: &'static str = "PassExec";
+    const EMISSION: EmissionType = EmissionType::Incremental;
+
+    fn describe(&self, schema: &SchemaRef, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut names = Vec::new();
         for (number, source) in self.plan.sources.iter().enumerate() {
             let mut plans = self.partitions.iter().map(|trace| &trace.plans);
@@ -258,72 +251,31 @@ impl DisplayAs for PassExec {
                 names.push(source.table.as_str());
             }
         }
-        let columns = self.properties.equivalence_properties().schema();
-        let columns: Vec<&str> = (columns.fields().iter())
+        let columns: Vec<&str> = (schema.fields().iter())
             .map(|field| field.name().as_str())
             .collect();
         write!(
             f,
-            "PassExec: {}, sources=[{}], columns=[{}]",
+            "{}, sources=[{}], columns=[{}]",
             self.name,
             names.join(", "),
             columns.join(", ")
         )
     }
-}
 
-impl ExecutionPlan for PassExec {
-    fn name(&self) -> &str {
-        "PassExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    /// Estimates as many rows as events. Without an estimate, a join could load the larger side into memory.
-    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        use datafusion::common::stats::Precision;
+    /// Estimates as many rows as events.
+    fn row_count(&self, partition: Option<usize>) -> Precision<usize> {
         let partitions = match partition {
             Some(index) => &self.partitions[index..=index],
             None => &self.partitions[..],
         };
-        let count = partitions.iter().map(|trace| trace.row_count).sum();
-        let mut statistics =
-            Statistics::new_unknown(self.properties.equivalence_properties().schema());
-        statistics.num_rows = Precision::Inexact(count);
-        Ok(Arc::new(statistics))
+        Precision::Inexact(partitions.iter().map(|trace| trace.row_count).sum())
     }
 
-    fn execute(
+    fn rows(
         &self,
         partition: usize,
+        schema: SchemaRef,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let plans = &self.partitions[partition];
@@ -350,7 +302,6 @@ impl ExecutionPlan for PassExec {
         let batches = futures::stream::try_unfold(run, |mut run| async move {
             Ok(run.next().await?.map(|batch| (batch, run)))
         });
-        let schema = Arc::clone(self.properties.equivalence_properties().schema());
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 }

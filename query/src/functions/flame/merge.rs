@@ -1,15 +1,13 @@
 //! Merges the stacks of rows by function, from the root.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use anyhow::Result;
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type};
 
-use crate::stacks::{Forest, Tree, ids};
-use crate::text::strings;
+use crate::stacks::{Boxes, RowStacks, StackColumns, Tree};
 
 /// The function of rows without a stack.
 const NO_STACK: &str = "[no stack]";
@@ -42,83 +40,76 @@ impl std::ops::AddAssign for Weight {
 
 type Label = (String, Option<String>);
 
-/// Merged stacks while rows are added.
-#[derive(Debug)]
-pub(super) struct Merging<'f> {
-    forest: &'f Forest,
+/// Functions below their callers, while rows are added.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
     /// Without the common root.
-    pub(super) nodes: Vec<Node>,
+    pub(super) all: Vec<Node>,
     children: hashbrown::HashMap<(u32, u32), u32>,
     labels: Vec<Label>,
     label_of: HashMap<Label, u32>,
-    /// Trees and the labels of their frames, by trace.
-    trees: HashMap<usize, (Arc<Tree>, Vec<Option<u32>>)>,
-    /// Positions of stacks: by trace, the merged node below, and the node of the tree.
-    known: hashbrown::HashMap<(usize, u32, u32), u32>,
     text_bytes: usize,
 }
 
-/// A column of stacks or texts.
-enum Part {
-    Stack(Int64Array),
-    Text(StringViewArray),
+/// Adds rows, whose last column is the weight. Rows without a weight add nothing.
+pub(super) fn add(stacks: &mut RowStacks<'_, Nodes>, batch: &RecordBatch) -> Result<()> {
+    let Some((weights, columns)) = batch.columns().split_last() else {
+        return Ok(());
+    };
+    let weights = Weights::of(weights)?;
+    let columns = StackColumns::read(columns)?;
+    for row in 0..batch.num_rows() {
+        let Some(weight) = weights.at(row) else {
+            continue;
+        };
+        let place = match stacks.place(&columns, row)? {
+            0 => stacks.boxes.name(0, NO_STACK, false),
+            place => place,
+        };
+        stacks.boxes.all[place as usize - 1].own += weight;
+    }
+    Ok(())
 }
 
-impl<'f> Merging<'f> {
-    pub(super) fn new(forest: &'f Forest) -> Merging<'f> {
-        Merging {
-            forest,
-            nodes: Vec::new(),
-            children: hashbrown::HashMap::new(),
-            labels: Vec::new(),
-            label_of: HashMap::new(),
-            trees: HashMap::new(),
-            known: hashbrown::HashMap::new(),
-            text_bytes: 0,
-        }
-    }
-
-    /// Adds rows, whose last column is the weight. Rows without a weight add nothing.
-    pub(super) fn add(&mut self, batch: &RecordBatch) -> Result<()> {
-        let Some((weights, stacks)) = batch.columns().split_last() else {
-            return Ok(());
-        };
-        let weights = Weights::of(weights)?;
-        let mut parts = Vec::with_capacity(stacks.len());
-        for column in stacks {
-            parts.push(match column.data_type().is_integer() {
-                true => Part::Stack(ids(column)?),
-                false => Part::Text(strings(column)?),
+impl Boxes for Nodes {
+    fn labels(&mut self, tree: &Tree) -> Vec<u32> {
+        let frames = &tree.frames;
+        let mut labels = vec![0];
+        for frame in 1..=frames.len() as u32 {
+            let first = frames.same_function(frame);
+            labels.push(match first < frame {
+                true => labels[first as usize],
+                false => self.label(&frames.name(frame), frames.module(frame)),
             });
         }
-        for row in 0..batch.num_rows() {
-            let Some(weight) = weights.at(row) else {
-                continue;
-            };
-            let mut place = 0;
-            for part in &parts {
-                match part {
-                    Part::Stack(ids) if ids.is_valid(row) => {
-                        place = self.stack(place, ids.value(row))?;
-                    }
-                    Part::Text(texts) if texts.is_valid(row) => {
-                        for name in texts.value(row).split(';').filter(|name| !name.is_empty()) {
-                            let label = self.label(name, None);
-                            place = self.child(place, label);
-                        }
-                    }
-                    Part::Stack(_) | Part::Text(_) => {}
-                }
-            }
-            if place == 0 {
-                let label = self.label(NO_STACK, None);
-                place = self.child(0, label);
-            }
-            self.nodes[place as usize - 1].own += weight;
-        }
-        Ok(())
+        labels
     }
 
+    fn frame(&mut self, below: u32, label: u32) -> u32 {
+        let next = self.all.len() as u32 + 1;
+        let place = *self.children.entry((below, label)).or_insert(next);
+        if place == next {
+            let depth = match below {
+                0 => 1,
+                below => self.all[below as usize - 1].depth.saturating_add(1),
+            };
+            self.all.push(Node {
+                parent: below,
+                depth,
+                label,
+                own: Weight::default(),
+            });
+        }
+        place
+    }
+
+    fn name(&mut self, below: u32, name: &str, _: bool) -> u32 {
+        let label = self.label(name, None);
+        self.frame(below, label)
+    }
+}
+
+impl Nodes {
     fn label(&mut self, name: &str, module: Option<&str>) -> u32 {
         let label = (name.to_owned(), module.map(str::to_owned));
         if let Some(&known) = self.label_of.get(&label) {
@@ -131,97 +122,22 @@ impl<'f> Merging<'f> {
         next
     }
 
-    /// The node of a function below another node.
-    fn child(&mut self, parent: u32, label: u32) -> u32 {
-        let next = self.nodes.len() as u32 + 1;
-        let place = *self.children.entry((parent, label)).or_insert(next);
-        if place == next {
-            let depth = match parent {
-                0 => 1,
-                parent => self.nodes[parent as usize - 1].depth.saturating_add(1),
-            };
-            self.nodes.push(Node {
-                parent,
-                depth,
-                label,
-                own: Weight::default(),
-            });
-        }
-        place
-    }
-
-    /// The node of a stack on top of `base`.
-    fn stack(&mut self, base: u32, id: i64) -> Result<u32> {
-        let Some(trace) = self.forest.trace_of(id) else {
-            return Ok(base);
-        };
-        let (tree, mut labels) = match self.trees.remove(&trace) {
-            Some(known) => known,
-            None => {
-                let tree = self.forest.tree(trace)?;
-                let labels = vec![None; tree.frames.len() + 1];
-                (tree, labels)
-            }
-        };
-        let place = self.stack_of_tree((trace, base), &tree, &mut labels, id);
-        self.trees.insert(trace, (tree, labels));
-        Ok(place)
-    }
-
-    fn stack_of_tree(
-        &mut self,
-        (trace, base): (usize, u32),
-        tree: &Tree,
-        labels: &mut [Option<u32>],
-        id: i64,
-    ) -> u32 {
-        let Some(stack) = tree.node(id) else {
-            return base;
-        };
-        // Down to a known node, then up again.
-        let mut path = Vec::new();
-        let (mut node, mut place) = (stack, base);
-        while node != 0 {
-            if let Some(&known) = self.known.get(&(trace, base, node)) {
-                place = known;
-                break;
-            }
-            path.push(node);
-            node = tree.parent(node);
-        }
-        let mut frames = Vec::new();
-        for &node in path.iter().rev() {
-            frames.clear();
-            frames.extend(tree.frames_of_node(node));
-            for &frame in frames.iter().rev() {
-                let label = labels[frame as usize].unwrap_or_else(|| {
-                    let name = tree.frames.name(frame);
-                    self.label(&name, tree.frames.module(frame))
-                });
-                labels[frame as usize] = Some(label);
-                place = self.child(place, label);
-            }
-            self.known.insert((trace, base, node), place);
-        }
-        place
-    }
-
     /// Numbers the nodes depth first, callees by name: the numbers do not depend on the order of the rows, which differs between
     /// runs. Ends the merging.
     pub(super) fn sort(&mut self) {
-        let mut callees = vec![Vec::new(); self.nodes.len() + 1];
-        for (place, node) in (1u32..).zip(&self.nodes) {
+        let mut callees = vec![Vec::new(); self.all.len() + 1];
+        for (place, node) in (1u32..).zip(&self.all) {
             callees[node.parent as usize].push(place);
         }
-        let label = |place: &u32| &self.labels[self.nodes[*place as usize - 1].label as usize];
+        let label = |place: &u32| &self.labels[self.all[*place as usize - 1].label as usize];
         for callees in &mut callees {
             // The next one is taken from the end.
             callees.sort_by(|a, b| label(b).cmp(label(a)));
         }
-        let mut sorted: Vec<Node> = Vec::with_capacity(self.nodes.len());
+        let mut sorted: Vec<Node> = Vec::with_capacity(self.all.len());
         let mut waiting: Vec<(u32, u32)> = callees[0].iter().map(|&place| (place, 0)).collect();
         while let Some((place, parent)) = waiting.pop() {
-            let node = &self.nodes[place as usize - 1];
+            let node = &self.all[place as usize - 1];
             sorted.push(Node { parent, ..*node });
             let number = sorted.len() as u32;
             waiting.extend(
@@ -230,9 +146,8 @@ impl<'f> Merging<'f> {
                     .map(|&callee| (callee, number)),
             );
         }
-        self.nodes = sorted;
+        self.all = sorted;
         self.children.clear();
-        self.known.clear();
     }
 
     /// Function and module of a node.
@@ -243,9 +158,9 @@ impl<'f> Merging<'f> {
 
     /// Weights of the nodes with all that is above them.
     pub(super) fn totals(&self) -> Vec<Weight> {
-        let mut totals: Vec<Weight> = self.nodes.iter().map(|node| node.own).collect();
+        let mut totals: Vec<Weight> = self.all.iter().map(|node| node.own).collect();
         for place in (0..totals.len()).rev() {
-            let parent = self.nodes[place].parent;
+            let parent = self.all[place].parent;
             if parent != 0 {
                 let weight = totals[place];
                 totals[parent as usize - 1] += weight;
@@ -256,9 +171,8 @@ impl<'f> Merging<'f> {
 
     /// Size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node>()
+        self.all.capacity() * size_of::<Node>()
             + self.children.capacity() * 16
-            + self.known.capacity() * 32
             + self.labels.capacity() * 2 * size_of::<Label>()
             + self.text_bytes
     }

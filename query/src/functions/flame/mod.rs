@@ -17,8 +17,6 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Statistics;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -27,24 +25,20 @@ use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::execution_plan::{
-    Boundedness, EmissionType, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
-    PlanProperties,
-};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::sql::sqlparser::ast::{
     Expr as SqlExpr, FunctionArg, FunctionArgExpr, ObjectName, TableFactor,
 };
 use futures::StreamExt;
 
 use super::Function;
-use crate::stacks::Forest;
-use merge::{Merging, Weight, is_exact};
+use crate::leaf::{Leaf, LeafExec};
+use crate::stacks::{Forest, RowStacks, StackColumns};
+use merge::{Nodes, Weight, is_exact};
 
 pub(super) const FUNCTION: Function = Function {
     usage: "flame((query))",
@@ -60,8 +54,7 @@ pub(super) const FUNCTION: Function = Function {
 
 const NAME: &str = "flame";
 
-const HINT: &str =
-    "hint: for example flame((SELECT user_stack, sum(duration) FROM off_cpu GROUP BY 1))";
+const EXAMPLE: &str = "flame((SELECT user_stack, sum(duration) FROM off_cpu GROUP BY 1))";
 
 #[derive(Debug)]
 struct FlamePlanner {
@@ -90,7 +83,7 @@ impl RelationPlanner for FlamePlanner {
             [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] => source(argument, context)?,
             _ => return Err(wrong("expected a query in brackets")),
         };
-        check(plan.schema().as_arrow())?;
+        StackColumns::check(plan.schema().as_arrow()).map_err(|error| wrong(&error))?;
         let table = FlameTable::new(plan, &self.forest);
         let plan = LogicalPlanBuilder::scan(NAME, provider_as_source(Arc::new(table)), None)?;
         let planned = PlannedRelation::new(plan.build()?, alias.clone());
@@ -99,7 +92,7 @@ impl RelationPlanner for FlamePlanner {
 }
 
 fn wrong(message: &str) -> DataFusionError {
-    DataFusionError::Plan(format!("{NAME}: {message}\n{HINT}"))
+    DataFusionError::Plan(format!("{NAME}: {message}\nhint: for example {EXAMPLE}"))
 }
 
 fn is_flame(name: &ObjectName) -> bool {
@@ -120,37 +113,15 @@ fn source(argument: &SqlExpr, context: &mut dyn RelationPlannerContext) -> Resul
             alias: None,
             sample: None,
         }),
+        // Names among arguments have no table here. A table has more columns than stacks and a weight, anyway.
+        SqlExpr::Identifier(_) | SqlExpr::CompoundIdentifier(_) => {
+            Err(DataFusionError::Plan(format!(
+                "{NAME}: expected a query in brackets, found {argument}\nhint: select stacks and a weight: {NAME}((SELECT user_stack, count(*) FROM {argument} GROUP BY 1))"
+            )))
+        }
         other => Err(wrong(&format!(
             "expected a query in brackets, found {other}"
         ))),
-    }
-}
-
-/// Rejects queries whose columns are no stacks and a weight.
-fn check(schema: &Schema) -> Result<()> {
-    let expected = "expected columns of stacks or texts, then a weight";
-    let is_text = |kind: &DataType| {
-        matches!(
-            kind,
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-        )
-    };
-    let is_stack = |kind: &DataType| kind.is_integer() || is_text(kind);
-    let Some((weight, stacks)) = schema.fields().split_last() else {
-        return Err(wrong(expected));
-    };
-    let other = stacks.iter().find(|field| !is_stack(field.data_type()));
-    match other {
-        Some(other) => Err(wrong(&format!(
-            "column {} is no stack: {expected}",
-            other.name()
-        ))),
-        None if stacks.is_empty() => Err(wrong(expected)),
-        None if !weight.data_type().is_numeric() => Err(wrong(&format!(
-            "column {} is no weight: {expected}",
-            weight.name()
-        ))),
-        None => Ok(()),
     }
 }
 
@@ -224,102 +195,61 @@ impl TableProvider for FlameTable {
         let all = || (0..self.schema.fields().len()).collect();
         let projection = projection.cloned().unwrap_or_else(all);
         let schema = Arc::new(self.schema.project(&projection)?);
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Final,
-            Boundedness::Bounded,
-        );
-        Ok(Arc::new(FlameExec {
+        let flame = Flame {
             input,
             forest: Arc::clone(&self.forest),
-            schema: Arc::clone(&self.schema),
+            fields: Arc::clone(&self.schema),
             projection,
-            properties: Arc::new(properties),
-        }))
+        };
+        Ok(LeafExec::plan(flame, EquivalenceProperties::new(schema), 1))
     }
 }
 
-/// Merges all rows of its input, which is planned already, and not part of the plan around it.
+/// Merges all rows of its input, which is planned already.
 #[derive(Debug)]
-struct FlameExec {
+struct Flame {
     input: Arc<dyn ExecutionPlan>,
     forest: Arc<Forest>,
-    schema: SchemaRef,
+    fields: SchemaRef,
     projection: Vec<usize>,
-    properties: Arc<PlanProperties>,
 }
 
-impl DisplayAs for FlameExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FlameExec: input={}", self.input.name())
-    }
-}
+impl Leaf for Flame {
+    const NAME: &'static str = "FlameExec";
+    const EMISSION: EmissionType = EmissionType::Final;
 
-impl ExecutionPlan for FlameExec {
-    fn name(&self) -> &str {
-        "FlameExec"
+    fn describe(&self, _: &SchemaRef, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "input={}", self.input.name())
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
+    fn rows(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
-        let schema = self.properties.equivalence_properties().schema();
-        Ok(Arc::new(Statistics::new_unknown(schema)))
-    }
-
-    fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        _: usize,
+        schema: SchemaRef,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let mut rows = self.input.execute(0, Arc::clone(&context))?;
         let memory = MemoryConsumer::new(NAME).register(context.memory_pool());
         let forest = Arc::clone(&self.forest);
-        let (fields, projection) = (Arc::clone(&self.schema), self.projection.clone());
+        let (fields, projection) = (Arc::clone(&self.fields), self.projection.clone());
         let merged = async move {
             let failed = |error: anyhow::Error| DataFusionError::External(error.into());
-            let mut merging = Merging::new(&forest);
+            let mut stacks = RowStacks::new(&forest, Nodes::default());
             while let Some(batch) = rows.next().await.transpose()? {
-                merging.add(&batch).map_err(failed)?;
-                memory.try_resize(merging.bytes())?;
+                merge::add(&mut stacks, &batch).map_err(failed)?;
+                memory.try_resize(stacks.bytes() + stacks.boxes.bytes())?;
             }
-            merging.sort();
-            boxes(&merging, &fields, &projection)
+            stacks.boxes.sort();
+            boxes(&stacks.boxes, &fields, &projection)
         };
-        let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let stream = futures::stream::once(merged);
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }
 }
 
 /// The rows of the requested columns.
-fn boxes(merging: &Merging<'_>, fields: &SchemaRef, projection: &[usize]) -> Result<RecordBatch> {
-    let nodes = &merging.nodes;
+fn boxes(nodes: &Nodes, fields: &SchemaRef, projection: &[usize]) -> Result<RecordBatch> {
+    let all = &nodes.all;
     let weights = |weights: Vec<Weight>, kind: &DataType| -> ArrayRef {
         match kind {
             DataType::Int64 => {
@@ -341,29 +271,29 @@ fn boxes(merging: &Merging<'_>, fields: &SchemaRef, projection: &[usize]) -> Res
         let kind = fields.field(number).data_type();
         match number {
             column::NODE_ID => Arc::new(Int32Array::from_iter_values(
-                (1..=nodes.len()).map(|node| node as i32),
+                (1..=all.len()).map(|node| node as i32),
             )),
             column::PARENT_ID => Arc::new(Int32Array::from_iter_values(
-                nodes.iter().map(|node| node.parent as i32),
+                all.iter().map(|node| node.parent as i32),
             )),
             column::DEPTH => Arc::new(Int32Array::from_iter_values(
-                nodes.iter().map(|node| node.depth),
+                all.iter().map(|node| node.depth),
             )),
             column::FUNCTION => Arc::new(StringArray::from_iter_values(
-                nodes.iter().map(|node| merging.names(node).0),
+                all.iter().map(|node| nodes.names(node).0),
             )),
             column::MODULE => Arc::new(StringArray::from_iter(
-                nodes.iter().map(|node| merging.names(node).1),
+                all.iter().map(|node| nodes.names(node).1),
             )),
-            column::SELF => weights(nodes.iter().map(|node| node.own).collect(), kind),
-            column::TOTAL => weights(merging.totals(), kind),
+            column::SELF => weights(all.iter().map(|node| node.own).collect(), kind),
+            column::TOTAL => weights(nodes.totals(), kind),
             _ => Arc::new(StringArray::from_iter_values(
-                (0..nodes.len()).map(|place| path(merging, place)),
+                (0..all.len()).map(|place| path(nodes, place)),
             )),
         }
     });
     let schema = Arc::new(fields.project(projection)?);
-    let options = RecordBatchOptions::new().with_row_count(Some(nodes.len()));
+    let options = RecordBatchOptions::new().with_row_count(Some(all.len()));
     let columns = columns.collect();
     Ok(RecordBatch::try_new_with_options(
         schema, columns, &options,
@@ -371,11 +301,11 @@ fn boxes(merging: &Merging<'_>, fields: &SchemaRef, projection: &[usize]) -> Res
 }
 
 /// `main;read;vfs_read`
-fn path(merging: &Merging<'_>, place: usize) -> String {
+fn path(nodes: &Nodes, place: usize) -> String {
     let mut names = Vec::new();
     let mut next = Some(place);
-    while let Some(node) = next.and_then(|place| merging.nodes.get(place)) {
-        names.push(merging.names(node).0);
+    while let Some(node) = next.and_then(|place| nodes.all.get(place)) {
+        names.push(nodes.names(node).0);
         next = (node.parent as usize).checked_sub(1);
     }
     names.reverse();

@@ -11,7 +11,7 @@ use crate::render::flame::{FlameTree, Kind, Label, Node};
 use crate::reports::diff::naming;
 use crate::reports::folding::{Folded, Weighted};
 use crate::session::Session;
-use crate::stacks::{Forest, Tree};
+use crate::stacks::{Forest, Tree, Walk};
 use crate::trace::Trace;
 
 /// Name of the box that contains incomplete stacks.
@@ -146,8 +146,7 @@ impl Merge {
                     how => roots::whole(&tree, how == Incomplete::GatheredOfUnwound),
                 },
                 tree: &tree,
-                known: hashbrown::HashMap::new(),
-                path: Vec::new(),
+                walk: Walk::default(),
             };
             let rows = folded.rows.iter().enumerate();
             for (index, row) in rows.filter(|(_, row)| row.trace == trace) {
@@ -272,43 +271,21 @@ struct Stacks<'a> {
     /// By frame ID.
     labels: Vec<u32>,
     whole: Vec<bool>,
-    /// By the merged node below, and the node of the tree.
-    known: hashbrown::HashMap<(u32, u32), u32>,
-    /// Reused for every stack.
-    path: Vec<u32>,
+    walk: Walk,
 }
 
 impl Stacks<'_> {
     /// Returns the merged node of `stack` under `base`. Drops outermost frames without any name if the stack is cut off
     /// there: they have no information, and keep similar stacks from merging.
     fn place(&mut self, merge: &mut Merge, base: u32, stack: u32, is_cut_off: bool) -> u32 {
-        // Down to a known node, then up again.
-        self.path.clear();
-        let mut node = stack;
-        let mut place = base;
-        while node != 0 {
-            if let Some(&known) = self.known.get(&(base, node)) {
-                place = known;
-                break;
+        let (frames, labels) = (&self.tree.frames, &self.labels);
+        self.walk.place(self.tree, base, stack, |below, frame| {
+            let is_nothing = frames.function(frame).is_none() && frames.module(frame).is_none();
+            if is_cut_off && below == base && is_nothing {
+                return below;
             }
-            self.path.push(node);
-            node = self.tree.parent(node);
-        }
-        let mut frames = Vec::new();
-        for &node in self.path.iter().rev() {
-            frames.clear();
-            frames.extend(self.tree.frames_of_node(node));
-            for &frame in frames.iter().rev() {
-                let known = &self.tree.frames;
-                let is_nothing = known.function(frame).is_none() && known.module(frame).is_none();
-                if is_cut_off && place == base && is_nothing {
-                    continue;
-                }
-                place = merge.child_of_frame(place, self.labels[frame as usize]);
-            }
-            self.known.insert((base, node), place);
-        }
-        place
+            merge.child_of_frame(below, labels[frame as usize])
+        })
     }
 }
 

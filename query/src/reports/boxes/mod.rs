@@ -9,4 +9,4 @@ mod rows;
 pub(super) use groups::{By, Groups, pid};
 pub(super) use labels::{Naming, clean};
 pub(super) use merge::{Incomplete, Merge, Shape, note_of_incomplete};
-pub(super) use rows::RowStacks;
+pub(super) use rows::QueryStacks;

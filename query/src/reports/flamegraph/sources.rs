@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use perfquet_trace::count::{counted, grouped};
 
 use super::super::boxes::{
-    self, By, Groups, Incomplete, Merge, Naming, RowStacks, Shape, note_of_incomplete,
+    self, By, Groups, Incomplete, Merge, Naming, QueryStacks, Shape, note_of_incomplete,
 };
 use super::super::folding::{Folded, Weighted};
 use super::super::paths::Paths;
@@ -15,6 +15,7 @@ use crate::failure::Misuse;
 use crate::functions::in_fitting_unit;
 use crate::render::flame::{FlameTree, Kind, Label, Node};
 use crate::session::Session;
+use crate::stacks::StackColumns;
 use crate::text::harmless;
 use crate::trace::Trace;
 use crate::unit::{DURATION, UNIT};
@@ -349,7 +350,11 @@ fn from_query(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
     let sql = graph.sql.as_deref().unwrap_or_default();
     let mut answer = session.query(sql)?;
     let schema = answer.schema();
-    RowStacks::check(&schema).map_err(|error| Misuse(format!("--sql: {error}")))?;
+    StackColumns::check(&schema).map_err(|error| {
+        Misuse(format!(
+            "--sql: {error}, such as SELECT user_stack, kernel_stack, sum(duration)"
+        ))
+    })?;
     let unit = schema.fields().last().map_or("units", |weight| {
         let is_duration = weight
             .metadata()
@@ -367,7 +372,7 @@ fn from_query(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
         }
     });
     let unit = unit.to_owned();
-    let mut stacks = RowStacks::new(&session.forest);
+    let mut stacks = QueryStacks::new(&session.forest);
     while let Some(batch) = answer.next()? {
         stacks.add(&batch)?;
     }

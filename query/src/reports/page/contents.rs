@@ -25,6 +25,8 @@ pub(super) struct Contents {
     /// None for two traces.
     pub(super) time: Option<Time>,
     pub(super) profiles: Vec<Profile>,
+    /// The profiles within the usual limits, until they are written.
+    pub(super) pruned: Option<Pruned>,
     pub(super) untimed: Vec<Untimed>,
     pub(super) calls: Option<Calls>,
     pub(super) tracks: Option<tracks::Found>,
@@ -43,15 +45,44 @@ pub(super) struct Time {
     pub(super) column: i64,
 }
 
-/// Number of rows of the grid to join to a slot, at most `longest`.
-pub(super) fn steps(profiles: &[Profile], longest: i64) -> i64 {
-    let nodes = MOST_NODES / profiles.len().max(1);
-    let pruned: Vec<Profile> = profiles
-        .iter()
-        .map(|profile| profile.pruned(nodes, &mut Vec::new()))
-        .collect();
-    let cells: Vec<_> = pruned.iter().map(|profile| &profile.cells).collect();
-    fitting_steps(&cells, ROWS, longest, 1)
+/// Profiles with a limited number of frames.
+pub(super) struct Pruned {
+    profiles: Vec<Profile>,
+    /// What is gathered in light frames.
+    omitted: Vec<String>,
+}
+
+impl Pruned {
+    /// Merges the lightest frames beyond a part of the usual limit.
+    pub(super) fn of(profiles: &[Profile], part: usize) -> Pruned {
+        let nodes = MOST_NODES / part / profiles.len().max(1);
+        let mut omitted = Vec::new();
+        let profiles = profiles.iter();
+        Pruned {
+            profiles: profiles
+                .map(|profile| profile.pruned(nodes, &mut omitted))
+                .collect(),
+            omitted,
+        }
+    }
+
+    /// Number of slots to join, as of [`fitting_steps`].
+    fn steps(&self, rows: i64, longest: i64, part: usize) -> i64 {
+        let cells: Vec<_> = self.profiles.iter().map(|profile| &profile.cells).collect();
+        fitting_steps(&cells, rows, longest, part)
+    }
+
+    /// Number of rows of the grid to join to a slot, at most `longest`.
+    pub(super) fn rows_of_slot(&self, longest: i64) -> i64 {
+        self.steps(ROWS, longest, 1)
+    }
+
+    /// Joins `steps` slots to one.
+    pub(super) fn coarsen(&mut self, steps: i64) {
+        for profile in &mut self.profiles {
+            profile.cells.coarsen(steps);
+        }
+    }
 }
 
 impl Contents {
@@ -63,6 +94,7 @@ impl Contents {
         Ok(Contents {
             time: None,
             profiles: Vec::new(),
+            pruned: None,
             untimed: profiles::difference(session, filters, events)?,
             calls: None,
             tracks: None,
@@ -97,20 +129,18 @@ impl Contents {
     ) -> Result<PageData> {
         let mut omitted = omitted.to_vec();
         let (mut names, mut columns) = (Names::default(), Columns::default());
-        let nodes = MOST_NODES / part / self.profiles.len().max(1);
-        let mut profiles: Vec<Profile> = self
-            .profiles
-            .iter()
-            .map(|profile| profile.pruned(nodes, &mut omitted))
-            .collect();
+        let mut pruned = match self.pruned.take().filter(|_| part == 1) {
+            Some(pruned) => pruned,
+            None => Pruned::of(&self.profiles, part),
+        };
+        omitted.append(&mut pruned.omitted);
         let mut data = head.clone();
         let mut joined = 1;
         if let Some(time) = &self.time {
-            let cells: Vec<_> = profiles.iter().map(|profile| &profile.cells).collect();
             // Grains of tracks divide every fifth or tenth slot.
             joined = match part {
                 1 => 1,
-                _ => fitting_steps(&cells, 1, time.length / time.slot / LEAST_SLOTS, part),
+                _ => pruned.steps(1, time.length / time.slot / LEAST_SLOTS, part),
             };
             let slot = time.slot * joined;
             if slot > time.shortest {
@@ -124,11 +154,8 @@ impl Contents {
             data["column"] = json!(time.column);
             data["losses"] = facts::loss_times(session, time.begin, slot)?;
         }
-        for profile in &mut profiles {
-            profile.cells.coarsen(joined);
-        }
-        let mut all: Vec<Value> = profiles
-            .into_iter()
+        pruned.coarsen(joined);
+        let mut all: Vec<Value> = (pruned.profiles.into_iter())
             .map(|profile| profile.json(&mut names, &mut columns))
             .collect();
         for stacks in &self.untimed {

@@ -23,7 +23,7 @@ use clap::Args;
 use serde_json::json;
 
 use self::cells::Threads;
-use self::contents::{Contents, Time};
+use self::contents::{Contents, Pruned, Time};
 use crate::commands::Subcommand;
 use crate::failure::{Interrupted, Misuse};
 use crate::filter::Filters;
@@ -130,7 +130,9 @@ impl PageReport {
             shortest,
             &mut threads,
         )?;
-        let steps = contents::steps(&profiles, length / shortest / LEAST_SLOTS);
+        let mut pruned = Pruned::of(&profiles, 1);
+        let steps = pruned.rows_of_slot(length / shortest / LEAST_SLOTS);
+        pruned.coarsen(steps);
         for profile in &mut profiles {
             profile.cells.coarsen(steps);
         }
@@ -148,6 +150,7 @@ impl PageReport {
                 column,
             }),
             profiles,
+            pruned: Some(pruned),
             untimed,
             calls,
             tracks,
