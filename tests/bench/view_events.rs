@@ -3,7 +3,7 @@
 //! ```text
 //! view_events sched 10000000 | perfquet-convert - --from ftrace-text -o sched.pqt
 //! ```
-//! Kinds: `sched` (switches and wake-ups of 200 threads on 8 CPUs), `irqs`, `block`, `locks`, `kmem`.
+//! Kinds: `sched` (switches and wake-ups of 200 threads on 8 CPUs), `syscalls`, `irqs`, `block`, `locks`, `kmem`.
 
 use std::io::{self, BufWriter, Write};
 
@@ -64,6 +64,7 @@ fn main() -> io::Result<()> {
     writeln!(lines.out, "# tracer: nop\n#")?;
     match kind.as_str() {
         "sched" => sched(&mut lines)?,
+        "syscalls" => pairs(&mut lines, system_call)?,
         "irqs" => pairs(&mut lines, irq)?,
         "block" => pairs(&mut lines, request)?,
         "locks" => pairs(&mut lines, lock)?,
@@ -134,6 +135,19 @@ fn pairs<W: Write>(lines: &mut Lines<W>, text: fn(u64, bool) -> String) -> io::R
         }
     }
     Ok(())
+}
+
+/// Reads and writes, some of which fail.
+fn system_call(number: u64, begins: bool) -> String {
+    let call = number % 2;
+    let result = if number.is_multiple_of(50) { -11 } else { 64 };
+    match begins {
+        true => format!(
+            "sys_enter: NR {call} ({}, 7f0012340000, 40, 0, 0, 0)",
+            number % 7
+        ),
+        false => format!("sys_exit: NR {call} = {result}"),
+    }
 }
 
 fn irq(number: u64, begins: bool) -> String {

@@ -17,6 +17,7 @@ use super::Function;
 use super::names::{Name, Names};
 use super::pass::{Machine, Pass, PassPlan, Tables};
 use super::rows::{Rows, emitted};
+use super::selection::Selection;
 use super::source::{Input, Row, Source, column};
 
 pub(super) const FUNCTION: Function = Function {
@@ -113,7 +114,7 @@ impl Pass for Allocations {
         fields(id)
     }
 
-    fn plan(&self, _: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, _: &Selection, _: &Tables<'_>) -> PassPlan {
         let mut sources: Vec<Source> = FEEDS
             .iter()
             .map(|(event, _)| {

@@ -18,6 +18,7 @@ use super::Function;
 use super::names::{Name, Names};
 use super::pass::{Machine, Pass, PassPlan, Tables};
 use super::rows::{Rows, emitted};
+use super::selection::Selection;
 use super::source::{Input, Row, Source};
 use crate::linux::errno;
 
@@ -67,7 +68,7 @@ impl Pass for BlockIo {
         fields(id)
     }
 
-    fn plan(&self, _: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, _: &Selection, _: &Tables<'_>) -> PassPlan {
         let event = |name: &str| {
             let columns = vec![
                 Input::integer(&["dev"]),

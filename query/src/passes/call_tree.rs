@@ -18,6 +18,7 @@ use hashbrown::HashMap;
 use super::names::{Name, Names};
 use super::pass::{Machine, Pass, PassPlan, Tables};
 use super::rows::{Rows, emitted};
+use super::selection::Selection;
 use super::source::{Input, Row, Source};
 use super::{Function, integer};
 
@@ -100,10 +101,10 @@ impl Pass for CallTree {
         true
     }
 
-    fn plan(&self, wants: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
         // In the order of the emitted columns.
         let of = |column: usize, input: fn(&[&str]) -> Input, name: &'static str, needed: bool| {
-            input(if needed || wants(column) {
+            input(if needed || selection.wants(column) {
                 std::slice::from_ref(&name)
             } else {
                 &[]

@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use super::Function;
 use super::pass::{Machine, Pass, PassPlan, Tables};
 use super::rows::{Rows, emitted};
+use super::selection::Selection;
 use super::source::{Input, Row, Source};
 
 pub(super) const FREQUENCY: Function = Function {
@@ -63,11 +64,14 @@ impl Pass for Counter {
         fields(id)
     }
 
-    fn plan(&self, _: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
         let values = vec![Input::integer(&["cpu_id"]), Input::integer(&["state"])];
         let sources = vec![
             Source::fixed("losses", "time", Vec::new()),
-            Source::event(self.event, values),
+            selection.with_values(
+                Source::event(self.event, values),
+                &[(CPU, Input::integer(&["cpu_id"]))],
+            ),
         ];
         let none = self.none;
         PassPlan::new(sources, move || Stretches {

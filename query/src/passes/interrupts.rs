@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 use super::Function;
 use super::pass::{Machine, Pass, PassPlan, Tables};
 use super::rows::{Rows, emitted};
+use super::selection::Selection;
 use super::source::{Input, Row, Source, column};
 
 pub(super) const FUNCTION: Function = Function {
@@ -66,10 +67,17 @@ impl Pass for Interrupts {
         true
     }
 
-    fn plan(&self, _: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
+        // A row depends on the entry and the call at its time on its CPU.
+        let cpu = || Input::integer(&["cpu"]);
+        let of_selection = |source: Source| {
+            selection
+                .with_values(source, &[(CPU, cpu())])
+                .within(selection.times)
+        };
         let entry = |event: &str, number: &str| {
-            let columns = vec![Input::integer(&["cpu"]), Input::integer(&[number])];
-            Source::event(event, columns)
+            let columns = vec![cpu(), Input::integer(&[number])];
+            of_selection(Source::event(event, columns))
         };
         let known = ENTRIES.iter();
         let mut sources: Vec<Source> = known
@@ -85,7 +93,7 @@ impl Pass for Interrupts {
             }
         }
         let calls = vec![
-            Input::integer(&["cpu"]),
+            cpu(),
             Input::integer(&["duration"]),
             Input::text(&["function"]),
             Input::integer(&["tid"]),
@@ -93,7 +101,7 @@ impl Pass for Interrupts {
             Input::integer(&["self_time"]),
             Input::text(&["context"]),
         ];
-        let calls = Source::fixed("calls", "time", calls);
+        let calls = of_selection(Source::fixed("calls", "time", calls));
         sources.push(calls.with_condition(column("context").not_eq(lit("task"))));
         PassPlan::new(sources, move || Handlers {
             kinds: kinds.clone(),

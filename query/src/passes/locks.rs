@@ -18,6 +18,7 @@ use super::Function;
 use super::names::{Name, Names};
 use super::pass::{Machine, Pass, PassPlan, PassTable, Tables};
 use super::rows::{Rows, emitted};
+use super::selection::Selection;
 use super::source::{Input, Row, Source};
 use super::system_calls::SystemCalls;
 use crate::linux::errno;
@@ -67,7 +68,7 @@ impl Pass for Locks {
         fields(id)
     }
 
-    fn plan(&self, _: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan {
+    fn plan(&self, _: &Selection, tables: &Tables<'_>) -> PassPlan {
         let wake = |name: &str| {
             let columns = vec![Input::integer(&["arg_pid"]), Input::integer(&["tid"])];
             Source::event(name, columns)

@@ -19,6 +19,7 @@ mod page_faults;
 mod pass;
 mod rows;
 mod sched;
+mod selection;
 mod source;
 mod system_calls;
 

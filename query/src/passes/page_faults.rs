@@ -11,6 +11,7 @@ use super::mapped::Mapped;
 use super::names::{Name, Names};
 use super::pass::{Machine, Pass, PassPlan, Tables};
 use super::rows::{Rows, emitted};
+use super::selection::Selection;
 use super::source::{BEFORE, Input, Row, Source, column};
 use crate::linux::page_fault;
 
@@ -64,7 +65,7 @@ impl Pass for PageFaults {
         true
     }
 
-    fn plan(&self, wants: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
         let fault = |event: &'static str| {
             vec![
                 Input::integer(&["cpu"]),
@@ -79,7 +80,7 @@ impl Pass for PageFaults {
                 Input::text(&[event]),
             ]
         };
-        let is_looked_up = lit(wants(MAPPING) || wants(FILE_OFFSET));
+        let is_looked_up = lit(selection.wants(MAPPING) || selection.wants(FILE_OFFSET));
         let mappings = vec![
             Input::integer(&["pid"]),
             Input::integer(&["start_address"]),
@@ -88,16 +89,25 @@ impl Pass for PageFaults {
             Input::text(&["path"]),
         ];
         let threads = ["tid", "pid", "parent"].map(|name| Input::integer(&[name]));
+        // Of other faults, a row depends on nothing.
+        let of_selection = |source: Source| {
+            let columns = [(CPU, "cpu"), (PID, "pid"), (TID, "tid")];
+            let columns = columns.map(|(column, name)| (column, Input::integer(&[name])));
+            selection
+                .with_values(source, &columns)
+                .within(selection.times)
+        };
+        let faults = |event: &str| of_selection(Source::event(event, fault("")));
         let is_fault = column("event").like(lit("%-faults%"));
-        let samples = Source::fixed("samples", "time", fault("event"));
+        let samples = of_selection(Source::fixed("samples", "time", fault("event")));
         let sources = vec![
             Source::facts(),
             Source::fixed("threads", "start_time", threads.to_vec()).with_unknown_times(),
             Source::fixed("mappings", "time", mappings)
                 .with_unknown_times()
                 .with_condition(is_looked_up),
-            Source::event("exceptions:page_fault_user", fault("")),
-            Source::event("exceptions:page_fault_kernel", fault("")),
+            faults("exceptions:page_fault_user"),
+            faults("exceptions:page_fault_kernel"),
             samples.with_condition(is_fault),
         ];
         PassPlan::new(sources, Faults::default)

@@ -6,7 +6,7 @@
 //! threads ───────┘
 //! ```
 //! The sources are merged without copying their rows. Each trace has its own machine, in its own partition. Only the
-//! sources and columns needed for the requested columns are read.
+//! sources, columns and rows needed for the requested columns and rows are read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
@@ -31,6 +31,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionConfig;
 
 use super::rows::{Emits, Rows, field};
+use super::selection::Selection;
 use super::source::{Cursor, Row, Source};
 use super::{TRACE, Traces};
 use crate::leaf::{Leaf, LeafExec};
@@ -48,8 +49,8 @@ pub(crate) trait Pass: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the tables to read and the computation. `wants` returns whether a column is requested.
-    fn plan(&self, wants: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan;
+    /// Returns the tables to read and the computation, whose rows include all requested ones.
+    fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan;
 }
 
 /// The tables that a pass can read.
@@ -64,6 +65,15 @@ impl Tables<'_> {
         let (system, event) = event.split_once(':').unwrap_or((event, ""));
         let schema = self.catalog.schema(system);
         schema.is_some_and(|schema| schema.table_exist(event))
+    }
+
+    /// The columns of an event's table.
+    pub(crate) fn fields(&self, event: &str) -> Option<SchemaRef> {
+        let (system, event) = event.split_once(':').unwrap_or((event, ""));
+        let schema = self.catalog.schema(system)?;
+        // Opening a table waits for nothing.
+        let table = futures::executor::block_on(schema.table(event));
+        Some(table.ok().flatten()?.schema())
     }
 
     /// The events of a system, in order.
@@ -106,6 +116,11 @@ pub(crate) trait Machine: Send {
     /// Takes the next row, which is of the source with that number. Of rows with equal times, those of the first source come first.
     fn row(&mut self, source: usize, row: Row<'_>, rows: &mut Rows) -> Result<()>;
 
+    /// Whether no more rows are needed.
+    fn is_done(&self) -> bool {
+        false
+    }
+
     /// Called after the last row, and again as long as it returns true.
     fn end(&mut self, rows: &mut Rows) -> Result<bool>;
 
@@ -145,11 +160,23 @@ impl TableProvider for PassTable {
         TableType::View
     }
 
+    /// Filters are inexact: a pass skips what it can, and the query checks its rows.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match Selection::knows(filter, &self.schema) {
+            true => TableProviderFilterPushDown::Inexact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
     async fn scan(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(state) = state.as_any().downcast_ref::<SessionState>() else {
@@ -168,12 +195,12 @@ impl TableProvider for PassTable {
         let catalog = catalog.ok_or_else(|| {
             DataFusionError::Internal("a pass needs the default catalog".to_owned())
         })?;
-        let wants = |column: usize| projection.contains(&column);
+        let selection = Selection::new(&projection, filters, &self.schema);
         let tables = Tables {
             catalog: catalog.as_ref(),
             traces: &self.traces,
         };
-        let plan = self.pass.plan(&wants, &tables);
+        let plan = self.pass.plan(&selection, &tables);
         let mut partitions = Vec::new();
         for trace in self.traces.each() {
             let mut plans = Vec::with_capacity(plan.sources.len());
@@ -248,7 +275,7 @@ impl Leaf for PassOfTraces {
         for (number, source) in self.plan.sources.iter().enumerate() {
             let mut plans = self.partitions.iter().map(|trace| &trace.plans);
             if plans.any(|plans| plans.get(number).is_some_and(Option::is_some)) {
-                names.push(source.table.as_str());
+                names.push(source.to_string());
             }
         }
         let columns: Vec<&str> = (schema.fields().iter())
@@ -324,7 +351,7 @@ impl Run {
                 cursor.fill().await?;
             }
             self.memory.try_resize(self.machine.bytes())?;
-            if !self.merge()? {
+            if self.machine.is_done() || !self.merge()? {
                 let mut has_more = true;
                 while has_more && !self.rows.is_full() {
                     has_more = self.machine.end(&mut self.rows)?;
@@ -341,36 +368,17 @@ impl Run {
     /// Passes rows in time order to the machine, until a source must be read or the batch is full. Returns false after the
     /// last row.
     fn merge(&mut self) -> Result<bool> {
-        let mut had_rows = false;
-        loop {
-            // The source with the earliest row, and the time of the next row of another source.
-            let mut first: Option<(i64, usize)> = None;
-            let mut limit: Option<(i64, usize)> = None;
-            for (number, cursor) in self.cursors.iter().enumerate() {
-                let Some(time) = cursor.as_ref().and_then(Cursor::time) else {
-                    continue;
-                };
-                match first {
-                    Some(before) if before <= (time, number) => {
-                        limit =
-                            Some(limit.map_or((time, number), |limit| limit.min((time, number))));
-                    }
-                    before => {
-                        limit = match (limit, before) {
-                            (Some(limit), Some(before)) => Some(limit.min(before)),
-                            (limit, before) => limit.or(before),
-                        };
-                        first = Some((time, number));
-                    }
-                }
-            }
-            let Some((_, source)) = first else {
-                return Ok(had_rows);
-            };
+        // The next row of each source: its time, and the number of the source, which decides among equal times.
+        let heads = self.cursors.iter().enumerate();
+        let heads = heads.filter_map(|(source, cursor)| Some((cursor.as_ref()?.time()?, source)));
+        let mut heads: Vec<(i64, usize)> = heads.collect();
+        while let Some(first) = (0..heads.len()).min_by_key(|&place| heads[place]) {
+            let source = heads[first].1;
+            let others = (0..heads.len()).filter(|&place| place != first);
+            let limit = others.map(|place| heads[place]).min();
             let Some(Some(cursor)) = self.cursors.get_mut(source) else {
                 return Ok(false);
             };
-            had_rows = true;
             while let Some(time) = cursor.time() {
                 if limit.is_some_and(|limit| limit < (time, source)) {
                     break;
@@ -381,11 +389,13 @@ impl Run {
                     return Ok(true);
                 }
             }
-            if cursor.time().is_none() {
+            match cursor.time() {
+                Some(time) => heads[first].0 = time,
                 // Its next row may come before those of the others.
-                return Ok(true);
+                None => return Ok(true),
             }
         }
+        Ok(false)
     }
 }
 

@@ -1,11 +1,14 @@
 //! The tables that a pass reads, each in the order of time.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, RecordBatch, StringViewArray,
 };
-use arrow::datatypes::{DataType, Int64Type, Schema};
+use arrow::buffer::ScalarBuffer;
+use arrow::datatypes::{DataType, Int64Type, Schema, UInt64Type};
 use datafusion::catalog::TableProvider;
 use datafusion::common::{Column as Name, TableReference};
 use datafusion::datasource::provider_as_source;
@@ -31,6 +34,10 @@ pub(crate) struct Source {
     pub(crate) columns: Vec<Input>,
     /// Rows to read; all if `None`.
     pub(crate) condition: Option<Expr>,
+    /// Columns that must have one of some values.
+    values: Vec<(Input, BTreeSet<i64>)>,
+    /// Times of the rows to read.
+    times: Times,
     /// Reads this instead of a table of the catalog.
     pub(crate) provider: Option<Arc<dyn TableProvider>>,
 }
@@ -41,6 +48,27 @@ pub(crate) struct Input {
     /// The first of these names that the table has; NULL if it has none.
     names: Vec<String>,
     kind: Kind,
+}
+
+/// A range of times; `None` if it has no bound.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    pub(crate) first: Option<i64>,
+    pub(crate) last: Option<i64>,
+}
+
+impl Times {
+    #[inline]
+    pub(crate) fn contains(self, time: i64) -> bool {
+        self.first.is_none_or(|first| time >= first) && self.last.is_none_or(|last| time <= last)
+    }
+
+    /// Conditions on the column of times.
+    fn conditions(self, time: &Expr) -> impl Iterator<Item = Expr> {
+        let first = self.first.map(|first| time.clone().gt_eq(lit(first)));
+        let last = self.last.map(|last| time.clone().lt_eq(lit(last)));
+        first.into_iter().chain(last)
+    }
 }
 
 /// How a column is read, whatever its type in the table.
@@ -69,6 +97,8 @@ impl Source {
             keeps_unknown_times: false,
             columns,
             condition: None,
+            values: Vec::new(),
+            times: Times::default(),
             provider: None,
         }
     }
@@ -82,6 +112,8 @@ impl Source {
             keeps_unknown_times: false,
             columns,
             condition: None,
+            values: Vec::new(),
+            times: Times::default(),
             provider: None,
         }
     }
@@ -112,6 +144,17 @@ impl Source {
     pub(crate) fn with_condition(self, condition: Expr) -> Source {
         let condition = Some(condition);
         Source { condition, ..self }
+    }
+
+    /// Reads only rows whose column has one of these values.
+    pub(crate) fn with_values(mut self, column: Input, values: BTreeSet<i64>) -> Source {
+        self.values.push((column, values));
+        self
+    }
+
+    /// Reads only rows of these times.
+    pub(crate) fn within(self, times: Times) -> Source {
+        Source { times, ..self }
     }
 
     /// Rows without a time come first, with the time [`BEFORE`].
@@ -155,11 +198,40 @@ impl Source {
         if let Some(condition) = &self.condition {
             plan = plan.filter(condition.clone())?;
         }
+        for (input, values) in &self.values {
+            let values = values.iter().map(|&value| lit(value)).collect();
+            plan = plan.filter(input.read(&fields).in_list(values, false))?;
+        }
         if !self.time.is_empty() {
+            for bound in self.times.conditions(&time) {
+                plan = plan.filter(bound)?;
+            }
             plan = plan.sort([time.sort(true, true)])?;
         }
         let plan = plan.project(columns)?.build()?;
         Ok(Some((state.create_physical_plan(&plan).await?, count)))
+    }
+}
+
+/// `sched_waking WHERE arg_pid IN (7)`: the table, and which of its rows are read for the requested ones.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut conditions = Vec::new();
+        for (input, values) in &self.values {
+            let values: Vec<String> = values.iter().map(i64::to_string).collect();
+            conditions.push(format!(
+                "{} IN ({})",
+                input.names.join(" or "),
+                values.join(", ")
+            ));
+        }
+        conditions.extend(self.times.first.map(|first| format!("time >= {first}")));
+        conditions.extend(self.times.last.map(|last| format!("time <= {last}")));
+        f.write_str(&self.table)?;
+        match conditions.as_slice() {
+            [] => Ok(()),
+            conditions => write!(f, " WHERE {}", conditions.join(" AND ")),
+        }
     }
 }
 
@@ -222,13 +294,22 @@ impl Input {
         Input::new(names, Kind::Texts)
     }
 
-    fn read(&self, fields: &Schema) -> Expr {
-        let found = self.names.iter().find_map(|name| {
+    /// The name and type of the column in a table, if it has one.
+    fn find<'s>(&'s self, fields: &'s Schema) -> Option<(&'s str, &'s DataType)> {
+        self.names.iter().find_map(|name| {
             let kind = fields.field_with_name(name).ok()?.data_type();
             let is_string = matches!(kind, DataType::Utf8View | DataType::Utf8);
-            (self.kind != Kind::String || is_string).then_some((name, kind))
-        });
-        let Some((name, kind)) = found else {
+            (self.kind != Kind::String || is_string).then_some((name.as_str(), kind))
+        })
+    }
+
+    /// Whether a table has the column.
+    pub(crate) fn is_in(&self, fields: &Schema) -> bool {
+        self.find(fields).is_some()
+    }
+
+    fn read(&self, fields: &Schema) -> Expr {
+        let Some((name, kind)) = self.find(fields) else {
             return lit(ScalarValue::Null);
         };
         let value = column(name);
@@ -263,6 +344,8 @@ pub(crate) enum Column {
     Text(StringViewArray),
     Flag(BooleanArray),
     List(ListArray),
+    /// Lists, and the items of all of them.
+    Integers(ListArray, ScalarBuffer<i64>),
 }
 
 /// One row of a source.
@@ -302,6 +385,19 @@ impl<'a> Row<'a> {
     pub(crate) fn flag(&self, column: usize) -> Option<bool> {
         match self.columns.get(column) {
             Some(Column::Flag(values)) if values.is_valid(self.row) => Some(values.value(self.row)),
+            _ => None,
+        }
+    }
+
+    /// The integers of a list.
+    #[inline]
+    pub(crate) fn integers(&self, column: usize) -> Option<&'a [i64]> {
+        match self.columns.get(column) {
+            Some(Column::Integers(lists, items)) if lists.is_valid(self.row) => {
+                let ends = lists.value_offsets();
+                let (begin, end) = (ends.get(self.row)?, ends.get(self.row + 1)?);
+                items.get(*begin as usize..*end as usize)
+            }
             _ => None,
         }
     }
@@ -404,7 +500,7 @@ fn values(column: &ArrayRef) -> Result<Column> {
         DataType::Null => Column::Missing,
         DataType::Int64 => Column::Integer(column.as_primitive::<Int64Type>().clone()),
         DataType::UInt64 => {
-            let bits = column.as_primitive::<arrow::datatypes::UInt64Type>();
+            let bits = column.as_primitive::<UInt64Type>();
             let signed = bits.values().inner().clone();
             Column::Integer(Int64Array::new(signed.into(), bits.nulls().cloned()))
         }
@@ -413,10 +509,28 @@ fn values(column: &ArrayRef) -> Result<Column> {
         }
         DataType::Utf8View => Column::Text(column.as_string_view().clone()),
         DataType::Boolean => Column::Flag(column.as_boolean().clone()),
-        DataType::List(_) => Column::List(column.as_list::<i32>().clone()),
+        DataType::List(_) => {
+            let lists = column.as_list::<i32>().clone();
+            match integers_of(lists.values()) {
+                Some(items) => Column::Integers(lists, items),
+                None => Column::List(lists),
+            }
+        }
         other => {
             let text = format!("a pass cannot read a column of type {other}");
             return Err(DataFusionError::Internal(text));
         }
     })
+}
+
+/// Integers; addresses as bit patterns.
+fn integers_of(items: &ArrayRef) -> Option<ScalarBuffer<i64>> {
+    match items.data_type() {
+        DataType::Int64 => Some(items.as_primitive::<Int64Type>().values().clone()),
+        DataType::UInt64 => {
+            let bits = items.as_primitive::<UInt64Type>();
+            Some(bits.values().inner().clone().into())
+        }
+        _ => None,
+    }
 }

@@ -10,8 +10,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::{DataType, Field, Int64Type, UInt64Type};
+use arrow::datatypes::{DataType, Field};
 use datafusion::catalog::CatalogProvider;
 use datafusion::error::Result;
 use datafusion::logical_expr::lit;
@@ -22,7 +21,8 @@ use super::descriptors::Descriptors;
 use super::names::{Name, Names};
 use super::pass::{Machine, Pass, PassPlan, Tables};
 use super::rows::{Rows, emitted};
-use super::source::{Input, Row, Source, column};
+use super::selection::Selection;
+use super::source::{Input, Row, Source, Times, column};
 use crate::linux::prototypes::{self, Kind};
 use crate::linux::{arguments, errno, system_call};
 
@@ -108,24 +108,37 @@ impl Entry {
         }
     }
 
-    /// Its table: number, thread, arguments, then recorded strings of arguments.
-    fn source(&self) -> Source {
+    /// Its table: number and thread; then arguments, and recorded strings of arguments, if they are wanted.
+    fn source(&self, wants_arguments: bool) -> Source {
         let mut columns = vec![
             Input::integer(&["__syscall_nr", "nr"]),
             Input::integer(&["tid"]),
         ];
-        for (name, _) in &self.parameters {
-            // A field with the name of a common column is called otherwise.
-            columns.push(Input::integer(&[&format!("arg_{name}"), name]));
+        if wants_arguments {
+            for (name, _) in &self.parameters {
+                // A field with the name of a common column is called otherwise.
+                columns.push(Input::integer(&[&format!("arg_{name}"), name]));
+            }
+            columns.resize(2 + MOST, Input::integer(&[]));
+            columns.extend(self.strings());
         }
-        for _ in self.parameters.len()..MOST {
-            columns.push(Input::integer(&[]));
-        }
-        for (name, _) in &self.parameters {
-            // Linux 6.19 and later, or an input with the string in the argument's place.
-            columns.push(Input::string(&[&format!("__{name}_val"), name]));
-        }
-        Source::event(&format!("syscalls:sys_enter_{}", self.call), columns)
+        Source::event(&self.event(), columns)
+    }
+
+    fn event(&self) -> String {
+        format!("syscalls:sys_enter_{}", self.call)
+    }
+
+    /// The strings of its parameters: of Linux 6.19 and later, or of an input with the string in the argument's place.
+    fn strings(&self) -> impl Iterator<Item = Input> {
+        let names = self.parameters.iter().map(|(name, _)| name);
+        names.map(|name| Input::string(&[&format!("__{name}_val"), name]))
+    }
+
+    /// Whether strings of its parameters were recorded.
+    fn has_strings(&self, tables: &Tables<'_>) -> bool {
+        let fields = tables.fields(&self.event());
+        fields.is_some_and(|fields| self.strings().any(|string| string.is_in(&fields)))
     }
 }
 
@@ -142,53 +155,91 @@ impl Pass for SystemCalls {
         true
     }
 
-    fn plan(&self, _: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan {
-        let mut sources = vec![
-            Source::facts(),
-            Source::fixed(
-                "threads",
-                "start_time",
-                vec![
-                    Input::integer(&["tid"]),
-                    Input::integer(&["pid"]),
-                    Input::integer(&["parent"]),
-                ],
-            )
-            .with_unknown_times(),
-            Source::event(
-                "raw_syscalls:sys_enter",
-                vec![
-                    Input::integer(&["id"]),
-                    Input::integer(&["tid"]),
-                    Input::integers(&["args"]),
-                ],
-            ),
-        ];
+    fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
         let entries = self.entries(tables.catalog);
         let only = self.only;
-        sources.extend(entries.iter().map(Entry::source));
+        let has_strings = || entries.iter().any(|entry| entry.has_strings(tables));
+        let wants_paths = selection.wants(PATH) && has_strings();
+        // Names of descriptors come from earlier calls, of any thread of the process; all else from the entry at the time of the call.
+        let of_selection = |source: Source, columns: &[(usize, &str)]| {
+            let last = selection.times.last;
+            if wants_paths {
+                return source.within(Times { first: None, last });
+            }
+            let columns: Vec<(usize, Input)> = columns
+                .iter()
+                .map(|&(column, name)| (column, Input::integer(&[name])))
+                .collect();
+            selection
+                .with_values(source, &columns)
+                .within(selection.times)
+        };
+        let threads = ["tid", "pid", "parent"].map(|name| Input::integer(&[name]));
+        let threads = Source::fixed("threads", "start_time", threads.to_vec());
+        // Calls have the number of their entry.
+        let wants_arguments = selection.wants_any(&[ARGS, FD, ARG0, ARG1, ARG2]) || wants_paths;
+        let raw = Source::event(
+            "raw_syscalls:sys_enter",
+            vec![
+                Input::integer(&["id"]),
+                Input::integer(&["tid"]),
+                Input::integers(&["args"]),
+            ],
+        );
+        let mut sources = vec![
+            Source::facts(),
+            match wants_paths {
+                true => threads.with_unknown_times(),
+                false => Source::none(),
+            },
+            match wants_arguments {
+                true => of_selection(raw, &[(TID, "tid")]),
+                false => Source::none(),
+            },
+        ];
+        let named = entries.iter().map(|entry| entry.source(wants_arguments));
+        sources.extend(named.map(|entry| of_selection(entry, &[(TID, "tid")])));
         let is_one = column("function").like(lit("sys\\_%"));
         let is_one = is_one.or(column("function").like(lit("syscall:%")));
+        let requested = |column: usize, name: &'static str| {
+            let is_needed = match column {
+                PID => wants_paths,
+                RET => wants_paths || selection.wants(ERROR),
+                _ => false,
+            };
+            match is_needed || selection.wants(column) {
+                true => Input::integer(&[name]),
+                false => Input::integer(&[]),
+            }
+        };
         let calls = Source::fixed(
             "calls",
             "time",
             vec![
                 Input::integer(&["tid"]),
-                Input::integer(&["duration"]),
-                Input::integer(&["cpu"]),
-                Input::integer(&["pid"]),
-                Input::text(&["comm"]),
+                requested(DURATION, "duration"),
+                requested(CPU, "cpu"),
+                requested(PID, "pid"),
+                match selection.wants(COMM) {
+                    true => Input::text(&["comm"]),
+                    false => Input::text(&[]),
+                },
                 Input::text(&["function"]),
-                Input::integer(&["retval"]),
+                requested(RET, "retval"),
                 Input::flag(&["entry_seen"]),
-                Input::integer(&["kernel_stack"]),
-                Input::integer(&["user_stack"]),
-                Input::integer(&["call_id"]),
+                requested(KERNEL_STACK, "kernel_stack"),
+                requested(USER_STACK, "user_stack"),
+                requested(CALL_ID, "call_id"),
             ],
         );
-        sources.push(calls.with_condition(is_one));
+        let calls = calls.with_condition(is_one);
+        sources.push(of_selection(
+            calls,
+            &[(TID, "tid"), (PID, "pid"), (CPU, "cpu")],
+        ));
         PassPlan::new(sources, move || Calls {
             only,
+            wants_paths,
             entries: entries.clone(),
             architecture: String::new(),
             pending: HashMap::new(),
@@ -213,6 +264,7 @@ struct Pending {
 
 struct Calls {
     only: Option<&'static [&'static str]>,
+    wants_paths: bool,
     entries: Vec<Entry>,
     architecture: String,
     pending: HashMap<i32, Pending>,
@@ -231,16 +283,9 @@ impl Calls {
             number: row.integer(0),
             ..Pending::default()
         };
-        if let Some(list) = row.list(2) {
-            for (place, value) in pending.values.iter_mut().enumerate().take(list.len()) {
-                *value = match list.data_type() {
-                    DataType::UInt64 => {
-                        Some(list.as_primitive::<UInt64Type>().value(place).cast_signed())
-                    }
-                    DataType::Int64 => Some(list.as_primitive::<Int64Type>().value(place)),
-                    _ => None,
-                };
-            }
+        let recorded = row.integers(2).unwrap_or_default();
+        for (value, &recorded) in pending.values.iter_mut().zip(recorded) {
+            *value = Some(recorded);
         }
         self.pending.insert(tid, pending);
     }
@@ -268,10 +313,17 @@ impl Calls {
         let (Some(tid), Some(function)) = (row.id(0), row.text(5)) else {
             return;
         };
-        let pending = self.pending.get(&tid);
-        let pending = pending.filter(|pending| pending.time == row.time);
         let entry_seen = row.flag(7).unwrap_or(true);
         let raw_number = function.strip_prefix("syscall:");
+        let number = raw_number.and_then(|number| number.parse().ok());
+        let pending = self.pending.get(&tid);
+        let pending = pending.filter(|pending| pending.time == row.time);
+        // Of several calls within the resolution of the clock, the last one's entry is known.
+        let is_of_call = |pending: &&Pending| match (pending.number, number) {
+            (Some(entered), Some(number)) => entered == number,
+            _ => true,
+        };
+        let pending = pending.filter(is_of_call);
         let named = function.strip_prefix("sys_").unwrap_or_default();
         if raw_number == Some("-1") && !entry_seen {
             // The exit of rt_sigreturn: the kernel has restored the registers, which had the number, to those before the signal.
@@ -288,8 +340,7 @@ impl Calls {
                 return;
             }
         }
-        let number = pending.and_then(|pending| pending.number);
-        let number = number.or_else(|| raw_number?.parse().ok());
+        let number = number.or_else(|| pending?.number);
         // The return of a signal has no number.
         let number = number.filter(|&number| number >= 0);
         let name = match raw_number {
@@ -304,16 +355,20 @@ impl Calls {
         let none = Pending::default();
         let entry = pending.unwrap_or(&none);
         let pid = row.id(3);
-        let fd = fd_of(call, entry);
         // Inputs without process IDs have programs of one thread, mostly.
-        let process = pid.or(Some(tid));
-        let path_of_fd = process
-            .zip(fd)
-            .and_then(|(pid, fd)| self.descriptors.path(pid, fd));
-        let path = match path_argument(call, entry) {
-            Some(path) => self.names.of(Some(path), Name::default()),
-            None => path_of_fd.unwrap_or_default(),
+        let process = pid.unwrap_or(tid);
+        let fd = match self.wants_paths || rows.wants(FD) {
+            true => fd_of(call, entry),
+            false => None,
         };
+        let new_path = match self.wants_paths {
+            true => {
+                path_argument(call, entry).map(|path| self.names.of(Some(path), Name::default()))
+            }
+            false => None,
+        };
+        let path_of_fd = || self.descriptors.path(process, fd?);
+        let path = new_path.or_else(path_of_fd).unwrap_or_default();
         rows.integer(TIME, Some(row.time));
         rows.integer(DURATION, row.integer(1));
         rows.integer(CPU, row.integer(2));
@@ -334,7 +389,9 @@ impl Calls {
         rows.id(FD, fd);
         rows.text(PATH, self.names.text(path));
         rows.integer(RET, ret);
-        rows.text(ERROR, ret.and_then(errno::name));
+        if rows.wants(ERROR) {
+            rows.text(ERROR, ret.and_then(errno::name));
+        }
         rows.integer(KERNEL_STACK, row.integer(8));
         rows.integer(USER_STACK, row.integer(9));
         rows.integer(CALL_ID, row.integer(10));
@@ -342,10 +399,9 @@ impl Calls {
             rows.integer(column, value);
         }
         rows.end_row();
-        if let (Some(pid), Some(ret)) = (process, ret) {
-            let new_path = path_argument(call, entry).map(|_| path);
+        if let Some(ret) = ret.filter(|_| self.wants_paths) {
             self.descriptors
-                .call(pid, call, &entry.values, ret, new_path);
+                .call(process, call, &entry.values, ret, new_path);
         }
     }
 }

@@ -15,6 +15,7 @@ use super::super::Function;
 use super::super::names::Names;
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
+use super::super::selection::Selection;
 use super::super::source::{Input, Row, Source, column};
 use super::super::step_argument;
 use super::input::{Needs, OTHERS, SchedulerMachine, sources};
@@ -64,8 +65,8 @@ impl Pass for CpuUtilization {
         fields(id)
     }
 
-    fn plan(&self, _: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan {
-        let mut sources = sources(Needs::default());
+    fn plan(&self, _: &Selection, tables: &Tables<'_>) -> PassPlan {
+        let mut sources = sources(&Needs::default());
         let is_call = column("function").like(lit("sys\\_%"));
         let is_call = is_call.or(column("function").like(lit("syscall:%")));
         let calls = Source::fixed(

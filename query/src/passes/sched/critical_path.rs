@@ -16,8 +16,9 @@ use hashbrown::HashMap;
 use super::super::names::{Name, Names};
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
+use super::super::selection::Selection;
 use super::super::{Function, integer};
-use super::input::{Needs, SchedulerMachine, sources};
+use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
 use super::thread::{Context, Observer, Thread, Waker};
 use crate::linux::task_state::State;
 
@@ -79,14 +80,16 @@ impl Pass for CriticalPath {
         true
     }
 
-    fn plan(&self, wants: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
         let needs = Needs {
-            stacks: wants(KERNEL_STACK) || wants(USER_STACK),
+            stacks: selection.wants_any(&[KERNEL_STACK, USER_STACK]),
             waker_context: true,
+            wakers: true,
+            names: ThreadNames::All,
             ..Needs::default()
         };
         let path = *self;
-        PassPlan::new(sources(needs), move || {
+        PassPlan::new(sources(&needs), move || {
             SchedulerMachine::new(Stretches {
                 path,
                 threads: HashMap::new(),

@@ -1,5 +1,7 @@
 //! The events of the scheduler, and a machine that follows them.
 
+use std::collections::BTreeSet;
+
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, lit};
 use hashbrown::HashMap;
@@ -12,7 +14,7 @@ use super::thread::{Context, Observer, Scheduler, SwitchOut, WakeKind, Waker, Wo
 use crate::linux::task_state::{State, switched_out, switched_out_text};
 
 /// What a pass needs besides the states themselves.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Needs {
     /// Stacks of threads that leave their CPU.
     pub(super) stacks: bool,
@@ -20,8 +22,32 @@ pub(super) struct Needs {
     pub(super) waker_context: bool,
     /// CPUs on which threads wait.
     pub(super) queues: bool,
-    /// Who wakes threads is not needed.
-    pub(super) no_wakers: bool,
+    /// Who wakes threads.
+    pub(super) wakers: bool,
+    pub(super) names: ThreadNames,
+    /// Threads to follow; all if `None`.
+    pub(super) threads: Option<BTreeSet<i64>>,
+}
+
+/// Which names of threads are needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum ThreadNames {
+    #[default]
+    None,
+    /// Those in switches, which name a thread that begins to run.
+    OfSwitches,
+    /// Those in wake-ups, too.
+    All,
+}
+
+impl ThreadNames {
+    /// All names if a column of them is requested.
+    pub(super) fn if_wanted(is_wanted: bool) -> ThreadNames {
+        match is_wanted {
+            true => ThreadNames::All,
+            false => ThreadNames::None,
+        }
+    }
 }
 
 /// The sources of a scheduler machine, by their numbers.
@@ -40,34 +66,39 @@ mod feed {
 /// Number of the first source that is not the scheduler's.
 pub(super) const OTHERS: usize = 9;
 
-/// Returns the sources, in the order of [`feed`]; the caller may add others, whose rows go to [`Observer::other`].
-pub(super) fn sources(needs: Needs) -> Vec<Source> {
+/// Returns the sources, in the order of [`feed`]; the caller may add others, whose rows go to [`Observer::other`]. Switches are read
+/// even of threads that are not followed: they show that a followed one does not run there any more.
+pub(super) fn sources(needs: &Needs) -> Vec<Source> {
     let only = |wanted: bool, name: &'static str| match wanted {
         true => Input::integer(&[name]),
         false => Input::integer(&[]),
     };
+    let text = |wanted: bool, name: &'static str| match wanted {
+        true => Input::text(&[name]),
+        false => Input::text(&[]),
+    };
+    let has_names = needs.names != ThreadNames::None;
+    let of_threads = |source: Source, tid: &str| match &needs.threads {
+        Some(threads) => source.with_values(Input::integer(&[tid]), threads.clone()),
+        None => source,
+    };
     let wake = |name: &str| {
-        Source::event(
+        let wakeups = Source::event(
             name,
             vec![
                 Input::integer(&["arg_pid"]),
-                Input::text(&["arg_comm"]),
+                text(needs.names == ThreadNames::All, "arg_comm"),
                 Input::integer(&["target_cpu"]),
                 Input::integer(&["success"]),
-                only(!needs.no_wakers, "cpu"),
-                only(!needs.no_wakers, "tid"),
-                match needs.no_wakers {
-                    true => Input::text(&[]),
-                    false => Input::text(&["comm"]),
-                },
+                only(needs.wakers, "cpu"),
+                only(needs.wakers, "tid"),
+                text(needs.wakers, "comm"),
                 only(needs.waker_stacks, "kernel_stack"),
                 only(needs.waker_stacks, "user_stack"),
-                match needs.waker_context {
-                    true => Input::text(&["context"]),
-                    false => Input::text(&[]),
-                },
+                text(needs.waker_context, "context"),
             ],
-        )
+        );
+        of_threads(wakeups, "arg_pid")
     };
     let interrupts = Source::fixed(
         "calls",
@@ -83,31 +114,31 @@ pub(super) fn sources(needs: Needs) -> Vec<Source> {
         true => column("context").not_eq(lit("task")),
         false => lit(false),
     };
+    let threads = Source::fixed(
+        "threads",
+        "start_time",
+        vec![Input::integer(&["tid"]), Input::integer(&["pid"])],
+    );
+    let migrations = Source::event(
+        "sched:sched_migrate_task",
+        vec![Input::integer(&["arg_pid"]), Input::integer(&["dest_cpu"])],
+    );
     vec![
-        Source::fixed(
-            "threads",
-            "start_time",
-            vec![Input::integer(&["tid"]), Input::integer(&["pid"])],
-        )
-        .with_unknown_times(),
+        of_threads(threads.with_unknown_times(), "tid"),
         losses(),
         interrupts.with_condition(is_wanted),
         wake("sched:sched_waking"),
         wake("sched:sched_wakeup"),
         wake("sched:sched_wakeup_new"),
-        Source::event(
-            "sched:sched_migrate_task",
-            vec![Input::integer(&["arg_pid"]), Input::integer(&["dest_cpu"])],
-        )
-        .with_condition(lit(needs.queues)),
+        of_threads(migrations, "arg_pid").with_condition(lit(needs.queues)),
         Source::event(
             "sched:sched_switch",
             vec![
                 Input::integer(&["prev_pid"]),
-                Input::text(&["prev_comm"]),
+                text(has_names, "prev_comm"),
                 Input::code(&["prev_state"]),
                 Input::integer(&["next_pid"]),
-                Input::text(&["next_comm"]),
+                text(has_names, "next_comm"),
                 Input::integer(&["cpu"]),
                 Input::integer(&["tid"]),
                 Input::integer(&["pid"]),
@@ -123,7 +154,7 @@ pub(super) fn sources(needs: Needs) -> Vec<Source> {
                 Input::integer(&["cpu"]),
                 Input::integer(&["tid"]),
                 Input::integer(&["pid"]),
-                Input::text(&["comm"]),
+                text(has_names, "comm"),
             ],
         ),
     ]
@@ -144,6 +175,12 @@ fn losses() -> Source {
 pub(super) struct SchedulerMachine<O> {
     scheduler: Scheduler,
     observer: O,
+    /// Threads to follow; all if `None`.
+    followed: Option<BTreeSet<i64>>,
+    /// Time after which threads need not be followed into new states.
+    last: Option<i64>,
+    /// Number of rows after that time.
+    rows_after: u64,
     /// By CPU, the interrupts that have not ended, innermost last.
     interrupts: HashMap<i32, Vec<Interrupt>>,
     waker_comm: Name,
@@ -163,10 +200,47 @@ impl<O: Observer> SchedulerMachine<O> {
         SchedulerMachine {
             scheduler: Scheduler::new(),
             observer,
+            followed: None,
+            last: None,
+            rows_after: 0,
             interrupts: HashMap::new(),
             waker_comm: Name::default(),
             interrupt_name: Name::default(),
         }
+    }
+
+    /// Follows only these threads, all if `None`, and only into states that begin until `last`.
+    pub(super) fn following(
+        self,
+        threads: Option<BTreeSet<i64>>,
+        last: Option<i64>,
+    ) -> SchedulerMachine<O> {
+        SchedulerMachine {
+            followed: threads,
+            last,
+            ..self
+        }
+    }
+
+    fn follows(&self, tid: i32) -> bool {
+        let followed = self.followed.as_ref();
+        followed.is_none_or(|followed| followed.contains(&i64::from(tid)))
+    }
+
+    /// Drops the threads whose states have all begun after the last time of interest.
+    fn narrow(&mut self, time: i64) {
+        const INTERVAL: u64 = 4096;
+        let Some(last) = self.last.filter(|&last| time > last) else {
+            return;
+        };
+        if self.rows_after.is_multiple_of(INTERVAL) {
+            let mut open: BTreeSet<i64> = self.scheduler.open_at(last).map(i64::from).collect();
+            if let Some(followed) = &self.followed {
+                open.retain(|tid| followed.contains(tid));
+            }
+            self.followed = Some(open);
+        }
+        self.rows_after += 1;
     }
 
     fn check(&self) -> Result<()> {
@@ -226,6 +300,9 @@ impl<O: Observer> SchedulerMachine<O> {
         let Some(tid) = row.id(0).filter(|_| row.integer(3) != Some(0)) else {
             return;
         };
+        if !self.follows(tid) {
+            return;
+        }
         self.waker_comm = self.scheduler.names.of(row.text(6), self.waker_comm);
         let around = self.around(row.time, row.id(4));
         let woken = Woken {
@@ -249,12 +326,13 @@ impl<O: Observer> SchedulerMachine<O> {
 
     fn switch(&mut self, row: Row<'_>, rows: &mut Rows) {
         let cpu = row.id(5);
-        let state = match (row.integer(2), row.text(2)) {
-            (Some(number), _) => switched_out(number),
-            (None, Some(text)) => switched_out_text(text),
-            (None, None) => State::Blocked,
-        };
-        if let Some(tid) = row.id(0) {
+        let (prev, next) = (row.id(0), row.id(3));
+        if let Some(tid) = prev.filter(|&tid| self.follows(tid)) {
+            let state = match (row.integer(2), row.text(2)) {
+                (Some(number), _) => switched_out(number),
+                (None, Some(text)) => switched_out_text(text),
+                (None, None) => State::Blocked,
+            };
             let out = SwitchOut {
                 time: row.time,
                 tid,
@@ -267,11 +345,15 @@ impl<O: Observer> SchedulerMachine<O> {
                 user_stack: row.integer(9),
             };
             self.scheduler.switch_out(&out, &mut self.observer, rows);
+        } else if prev.is_some() {
+            self.scheduler.taken(cpu, &mut self.observer, rows);
         }
-        if let Some(tid) = row.id(3) {
+        if let Some(tid) = next.filter(|&tid| self.follows(tid)) {
             let next = (row.time, tid, cpu);
             self.scheduler
                 .switch_in(next, row.text(4), &mut self.observer, rows);
+        } else if next.is_some() {
+            self.scheduler.taken(cpu, &mut self.observer, rows);
         }
     }
 
@@ -281,7 +363,12 @@ impl<O: Observer> SchedulerMachine<O> {
             return;
         };
         let cpu = row.id(2);
-        if !is_out {
+        if !self.follows(tid) {
+            // One that leaves did not keep a followed thread from running there.
+            if !is_out {
+                self.scheduler.taken(cpu, &mut self.observer, rows);
+            }
+        } else if !is_out {
             let next = (row.time, tid, cpu);
             self.scheduler
                 .switch_in(next, row.text(5), &mut self.observer, rows);
@@ -329,6 +416,7 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
             }
             _ => self.observer.passed(row.time, rows),
         }
+        self.narrow(row.time);
         match source {
             feed::WAKING => self.wake(WakeKind::Waking, row, rows),
             feed::WAKEUP => self.wake(WakeKind::Wakeup, row, rows),
@@ -344,6 +432,10 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
             other => self.observer.other(other, row, rows),
         }
         self.check()
+    }
+
+    fn is_done(&self) -> bool {
+        self.followed.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
     fn end(&mut self, rows: &mut Rows) -> Result<bool> {

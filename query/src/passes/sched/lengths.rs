@@ -16,6 +16,7 @@ use super::super::Function;
 use super::super::names::Names;
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
+use super::super::selection::Selection;
 use super::input::{Needs, SchedulerMachine, sources};
 use super::thread::{Observer, Thread};
 
@@ -46,12 +47,15 @@ impl Pass for RunqueueLengths {
         fields(id)
     }
 
-    fn plan(&self, _: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, _: &Selection, _: &Tables<'_>) -> PassPlan {
         let needs = Needs {
             queues: true,
             ..Needs::default()
         };
-        PassPlan::new(sources(needs), || SchedulerMachine::new(Lengths::default()))
+        PassPlan::new(
+            sources(&needs),
+            || SchedulerMachine::new(Lengths::default()),
+        )
     }
 }
 

@@ -9,7 +9,8 @@ use super::super::Function;
 use super::super::names::{Name, Names};
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
-use super::input::{Needs, SchedulerMachine, sources};
+use super::super::selection::Selection;
+use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
 use super::thread::{Observer, Thread};
 use crate::linux::task_state::State;
 
@@ -44,15 +45,19 @@ impl Pass for LongestWaits {
         fields(id)
     }
 
-    fn plan(&self, wants: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
         let needs = Needs {
-            stacks: wants(KERNEL_STACK),
-            no_wakers: true,
+            stacks: selection.wants(KERNEL_STACK),
+            // A wait ends with a switch; only perf's own records may lack the name.
+            names: match tables.has("perf:context_switch") {
+                true => ThreadNames::All,
+                false => ThreadNames::OfSwitches,
+            },
             ..Needs::default()
         };
         // Without wake-ups, only the waits of preempted threads are known.
         let has_waits = tables.has("sched:sched_waking") || tables.has("sched:sched_wakeup");
-        PassPlan::new(sources(needs), move || {
+        PassPlan::new(sources(&needs), move || {
             SchedulerMachine::new(Longest {
                 has_waits,
                 wait: None,

@@ -8,7 +8,9 @@ use super::super::Function;
 use super::super::names::Names;
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
-use super::input::{Needs, SchedulerMachine, sources};
+use super::super::selection::Selection;
+use super::super::source::Times;
+use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
 use super::thread::{Context, Observer, Thread};
 
 pub(in super::super) const FUNCTION: Function = Function {
@@ -49,22 +51,29 @@ impl Pass for OffCpu {
         fields(id)
     }
 
-    fn plan(&self, wants: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
         let needs = Needs {
-            stacks: wants(KERNEL_STACK) || wants(USER_STACK),
-            waker_stacks: wants(WAKER_KERNEL_STACK) || wants(WAKER_USER_STACK),
-            waker_context: wants(WAKER_CONTEXT),
+            stacks: selection.wants_any(&[KERNEL_STACK, USER_STACK]),
+            waker_stacks: selection.wants_any(&[WAKER_KERNEL_STACK, WAKER_USER_STACK]),
+            waker_context: selection.wants(WAKER_CONTEXT),
+            wakers: selection.wants_any(&[WAKER_TID, WAKER_COMM, WAKER_CONTEXT]),
+            names: ThreadNames::if_wanted(selection.wants(COMM)),
+            threads: selection.values(TID),
             ..Needs::default()
         };
-        PassPlan::new(sources(needs), || SchedulerMachine::new(Absences))
+        let (sources, times) = (sources(&needs), selection.times);
+        PassPlan::new(sources, move || {
+            SchedulerMachine::new(Absences(times)).following(needs.threads.clone(), times.last)
+        })
     }
 }
 
-struct Absences;
+/// Emits rows of these times.
+struct Absences(Times);
 
 impl Observer for Absences {
     fn back(&mut self, thread: &Thread, end: Option<i64>, names: &Names, rows: &mut Rows) {
-        let Some(left) = thread.left else {
+        let Some(left) = thread.left.filter(|left| self.0.contains(left.time)) else {
             return;
         };
         rows.integer(TIME, Some(left.time));

@@ -13,6 +13,7 @@ use super::super::Function;
 use super::super::names::Names;
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
+use super::super::selection::Selection;
 use super::super::source::{BEFORE, Input, Row, Source};
 use super::input::{Needs, OTHERS, SchedulerMachine, sources};
 use super::thread::{Observer, Thread};
@@ -65,9 +66,9 @@ impl Pass for ProcessList {
         fields(id)
     }
 
-    fn plan(&self, wants: &dyn Fn(usize) -> bool, tables: &Tables<'_>) -> PassPlan {
-        let mut sources = sources(Needs::default());
-        if !wants(CPU_TIME) {
+    fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
+        let mut sources = sources(&Needs::default());
+        if !selection.wants(CPU_TIME) {
             // Only the threads are needed.
             sources.truncate(1);
             sources.resize_with(OTHERS, Source::none);

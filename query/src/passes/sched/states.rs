@@ -8,7 +8,9 @@ use super::super::Function;
 use super::super::names::Names;
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
-use super::input::{Needs, SchedulerMachine, sources};
+use super::super::selection::Selection;
+use super::super::source::Times;
+use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
 use super::thread::{Context, Observer, Thread};
 use crate::linux::task_state::State;
 
@@ -50,20 +52,30 @@ impl Pass for ThreadStates {
         fields(id)
     }
 
-    fn plan(&self, wants: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
         let needs = Needs {
-            stacks: wants(KERNEL_STACK) || wants(USER_STACK),
-            waker_context: wants(WAKER_CONTEXT),
+            stacks: selection.wants_any(&[KERNEL_STACK, USER_STACK]),
+            waker_context: selection.wants(WAKER_CONTEXT),
+            wakers: selection.wants_any(&[WAKER_TID, WAKER_COMM, WAKER_CONTEXT]),
+            names: ThreadNames::if_wanted(selection.wants(COMM)),
+            threads: selection.values(TID),
             ..Needs::default()
         };
-        PassPlan::new(sources(needs), || SchedulerMachine::new(Stretches))
+        let (sources, times) = (sources(&needs), selection.times);
+        PassPlan::new(sources, move || {
+            SchedulerMachine::new(Stretches(times)).following(needs.threads.clone(), times.last)
+        })
     }
 }
 
-struct Stretches;
+/// Emits rows of these times.
+struct Stretches(Times);
 
 impl Observer for Stretches {
     fn end(&mut self, thread: &Thread, end: Option<i64>, names: &Names, rows: &mut Rows) {
+        if !self.0.contains(thread.since) {
+            return;
+        }
         let state = thread.state;
         rows.integer(TIME, Some(thread.since));
         rows.integer(DURATION, end.map(|end| end - thread.since));

@@ -222,6 +222,12 @@ impl Scheduler {
         thread.state = State::Unknown;
         thread.left = None;
         thread.wake = None;
+        // Where an event is missing, a CPU may still count as that of the thread: the place is another's from now on.
+        for occupant in self.cpus.values_mut() {
+            if *occupant == Occupant::Thread(place) {
+                *occupant = Occupant::Unknown;
+            }
+        }
         self.free.push(place);
     }
 
@@ -382,6 +388,26 @@ impl Scheduler {
         thread.cpu = cpu;
         self.begin(place, State::Running, time, to);
         self.threads[place].wake = None;
+    }
+
+    /// A thread that is not followed is on a CPU.
+    pub(super) fn taken<O: Observer>(&mut self, cpu: Option<i32>, to: &mut O, rows: &mut Rows) {
+        let before = cpu.and_then(|cpu| self.cpus.insert(cpu, Occupant::Unknown));
+        if let Some(Occupant::Thread(other)) = before {
+            self.lose(other, to, rows);
+        }
+    }
+
+    /// The threads that are in a state, or away from their CPU, since that time or longer.
+    pub(super) fn open_at(&self, time: i64) -> impl Iterator<Item = i32> {
+        let is_open = move |thread: &&Thread| {
+            let left = thread.left.map(|left| left.time);
+            let woken = thread.wake.map(|wake| wake.time);
+            let since = (thread.state != State::Unknown).then_some(thread.since);
+            let earliest = [since, left, woken].into_iter().flatten().min();
+            earliest.is_some_and(|earliest| earliest <= time)
+        };
+        self.threads.iter().filter(is_open).map(|thread| thread.tid)
     }
 
     /// Whether a thread runs on that CPU.

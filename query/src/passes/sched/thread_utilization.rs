@@ -9,8 +9,9 @@ use super::super::Function;
 use super::super::names::{Name, Names};
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
+use super::super::selection::Selection;
 use super::super::step_argument;
-use super::input::{Needs, SchedulerMachine, sources};
+use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
 use super::steps::Steps;
 use super::thread::{Observer, Thread};
 use crate::linux::task_state::State;
@@ -48,9 +49,13 @@ impl Pass for ThreadUtilization {
         fields(id)
     }
 
-    fn plan(&self, _: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
+        let needs = Needs {
+            names: ThreadNames::if_wanted(selection.wants(COMM)),
+            ..Needs::default()
+        };
         let steps = self.steps;
-        PassPlan::new(sources(Needs::default()), move || {
+        PassPlan::new(sources(&needs), move || {
             SchedulerMachine::new(Threads {
                 steps,
                 threads: HashMap::new(),

@@ -8,7 +8,9 @@ use super::super::Function;
 use super::super::names::Names;
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
-use super::input::{Needs, SchedulerMachine, sources};
+use super::super::selection::Selection;
+use super::super::source::Times;
+use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
 use super::thread::{Context, Observer, Thread};
 
 pub(in super::super) const FUNCTION: Function = Function {
@@ -49,21 +51,28 @@ impl Pass for Wakeups {
         fields(id)
     }
 
-    fn plan(&self, wants: &dyn Fn(usize) -> bool, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
         let needs = Needs {
-            waker_stacks: wants(KERNEL_STACK) || wants(USER_STACK),
-            waker_context: wants(WAKER_CONTEXT) || wants(INTERRUPT),
+            waker_stacks: selection.wants_any(&[KERNEL_STACK, USER_STACK]),
+            waker_context: selection.wants_any(&[WAKER_CONTEXT, INTERRUPT]),
+            wakers: true,
+            names: ThreadNames::if_wanted(selection.wants(COMM)),
+            threads: selection.values(TID),
             ..Needs::default()
         };
-        PassPlan::new(sources(needs), || SchedulerMachine::new(Woken))
+        let (sources, times) = (sources(&needs), selection.times);
+        PassPlan::new(sources, move || {
+            SchedulerMachine::new(Woken(times)).following(needs.threads.clone(), times.last)
+        })
     }
 }
 
-struct Woken;
+/// Emits rows of these times.
+struct Woken(Times);
 
 impl Observer for Woken {
     fn back(&mut self, thread: &Thread, end: Option<i64>, names: &Names, rows: &mut Rows) {
-        let Some(wake) = &thread.wake else {
+        let Some(wake) = (thread.wake.as_ref()).filter(|wake| self.0.contains(wake.time)) else {
             return;
         };
         let waker = &wake.waker;
