@@ -50,6 +50,44 @@ fn add_libraries(root: &Path, program: &Path) {
     }
 }
 
+/// Checks the service below `prefix`: the recorder takes its command line, systemd limits it, and it is not enabled.
+fn check_service(prefix: &Path, directory: &Path) {
+    let text = fs::read_to_string(prefix.join(dist::SERVICE)).unwrap();
+    let value = |name: &str| {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(name));
+        let values: Vec<&str> = lines.filter_map(|rest| rest.strip_prefix('=')).collect();
+        assert_eq!(values.len(), 1, "{name} in {text}");
+        values[0]
+    };
+    for name in ["CPUQuota", "MemoryMax", "Restart", "StateDirectory"] {
+        assert!(!value(name).is_empty(), "{name}");
+    }
+    let line = value("ExecStart");
+    let (program, options) = line.split_once(' ').unwrap();
+    let recorder = prefix.join("bin").join(program);
+    // No process has this number, so the options are read, and nothing is recorded.
+    let output = Command::new(&recorder)
+        .args(options.split(' '))
+        .args(["-p", "4194305"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("process 4194305"), "{stderr}");
+    assert!(!prefix.join("etc").exists(), "a package enables nothing");
+
+    if let Some(reason) = needs::missing("systemd-analyze") {
+        return skip(&reason);
+    }
+    let unit = directory.join("perfquet.service");
+    let line = format!("ExecStart={}", recorder.display());
+    fs::write(&unit, text.replacen("ExecStart=perfquet-record", &line, 1)).unwrap();
+    let output = run(Command::new("systemd-analyze")
+        .args(["verify", "--man=no"])
+        .arg(&unit));
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(!complaints.contains("perfquet"), "{complaints}");
+}
+
 #[test]
 fn packages_work_in_an_empty_root() {
     let directory = tempfile::tempdir().unwrap();
@@ -86,6 +124,7 @@ fn packages_work_in_an_empty_root() {
     assert!(page.contains("List the hottest functions"), "{page}");
     // No hidden option is shown.
     assert!(!page.contains("generate"));
+    check_service(&prefix, directory.path());
 
     if !needs::is_root() || Command::new("dpkg").arg("--version").output().is_err() {
         return skip("needs root and dpkg to install a package");
@@ -100,6 +139,12 @@ fn packages_work_in_an_empty_root() {
         // The root has no package of the C library, only its files.
         .args(["--force-depends", "--install"])
         .arg(package(&packages, ".deb")));
+    let service = system.join("usr").join(dist::SERVICE);
+    assert!(service.is_file(), "{}", service.display());
+    assert!(
+        !system.join("etc/systemd").exists(),
+        "a package enables nothing"
+    );
     for name in dist::PROGRAMS {
         add_libraries(&system, &system.join("usr/bin").join(name));
     }

@@ -2,7 +2,7 @@
 //! distribution and a `.deb`.
 //!
 //! ```text
-//! perfquet-0.1.0-x86_64-linux.tar.zst    bin/ share/{man,doc,bash-completion,fish,zsh}/
+//! perfquet-0.1.0-x86_64-linux.tar.zst    bin/ lib/systemd/system/ share/{man,doc,bash-completion,fish,zsh}/
 //! perfquet_0.1.0_amd64.deb               the same below usr/
 //! ```
 //! The same commit makes the same packages: files have the commit's time and belong to root.
@@ -18,6 +18,9 @@ use crate::{place, say};
 
 /// The programs of a package.
 pub const PROGRAMS: [&str; 3] = ["perfquet-record", "perfquet-convert", "perfquet-query"];
+
+/// The service, which is installed but not enabled.
+pub const SERVICE: &str = "lib/systemd/system/perfquet.service";
 
 /// Content and destination of a package.
 #[derive(Debug, Clone)]
@@ -107,8 +110,10 @@ fn build(profile: &str) -> Result<Vec<PathBuf>> {
 fn fill(tree: &Path, programs: &[PathBuf]) -> Result<()> {
     let (bin, share) = (tree.join("bin"), tree.join("share"));
     let doc = share.join("doc/perfquet");
-    fs::create_dir_all(&bin)?;
-    fs::create_dir_all(&doc)?;
+    let service = tree.join(SERVICE);
+    for folder in [&bin, &doc, &service.with_file_name("")] {
+        fs::create_dir_all(folder)?;
+    }
     for program in programs {
         let name = program.file_name().context("a program has a name")?;
         fs::copy(program, bin.join(name))
@@ -116,6 +121,7 @@ fn fill(tree: &Path, programs: &[PathBuf]) -> Result<()> {
         run_tool(Command::new(program).arg("--generate").arg(&share))?;
     }
     let root = place::root();
+    fs::copy(root.join("record/perfquet.service"), &service).context("cannot copy the service")?;
     for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         fs::copy(root.join(name), doc.join(name)).with_context(|| format!("cannot copy {name}"))?;
     }

@@ -123,6 +123,7 @@ const TOOLS: &[&str] = &[
     "python3",
     "setpriv",
     "strip",
+    "systemd-analyze",
     "trace-cmd",
     "unshare",
     "zstd",
