@@ -511,6 +511,16 @@ impl Cli {
         has_limit && !is_more && self.format == Format::Pqt && self.flight.limit().is_none()
     }
 
+    /// Whether --live shows functions and threads, because there are no aggregates or counts to print.
+    pub(crate) fn displays_samples(&self) -> bool {
+        let is_summed = |request: &ProbeRequest| !request.aggregations.is_empty();
+        let has_values = self.bpf.report().is_some()
+            || !self.latencies.is_empty()
+            || self.stat.is_requested()
+            || self.requests.iter().any(is_summed);
+        self.bpf.is_live() && !has_values
+    }
+
     /// Returns the query to suggest first.
     pub(crate) fn next(&self) -> Next {
         let is_summed = |request: &ProbeRequest| !request.aggregations.is_empty();

@@ -23,8 +23,12 @@ use crate::sys::thread;
 
 /// The source of the records.
 pub(crate) enum Source {
-    /// A growing journal; parts already encoded may be packed.
-    Following { journal: PathBuf, packs: bool },
+    /// A growing journal; parts already encoded may be packed, as far as a display has read them, too.
+    Following {
+        journal: PathBuf,
+        packs: bool,
+        displayed: Option<Arc<AtomicU64>>,
+    },
     /// The complete journal of this trace: a flight recorder's memory, which no longer grows.
     Whole(PathBuf),
 }
@@ -155,12 +159,13 @@ fn encode(
         Source::Whole(trace) => journal_inputs(trace)?,
     };
     let is_growing = matches!(source, Source::Following { .. });
-    let mut packer = match source {
+    let (mut packer, displayed) = match source {
         Source::Following {
             journal,
             packs: true,
-        } => Some(Packer::new(journal)),
-        Source::Following { .. } | Source::Whole(_) => None,
+            displayed,
+        } => (Some(Packer::new(journal)), displayed.clone()),
+        Source::Following { .. } | Source::Whole(_) => (None, None),
     };
     let trace = output.to_owned();
     // Read after the rings' bytes: files added when the recording ends.
@@ -186,7 +191,9 @@ fn encode(
                 packer = None;
             }
             if let Some(packer) = &mut packer {
-                packer.follow(progress.done);
+                let displayed = displayed.as_ref();
+                let displayed = displayed.map_or(u64::MAX, |read| read.load(Ordering::Relaxed));
+                packer.follow(progress.done.min(displayed));
             }
         })),
         later: Some(Box::new(beside)),

@@ -18,6 +18,7 @@ use crate::flight::Snapshots;
 use crate::ftrace::Tracing;
 use crate::journal::header;
 use crate::journal::processes;
+use crate::live::{self, Display};
 use crate::probe::definition::Definitions;
 use crate::progress::{Progress, Shown};
 use crate::recording::{Recording, Rings};
@@ -81,6 +82,7 @@ pub(crate) struct Running {
     command: Option<i32>,
     pub(crate) command_ended: Option<Ended>,
     progress: Progress,
+    display: Option<Display>,
     pub(crate) tracing: Option<Tracing>,
     pub(crate) selection: Selection,
     pub(crate) seen: Arc<Seen>,
@@ -196,6 +198,7 @@ impl Running {
             containers,
             runtimes,
             progress: Progress::start(command.is_some()),
+            display: None,
             command,
             command_ended: None,
             tracing,
@@ -212,6 +215,12 @@ impl Running {
             }),
             handover,
         })
+    }
+
+    /// Displays the recording instead of its progress.
+    pub(crate) fn display(&mut self, request: live::Request) {
+        self.progress = Progress::start(true);
+        self.display = Some(Display::start(request));
     }
 
     /// Waits for the end of the command, a signal, the given duration, or the requested number of events. Snapshots are
@@ -281,6 +290,13 @@ impl Running {
             let has_calls = tracing.is_some_and(|tracing| tracing.has_enough(&self.selection));
             if has_enough() || has_calls || self.seen.is_over(&self.selection) {
                 return Ok(());
+            }
+            if let Some(display) = &self.display {
+                // Without a limit, nobody would end a recording whose reader has gone.
+                if display.is_closed() && duration.is_none() && self.command.is_none() {
+                    return Ok(());
+                }
+                display.note(self.shown());
             }
             if self.progress.is_visible() {
                 self.progress.show(self.shown());
@@ -489,7 +505,13 @@ impl Running {
         // Recording has stopped, and the command still runs unless it exited.
         let runtimes = self.runtimes.take().map(Runtimes::finish);
         self.reap();
+        if let Some(display) = &self.display {
+            display.note(self.shown());
+        }
         let (sink, drained, user_stacks) = self.drain.finish();
+        if let Some(display) = self.display.take() {
+            display.finish();
+        }
         let stopped = Stopped {
             recording: self.recording,
             programs: self.programs,

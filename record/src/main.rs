@@ -19,6 +19,7 @@ mod journal;
 mod lifecycle;
 mod limit;
 mod list;
+mod live;
 mod output;
 mod preset;
 mod probe;

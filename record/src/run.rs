@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -20,6 +20,7 @@ use crate::ftrace::Tracing;
 use crate::journal::{Journal, header, samples_by_id};
 use crate::lifecycle::{Running, Start, Stopped, TICK};
 use crate::list;
+use crate::live;
 use crate::output::{Form, Format, Output};
 use crate::probe::Probe;
 use crate::probe::definition::Definitions;
@@ -121,12 +122,13 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
                 .into(),
         );
     }
-    if cli.bpf.every().is_some() && !plans.has_sums() && groups.is_empty() {
-        return Err(
-            misuse("--every and --live: require an aggregation or --stat")
-                .hint("add --agg, --latency, --profile, --off-cpu or --stat")
-                .into(),
-        );
+    let displays_samples = cli.displays_samples();
+    if displays_samples {
+        check_display(cli)?;
+    } else if cli.bpf.every().is_some() && !plans.has_sums() && groups.is_empty() {
+        return Err(misuse("--every: requires an aggregation, --stat or --live")
+            .hint("add --agg, --latency, --profile, --off-cpu, --stat or --live")
+            .into());
     }
     probes.extend(plans.outputs());
     let loads = cli.flight.loads()?;
@@ -231,7 +233,10 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         tracing,
         selection: selection.clone(),
         triggers: cli.triggers.clone(),
-        readings: (cli.bpf.every(), cli.bpf.is_live()),
+        readings: match displays_samples {
+            true => (None, false),
+            false => (cli.bpf.every(), cli.bpf.is_live()),
+        },
         runtimes: cli.runtimes,
         handover,
         delay,
@@ -251,6 +256,25 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     }
 }
 
+/// Fails for options with which the journal has not exactly the events of the trace, or comes too late.
+fn check_display(cli: &Cli) -> Result<(), Failure> {
+    let excluded = [
+        (cli.flight.limit().is_some(), "--ring"),
+        (cli.triggers.is_requested(), "--start-on or --stop-on"),
+        (cli.calls.max_events.is_some(), "--max-events"),
+        (
+            cli.functions_traced.is_requested(),
+            "--function, --function-graph or --kfi-config",
+        ),
+    ];
+    match excluded.iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => {
+            Err(misuse(format!("--live cannot be combined with {option}")).hint("drop one"))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Returns the ring of traces; fails for options that it excludes.
 fn ring(cli: &Cli) -> Result<Request, Failure> {
     let excluded = [
@@ -264,6 +288,7 @@ fn ring(cli: &Cli) -> Result<Request, Failure> {
         (cli.force, "--force"),
         (cli.control.are_given(), "--delay or --control"),
         (cli.format != Format::Pqt, "--format perf.data"),
+        (cli.displays_samples(), "--live"),
         (
             cli.events.iter().any(|event| event.contains('{')),
             "a group {A,B}:S",
@@ -339,6 +364,7 @@ fn record(
             return Err(error);
         }
     };
+    let displayed = cli.displays_samples().then(Arc::<AtomicU64>::default);
     let encoder = (cli.format == Format::Pqt).then(|| {
         let roots = running.containers.roots();
         let path = output.path().to_owned();
@@ -346,12 +372,23 @@ fn record(
             Source::Following {
                 journal: output.journal_path(),
                 packs: !cli.keep_raw,
+                displayed: displayed.clone(),
             },
             path,
             selection,
             roots,
         )
     });
+    if let (Some(read), Some(every)) = (displayed, cli.bpf.every()) {
+        running.display(live::Request {
+            journal: output.journal_path(),
+            written: Arc::clone(&written),
+            read,
+            roots: running.containers.roots(),
+            every,
+            has_command: !cli.command.is_empty(),
+        });
+    }
     running.until_end(signals, duration, None, &|| {
         if let Some(encoder) = &encoder {
             encoder.keep_up(written.load(Ordering::Relaxed));

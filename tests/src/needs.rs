@@ -121,6 +121,7 @@ const TOOLS: &[&str] = &[
     "objcopy",
     "perf",
     "python3",
+    "script",
     "setpriv",
     "strip",
     "systemd-analyze",

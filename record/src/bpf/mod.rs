@@ -63,10 +63,15 @@ pub(crate) struct Options {
     #[command(flatten)]
     profile: profile::Options,
     /// Read aggregates and counts every TIME, for a time series in their tables [default: once]
+    ///
+    /// Also the interval of --live.
     #[arg(long, value_name = "TIME", value_parser = interval)]
     every: Option<Duration>,
-    /// Print the aggregates and counts of each interval while recording [default interval: 1s]
-    #[arg(long)]
+    /// Show the hottest functions and threads while recording [default interval: 1s]
+    ///
+    /// With an aggregation or --stat, prints the aggregates and counts of each interval instead. On a terminal, the display takes the
+    /// screen unless a command is recorded; otherwise each interval is printed as text.
+    #[arg(long, help_heading = "Output")]
     live: bool,
 }
 

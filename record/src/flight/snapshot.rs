@@ -302,6 +302,7 @@ fn write(path: &Path, form: Form, held: &Held, roots: Roots, last: Option<Last>)
     let source = Source::Following {
         journal: output.journal_path(),
         packs: false,
+        displayed: None,
     };
     let encoder = Encoder::start(source, path.to_owned(), &all, roots);
     match last {

@@ -57,6 +57,7 @@ pub struct Input {
     /// Further mapped files of this input.
     watched: Vec<(String, Arc<Map>)>,
     temporary_bytes_max: u64,
+    is_prompt: bool,
 }
 
 enum Source {
@@ -222,6 +223,16 @@ impl Input {
         self.temporary_bytes_max
     }
 
+    /// Has events passed on as soon as the format allows, for a reader that waits for them. A late event may then follow a newer one.
+    pub fn set_prompt(&mut self) {
+        self.is_prompt = true;
+    }
+
+    /// Whether events are passed on as soon as the format allows.
+    pub fn is_prompt(&self) -> bool {
+        self.is_prompt
+    }
+
     /// Returns the reason why [`Input::whole`] lacks a part of a compressed file; `None` if it is complete.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
@@ -299,6 +310,7 @@ impl Input {
             script: None,
             watched: Vec::new(),
             temporary_bytes_max: TEMPORARY_BYTES_MAX,
+            is_prompt: false,
         }
     }
 

@@ -113,6 +113,9 @@ fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
     if header.is_pipe() && input.mapped().is_none() {
         let source = Source::stream(endian, input.temporary_bytes_max());
         let mut reading = Reading::new(source, endian, sink);
+        if input.is_prompt() {
+            reading.source.queue.hurry();
+        }
         pipe::skip_header(input, PIPE_HEADER_BYTES)?;
         reading.walk_stream(input, PIPE_HEADER_BYTES)?;
         return reading.finish();

@@ -38,6 +38,11 @@ impl Age {
         self.last = self.last.max(time);
     }
 
+    /// The last time; `None` if there is no time.
+    pub(crate) fn last(&self) -> Option<i64> {
+        (self.first <= self.last).then_some(self.last)
+    }
+
     /// Host and time of the recording.
     pub(crate) fn origin(&self, facts: &Facts) -> Origin {
         let is_known = self.first <= self.last;

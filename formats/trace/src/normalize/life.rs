@@ -54,7 +54,8 @@ impl Life {
         self.write_some_threads(writer, fixed)
     }
 
-    fn know_comm(&mut self, comm: &Comm<'_>) {
+    /// Handles a new name without writing rows.
+    pub(super) fn know_comm(&mut self, comm: &Comm<'_>) {
         self.threads.comm(comm);
         if comm.exec {
             let pid = comm.pid.unwrap_or(comm.tid);
@@ -84,7 +85,8 @@ impl Life {
         self.write_some_threads(writer, fixed)
     }
 
-    fn know_exit(&mut self, exit: &Exit) {
+    /// Handles the end of a thread without writing rows.
+    pub(super) fn know_exit(&mut self, exit: &Exit) {
         self.threads.exit(exit);
         if self.threads.is_over(exit.pid) {
             self.mappings.forget(exit.pid);

@@ -9,7 +9,7 @@
 //! address, under the module's name.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use perfquet_events::event::{Fork, KernelSymbol, Mapping, Space};
@@ -138,7 +138,7 @@ struct ProcessKey {
 }
 
 struct Process {
-    map: Rc<AddressMap>,
+    map: Arc<AddressMap>,
 }
 
 impl Default for Mappings {
@@ -231,7 +231,7 @@ impl Mappings {
         let map = self
             .processes
             .get(&host(event.parent_pid))
-            .map(|parent| Rc::clone(&parent.map));
+            .map(|parent| Arc::clone(&parent.map));
         // Processes that existed at the start have their own mapping records.
         if event.time.is_none() && self.processes.contains_key(&host(event.pid)) {
             return;
@@ -261,18 +261,17 @@ impl Mappings {
         if self.processes.len() >= PROCESSES && !self.processes.contains_key(&key) {
             return false;
         }
-        let process = self
-            .processes
-            .entry(key)
-            .or_insert_with(|| Process { map: Rc::default() });
-        let shared = Rc::strong_count(&process.map) > 1;
+        let process = self.processes.entry(key).or_insert_with(|| Process {
+            map: Arc::default(),
+        });
+        let shared = Arc::strong_count(&process.map) > 1;
         let before = if shared { 0 } else { process.map.ranges.len() };
         let too_many = self.total + process.map.ranges.len() >= RANGES_IN_ALL;
         if too_many {
-            process.map = Rc::default();
+            process.map = Arc::default();
             self.given_up += 1;
         }
-        let map = Rc::make_mut(&mut process.map);
+        let map = Arc::make_mut(&mut process.map);
         let room = map.change(generation, range);
         self.total = (self.total + map.ranges.len()).saturating_sub(before);
         room
@@ -280,7 +279,7 @@ impl Mappings {
 
     fn drop_process(&mut self, key: ProcessKey) {
         if let Some(process) = self.processes.remove(&key)
-            && let Ok(map) = Rc::try_unwrap(process.map)
+            && let Ok(map) = Arc::try_unwrap(process.map)
         {
             self.total = self.total.saturating_sub(map.ranges.len());
         }

@@ -26,6 +26,7 @@ mod hits;
 mod kernel_texts;
 mod life;
 mod limits;
+mod live;
 mod mappings;
 mod modules;
 mod named_chains;
@@ -48,6 +49,7 @@ mod unwinding;
 mod window;
 
 pub use limits::Limits;
+pub use live::{EventHits, Function, FunctionNames, Interval, Tally, ThreadWeight};
 pub use output::{Counts, Output};
 pub use window::TimeRange;
 
@@ -436,18 +438,6 @@ impl Normalizer<'_> {
             .map(mapping, &mut self.output.writer, &self.output.fixed)
     }
 
-    fn kernel_build_id(&mut self, build_id: &[u8]) {
-        let modules = &mut self.life.modules;
-        modules.kernel_build_id(build_id);
-        let is_ours = self.naming.options.system && self.naming.options.user;
-        if is_ours
-            && symbols::running_build_id().is_some_and(|running| running == build_id)
-            && let Some(vdso) = symbols::own_vdso_build_id()
-        {
-            modules.set_vdso(&vdso);
-        }
-    }
-
     /// Handles rare events.
     fn side_band(&mut self, event: Event<'_>) -> Result<(), Error> {
         self.naming.kernel.note(&event);
@@ -457,7 +447,9 @@ impl Normalizer<'_> {
                 self.facts.add(fact);
                 match fact {
                     Fact::Clock(clock) => self.naming.generated.clock = clock.to_owned(),
-                    Fact::KernelBuildId(id) => self.kernel_build_id(id),
+                    Fact::KernelBuildId(id) => {
+                        self.life.modules.set_kernel(id, &self.naming.options);
+                    }
                     Fact::Architecture(name) => {
                         self.trees.unwinding.architecture = Some(name.to_owned());
                     }
@@ -512,7 +504,7 @@ impl Normalizer<'_> {
                 let kernel = self.naming.kernel.build_id.clone();
                 let is_of_kernel = build_id.space == Space::Kernel;
                 if let (true, Some(kernel)) = (is_of_kernel, kernel) {
-                    self.kernel_build_id(&kernel);
+                    self.life.modules.set_kernel(&kernel, &self.naming.options);
                 }
             }
             Event::KernelSymbol(symbol) => self.life.kernel_symbol(&symbol),

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use perfquet_events::event::{BuildId, KernelSymbol, Mapping, Space};
 
 use super::texts::{TextId, Texts};
-use crate::symbols::{self, FileIdentity, FirstMapped};
+use crate::symbols::{self, FileIdentity, FirstMapped, Options};
 
 /// Index of a module in its [`Modules`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -146,6 +146,18 @@ impl Modules {
     /// The build ID of the recorded kernel.
     pub(crate) fn kernel_build_id(&mut self, build_id: &[u8]) {
         self.kernel_build_id = Some(self.texts.intern(build_id));
+    }
+
+    /// Sets the build ID of the recorded kernel. If the names of this host may be used and it runs that kernel, its vDSO is the same.
+    pub(crate) fn set_kernel(&mut self, build_id: &[u8], options: &Options) {
+        self.kernel_build_id(build_id);
+        if options.system
+            && options.user
+            && symbols::running_build_id().is_some_and(|running| running == build_id)
+            && let Some(vdso) = symbols::own_vdso_build_id()
+        {
+            self.set_vdso(&vdso);
+        }
     }
 
     /// Sets the vDSO: the recorded kernel is the running one, so its vDSO is the same.

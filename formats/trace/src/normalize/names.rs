@@ -79,7 +79,7 @@ impl InputSymbols {
 }
 
 /// A module with the data needed by requests and rows.
-struct Module {
+pub(super) struct Module {
     path: String,
     build_id: Option<Vec<u8>>,
     build_id_text: Option<String>,
@@ -90,8 +90,8 @@ struct Module {
 
 /// A frame before symbolization.
 #[derive(Default)]
-struct Place<'m> {
-    module: Option<&'m str>,
+pub(super) struct Place<'m> {
+    pub(super) module: Option<&'m str>,
     build_id: Option<&'m [u8]>,
     build_id_text: Option<&'m str>,
     file: Option<FileIdentity>,
@@ -99,7 +99,23 @@ struct Place<'m> {
     offset: Option<u64>,
     address: Option<u64>,
     /// Known without a lookup.
-    names: Vec<Name>,
+    pub(super) names: Vec<Name>,
+}
+
+impl<'m> Place<'m> {
+    /// The request for its names.
+    pub(super) fn request(&self, key: &FrameKey) -> Request<'m> {
+        Request {
+            module: self.module,
+            build_id: self.build_id,
+            file: self.file,
+            first_mapped: self.first_mapped,
+            offset: self.offset,
+            address: self.address,
+            space: key.space,
+            return_address: key.return_address,
+        }
+    }
 }
 
 /// Symbolizes and writes all frames; returns the next ID.
@@ -160,16 +176,7 @@ fn look_up(symbolizer: &mut Symbolizer, keys: &[FrameKey], modules: &[Module]) -
                 continue;
             }
             indices.push(*index);
-            requests.push(Request {
-                module: place.module,
-                build_id: place.build_id,
-                file: place.file,
-                first_mapped: place.first_mapped,
-                offset: place.offset,
-                address: place.address,
-                space: key.space,
-                return_address: key.return_address,
-            });
+            requests.push(place.request(key));
         }
         for (index, names) in indices.into_iter().zip(symbolizer.names(&requests)) {
             found.add(index, &names);
@@ -257,7 +264,8 @@ impl FoundNames {
     }
 }
 
-fn resolve(modules: &mut Modules) -> Vec<Module> {
+/// All modules, with what is known of them now.
+pub(super) fn resolve(modules: &mut Modules) -> Vec<Module> {
     modules
         .all()
         .map(|module| {
@@ -281,7 +289,11 @@ fn group_of(frames: &Frames, key: &FrameKey) -> Vec<GroupFrame> {
     }
 }
 
-fn place<'m>(key: &FrameKey, group: &'m [GroupFrame], modules: &'m [Module]) -> Place<'m> {
+pub(super) fn place<'m>(
+    key: &FrameKey,
+    group: &'m [GroupFrame],
+    modules: &'m [Module],
+) -> Place<'m> {
     let of = |module: ModuleId| match modules.get(module.0 as usize) {
         Some(module) => Place {
             module: Some(&module.path),

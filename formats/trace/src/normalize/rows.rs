@@ -303,7 +303,7 @@ impl Plan {
 }
 
 /// "sched:sched_switch"; counters go by their name alone.
-fn full_name(event: &EventType) -> String {
+pub(super) fn full_name(event: &EventType) -> String {
     if event.kind.is_sampled() || event.system.is_empty() {
         event.name.clone()
     } else {

@@ -49,7 +49,7 @@ use user::{Module, NoName, Place};
 
 pub use demangle::{demangle, may_be_mangled};
 pub(crate) use files::own_vdso_build_id;
-pub(crate) use jit::{Change, Follower, is_dump, module_of as generated_module};
+pub(crate) use jit::{Change, Follower, is_dump, is_generated, module_of as generated_module};
 pub use kernel::kernel_debug_files;
 pub(crate) use kernel::running_build_id;
 pub use lines::{LineReader, serve_lines};
@@ -336,6 +336,11 @@ impl Symbolizer {
         if let Some(lines) = &mut self.lines {
             lines.close();
         }
+    }
+
+    /// Reads the lists and dumps of generated code again: processes append to them.
+    pub(crate) fn reread_generated(&mut self) {
+        self.generated.forget();
     }
 
     /// Frames without a name, and the reasons.

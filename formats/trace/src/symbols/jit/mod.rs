@@ -35,6 +35,11 @@ pub(super) fn pid_of(module: &str) -> Option<i32> {
     number_in(module.strip_prefix("/tmp/")?, "perf-", ".map")
 }
 
+/// Whether a module is generated code, whose names are in files that its process writes.
+pub(crate) fn is_generated(module: &str) -> bool {
+    pid_of(module).is_some() || is_dump(module)
+}
+
 /// Whether a path is that of a jitdump. (tools/perf/util/jitdump.c, `jit_detect`)
 pub(crate) fn is_dump(path: &str) -> bool {
     let file = path.rsplit('/').next().unwrap_or_default();
@@ -81,6 +86,12 @@ impl Generated {
     /// Records where a process wrote its code.
     pub(super) fn add_dump(&mut self, pid: i32, path: &str) {
         self.dump_of.insert(pid, path.to_owned());
+    }
+
+    /// Forgets the files, which are read again when they are needed: they grow.
+    pub(super) fn forget(&mut self) {
+        self.lists.clear();
+        self.dumps.clear();
     }
 
     /// The function at `code` of a process; its offset is relative to `address`. The first code without a file was
