@@ -27,8 +27,10 @@ use crate::progress::Shown;
 use painter::Painter;
 use screen::Screen;
 
-/// Time for the last interval at the end: symbols of the kernel take half a second.
-const LAST_PAINT: Duration = Duration::from_secs(5);
+/// Time for the last interval at the end: symbol tables take half a second, on a busy host much longer.
+const LAST_PAINT: Duration = Duration::from_secs(60);
+/// Time after which a terminal or pipe that takes no more text is given up.
+const BLOCKED: Duration = Duration::from_secs(5);
 /// Polling interval at the end.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -119,16 +121,33 @@ impl Display {
     pub(crate) fn finish(mut self) {
         let deadline = Instant::now() + LAST_PAINT;
         self.end_of_journal();
-        let is_text = lock_soon(&self.screen, deadline).is_some_and(|screen| !screen.is_full());
+        let blocked = Instant::now() + BLOCKED;
+        let is_text = lock_soon(&self.screen, blocked).is_some_and(|screen| !screen.is_full());
         if is_text {
             wait_for(&self.reader, deadline);
         } else {
             self.shared.is_over.store(true, Ordering::Relaxed);
         }
         drop(self.end.take());
-        if is_text {
-            wait_for(&self.painter, deadline);
+        if is_text && !self.is_painted(deadline) {
+            log::warn!("--live: the last interval is not shown");
         }
+    }
+
+    /// Waits until the painter has shown all. It holds the screen only while it writes.
+    fn is_painted(&self, deadline: Instant) -> bool {
+        let mut written = Instant::now();
+        while !self.painter.is_finished() {
+            let now = Instant::now();
+            if self.screen.try_lock().is_ok() {
+                written = now;
+            }
+            if now >= deadline || now - written >= BLOCKED {
+                return false;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        true
     }
 
     fn end_of_journal(&self) {
@@ -144,7 +163,7 @@ impl Drop for Display {
         self.shared.is_over.store(true, Ordering::Relaxed);
         self.end_of_journal();
         // A painter that waits for a stopped terminal holds it.
-        if let Some(mut screen) = lock_soon(&self.screen, Instant::now() + LAST_PAINT) {
+        if let Some(mut screen) = lock_soon(&self.screen, Instant::now() + BLOCKED) {
             screen.close();
         }
     }
