@@ -35,6 +35,7 @@ use crate::trigger::TriggerOptions;
 /// Headings of `--help`.
 const WHAT: &str = "Events and probes";
 const CALLS: &str = "Calls and triggers";
+const BOOT: &str = "Boot";
 const FILTERS: &str = "Filters";
 const SUMS: &str = "In-kernel aggregation";
 const WHOM: &str = "Target";
@@ -66,6 +67,11 @@ Calls and triggers:
   # Record slow calls, starting with the first open
   perfquet-record -a --call 'vfs_*' --min-duration 500us \\
     --start-on entry:do_sys_openat2 --stop-on time:5s
+Boot:
+  # Print the kernel parameters that trace slow functions of the next boot
+  perfquet-record --boot --function-graph '*' --min-duration 500us
+  # After the reboot
+  perfquet-record --collect-boot -o boot.pqt
 In-kernel aggregation:
   # Aggregate the sizes of malloc() by program
   perfquet-record -a --uprobe 'libc.so.6:malloc bytes=%di:u64' \\
@@ -142,6 +148,8 @@ pub(crate) struct Cli {
     pub(crate) control: control::ControlOptions,
     #[command(flatten, next_help_heading = WHAT)]
     pub(crate) kernel: KernelOptions,
+    #[command(flatten, next_help_heading = BOOT)]
+    pub(crate) boot: ftrace::BootOptions,
     /// Record only hits matching this kernel filter
     ///
     /// Applies to the preceding event or probe. Aggregated calls are filtered by their arguments, retval and duration.
@@ -261,6 +269,9 @@ pub(crate) struct Cli {
     /// Command to run and record, with its children
     #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = None::<&str>)]
     pub(crate) command: Vec<OsString>,
+    /// Long names of the options on the command line.
+    #[arg(skip)]
+    pub(crate) given: Vec<String>,
     /// Events and probes in their order, each with its filters.
     #[arg(skip)]
     pub(crate) requests: Vec<ProbeRequest>,
@@ -344,6 +355,7 @@ impl Cli {
 
     /// Assigns each filter and aggregation to the event or probe before it.
     fn with_filters(mut self, matches: &ArgMatches) -> Cli {
+        self.given = given(matches);
         let options = [
             (ProbeOption::Event, "events", &self.events),
             (ProbeOption::Kprobe, "kprobes", &self.kprobes),
@@ -562,6 +574,18 @@ impl Cli {
             .or_else(|| self.output.clone())
             .unwrap_or_else(|| usual.into())
     }
+}
+
+/// Returns the long names of the options that the user gave.
+fn given(matches: &ArgMatches) -> Vec<String> {
+    let command = Cli::command();
+    let is_given =
+        |id: &str| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+    let options = command.get_arguments();
+    let options = options.filter(|option| is_given(option.get_id().as_str()));
+    options
+        .filter_map(|option| option.get_long().map(str::to_owned))
+        .collect()
 }
 
 /// Names of the presets, for errors and completions.

@@ -1,4 +1,4 @@
-//! Queries instead of a recording: `--list`, `--functions`, `--lines`, `--vars`, and `--cleanup`.
+//! Queries instead of a recording: `--list`, `--functions`, `--lines`, `--vars`, `--boot`, and `--cleanup`.
 
 use std::io::{self, Write};
 
@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use perfquet_cli::glob_matches;
 use perfquet_trace::count::counted;
 
+use crate::boot;
 use crate::cli::Cli;
 use crate::failure::{Failure, misuse, similar};
 use crate::ftrace;
@@ -26,6 +27,8 @@ pub(crate) fn answer(cli: &Cli) -> Result<bool> {
         probe_listing::lines(function)?
     } else if let Some(function) = &cli.vars {
         probe_listing::variables(function)?
+    } else if cli.boot.is_line_wanted {
+        boot::line(cli)?
     } else if cli.cleanup {
         let probes = definition::clean_up()?;
         let others = ftrace::clean_up()?;

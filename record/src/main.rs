@@ -5,9 +5,11 @@
 //! ```
 //! [`run`] has the steps in order. [`drain`] must never wait; [`encoder`] may.
 
+mod boot;
 mod bpf;
 mod cli;
 mod closing_line;
+mod completion;
 mod containers;
 mod control;
 mod drain;

@@ -54,12 +54,16 @@ impl Output {
 
     /// Creates the output, with an empty journal.
     pub(crate) fn create(path: &Path, form: Form, force: bool) -> Result<(Output, Journal)> {
-        set_aside(path, form.format, force)?;
-        let output = Output {
-            path: path.to_owned(),
-            form,
-        };
+        let output = Output::create_folders(path, form, force)?;
         let journal = output.journal_path();
+        let journal = Journal::create(&journal)
+            .with_context(|| format!("cannot create {}", journal.display()))?;
+        Ok((output, journal))
+    }
+
+    /// Creates the output without the journal of a recording in progress.
+    pub(crate) fn create_folders(path: &Path, form: Form, force: bool) -> Result<Output> {
+        set_aside(path, form.format, force)?;
         if form.format == Format::Pqt {
             let folder = path.join(store::JOURNAL);
             for folder in [path, &folder] {
@@ -67,9 +71,10 @@ impl Output {
                     .with_context(|| format!("cannot create {}", folder.display()))?;
             }
         }
-        let journal = Journal::create(&journal)
-            .with_context(|| format!("cannot create {}", journal.display()))?;
-        Ok((output, journal))
+        Ok(Output {
+            path: path.to_owned(),
+            form,
+        })
     }
 
     /// Returns the path of the journal.

@@ -9,23 +9,24 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use perfquet_events::event::Selection;
 
+use crate::boot;
 use crate::bpf::{Plans, Whom};
 use crate::cli::Cli;
 use crate::closing_line;
+use crate::completion::complete_trace;
 use crate::drain::Sink;
-use crate::encoder::{Encoder, Source, no_tables};
+use crate::encoder::{Encoder, Source};
 use crate::failure::{Failure, failed, misuse};
 use crate::flight::{self, Buffer, Last, Limit, Loads, Memory, Snapshots, Watch};
 use crate::ftrace::Tracing;
 use crate::journal::{Journal, header, samples_by_id};
-use crate::lifecycle::{Running, Start, Stopped, TICK};
+use crate::lifecycle::{Running, Start, Stopped};
 use crate::list;
 use crate::live;
 use crate::output::{Form, Format, Output};
 use crate::probe::Probe;
 use crate::probe::definition::Definitions;
 use crate::probe_requests;
-use crate::progress::Progress;
 use crate::recording::{Recording, Settings, WALK};
 use crate::rotation::{self, End, Handover, Request};
 use crate::stat::{self, Counters};
@@ -51,6 +52,12 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         return Ok(Outcome::Done(None));
     }
     thread::set_comm();
+    if let Some(instance) = &cli.boot.collect_boot {
+        return Ok(match boot::collect(cli, instance)? {
+            true => Outcome::Done(None),
+            false => Outcome::Interrupted,
+        });
+    }
     if cli.rotation.are_given() {
         return Ok(match rotation::run(&ring(cli)?)? {
             End::Done(ended) => Outcome::Done(ended),
@@ -557,42 +564,6 @@ fn fly(
     }
     drained.context("the recording ended early: cannot write the journal")?;
     Ok(Outcome::Done(command_ended))
-}
-
-/// Waits until the journal is encoded, and returns whether it is; a second Ctrl-C leaves the rest to
-/// `perfquet-convert`.
-fn complete_trace(
-    output: &Output,
-    encoder: Encoder,
-    signals: &Signals,
-    (keeps_journal, has_all): (bool, bool),
-    next: closing_line::Next,
-) -> Result<bool> {
-    encoder.hurry();
-    let progress = Progress::start(false);
-    let journal_bytes = closing_line::size_of(&output.journal_path()).unwrap_or(0);
-    let path = output.path();
-    while !encoder.has_ended() {
-        let signal = signals.wait(TICK / 10).context("cannot wait for signals")?;
-        if signal == Some(Signal::Finish) {
-            progress.clear();
-            output.give_to_caller();
-            let journal = match has_all {
-                true => "the journal is complete",
-                false => "the journal has the records that could be written",
-            };
-            terminal::say(format_args!(
-                "{0}: {journal}, its tables are not; next: perfquet-convert {0}",
-                path.display()
-            ));
-            return Ok(false);
-        }
-        progress.encoding(encoder.done_bytes(), journal_bytes);
-    }
-    progress.clear();
-    let report = encoder.finish().with_context(|| no_tables(path));
-    closing_line::trace(output, report, keeps_journal, next)?;
-    Ok(true)
 }
 
 /// Whether the requested number of events has been recorded.

@@ -4,7 +4,7 @@
 //! a.pqt/journal/perf.data          data of the kernel's ring buffers; of a flight recorder, only processes and mappings
 //! a.pqt/journal/ring.0000000017    pieces of a flight recorder, the oldest first; one stream with perf.data
 //! a.pqt/journal/packed.0000…-0000…  a part of perf.data that was encoded and then compressed (`packed.rs`)
-//! a.pqt/journal/trace.dat.cpu0     other files of the recorder: separate inputs
+//! a.pqt/journal/trace.dat          other files of the recorder: separate inputs; of a traced boot, the only one
 //! ```
 
 use std::fs::File;
@@ -21,13 +21,22 @@ pub const RING_PREFIX: &str = "ring.";
 
 /// The files of the journal in `directory`, in the order in which they must be read: the contents of the kernel's ring
 /// buffers, then the recorder's other files by name. Excluded are names with a leading dot, compressed parts of the
-/// first file, and the pieces of a flight recorder, which continue that file.
+/// first file, and the pieces of a flight recorder, which continue that file. Only other files alone need no first file.
 pub fn journal_files(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let first = journal_of(directory);
     let mut files = files_in(directory)?;
+    let count = files.len();
     files.retain(|file| *file != first && !is_piece(file) && Piece::at(file).is_none());
-    files.insert(0, first);
+    if files.len() < count || files.is_empty() {
+        files.insert(0, first);
+    }
     Ok(files)
+}
+
+/// Whether `directory` has a journal.
+pub(super) fn has_journal(directory: &Path) -> bool {
+    let files = journal_files(directory).unwrap_or_default();
+    files.first().is_some_and(|first| first.is_file())
 }
 
 /// Returns the inputs of the journal in `directory`.
@@ -53,7 +62,7 @@ pub fn remove_journal(directory: &Path) -> Result<(), Error> {
     std::fs::remove_dir_all(&journal).map_err(Error::io(journal))
 }
 
-pub(super) fn journal_of(directory: &Path) -> PathBuf {
+fn journal_of(directory: &Path) -> PathBuf {
     directory.join(JOURNAL).join("perf.data")
 }
 
@@ -93,6 +102,24 @@ fn chained(first: &Path, pieces: &[PathBuf]) -> Result<Input, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn first_file_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join(JOURNAL);
+        std::fs::create_dir(&journal).unwrap();
+        assert!(!has_journal(folder.path()));
+        std::fs::write(journal.join("trace.dat"), "t").unwrap();
+        assert_eq!(
+            journal_files(folder.path()).unwrap(),
+            [journal.join("trace.dat")]
+        );
+        assert!(has_journal(folder.path()));
+        // The pieces continue a file that is lost.
+        std::fs::write(journal.join("ring.0000000010"), "c").unwrap();
+        assert!(journal_inputs(folder.path()).is_err());
+        assert!(!has_journal(folder.path()));
+    }
 
     #[test]
     fn ring_pieces_continue_the_first_file() {

@@ -6,7 +6,7 @@ use perfquet_events::Error;
 use perfquet_trace::Report;
 use perfquet_trace::store::{Directory, State};
 
-use super::journal::{journal_inputs, journal_of};
+use super::journal::{has_journal, journal_inputs};
 use super::{ImportOptions, import};
 
 /// Kind of a directory given as input.
@@ -27,7 +27,7 @@ pub fn look_into(directory: &Path) -> Found {
     let state = Directory::open(directory)
         .map(|trace| trace.manifest().state)
         .ok();
-    let has_journal = journal_of(directory).is_file();
+    let has_journal = has_journal(directory);
     match state {
         Some(State::Complete | State::Recovered) => Found::Whole,
         Some(State::Recording) | None if has_journal => Found::Unfinished,

@@ -26,6 +26,8 @@ enum Kind {
     Own,
     /// The top-level ring, with the settings to restore.
     Top(Saved),
+    /// A ring that others set up: nothing is restored.
+    Foreign,
     /// Already released.
     Released,
 }
@@ -46,6 +48,14 @@ impl Buffer {
         Buffer {
             root: tracefs.path(""),
             kind: Kind::Top(saved),
+        }
+    }
+
+    /// The ring that the boot left, at the top or in an instance.
+    pub(super) fn left(root: PathBuf) -> Buffer {
+        Buffer {
+            root,
+            kind: Kind::Foreign,
         }
     }
 
@@ -106,7 +116,7 @@ impl Buffer {
     pub(super) fn note_held(&mut self, tracer: &str) -> io::Result<()> {
         match &mut self.kind {
             Kind::Top(saved) => saved.note_held(&self.root, tracer),
-            Kind::Own | Kind::Released => Ok(()),
+            Kind::Own | Kind::Foreign | Kind::Released => Ok(()),
         }
     }
 
@@ -133,7 +143,7 @@ impl Buffer {
         let released = match std::mem::replace(&mut self.kind, Kind::Released) {
             Kind::Own => remove_instance(&self.root),
             Kind::Top(saved) => saved.put_back(&self.root),
-            Kind::Released => Ok(()),
+            Kind::Foreign | Kind::Released => Ok(()),
         };
         if let Err(error) = released {
             log::warn!(

@@ -91,17 +91,33 @@ fn first_use(root: &Path, values: &[(&str, &str)], lists: &[&str]) -> Option<Str
 }
 
 /// ", by process 4711 (trace-cmd)", as far as that can be found out.
-fn by_whom(root: &Path) -> String {
+pub(super) fn by_whom(root: &Path) -> String {
     match holders(root).as_slice() {
         [] => String::new(),
         who => format!(", by {}", who.join(" and ")),
     }
 }
 
+/// Returns a process that reads events of a ring, which removes them: "process 4711 (cat)".
+pub(super) fn reader(root: &Path) -> Option<String> {
+    let is_pipe = |target: &Path| {
+        let file = target.strip_prefix(root).unwrap_or(Path::new(""));
+        let name = file.file_name().unwrap_or_default();
+        // Instances have rings of their own.
+        (name == "trace_pipe" || name == "trace_pipe_raw") && !file.starts_with("instances")
+    };
+    processes_with(&is_pipe).into_iter().next()
+}
+
 /// Returns the processes that have tracefs files open: "process 4711 (trace-cmd)", as far as they are accessible.
 fn holders(root: &Path) -> Vec<String> {
-    let own = std::process::id() as i32;
     let inside = [root, Path::new("/sys/kernel/debug/tracing")];
+    processes_with(&|target| inside.iter().any(|root| target.starts_with(root)))
+}
+
+/// Returns other processes that have such a file open.
+fn processes_with(is_it: &dyn Fn(&Path) -> bool) -> Vec<String> {
+    let own = std::process::id() as i32;
     let holds = |pid: i32| {
         let files = fs::read_dir(format!("/proc/{pid}/fd"))
             .into_iter()
@@ -109,7 +125,7 @@ fn holders(root: &Path) -> Vec<String> {
         let mut targets = files
             .flatten()
             .filter_map(|file| fs::read_link(file.path()).ok());
-        targets.any(|target| inside.iter().any(|root| target.starts_with(root)))
+        targets.any(|target| is_it(&target))
     };
     procfs::processes()
         .into_iter()

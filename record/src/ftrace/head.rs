@@ -4,7 +4,7 @@
 //! 17 08 44 "tracing" "6\0" 00 08 u32 page size
 //! "header_page\0" u64 size, text   "header_event\0" u64 size, text
 //! u32 count, { u64 size, text }    formats of ftrace's own events
-//! u32 0                            other systems: none
+//! u32 count, { "sched\0" u32 count, { u64 size, text } }   other systems: only if the ring has their events
 //! u32 size, text                   kallsyms: functions only
 //! u32 size, text                   printk formats
 //! u64 size, text                   names of threads
@@ -23,9 +23,18 @@ use std::path::{Path, PathBuf};
 use super::HEAD;
 use super::buffer::Buffer;
 use super::plan::{Plan, Tracer};
-use crate::sys::host;
 use crate::sys::ring::page_bytes;
 use crate::sys::tracefs::Tracefs;
+use crate::sys::{clock, host};
+
+/// What a ring may contain.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Contents<'a> {
+    /// Calls of a tracer, and what programs write into any ring.
+    Calls(&'a Plan),
+    /// Events of all kinds.
+    Everything,
+}
 
 /// Events of ftrace that function tracing writes, and those that programs write into any ring.
 const FORMATS: &[&str] = &[
@@ -42,8 +51,12 @@ const FORMATS: &[&str] = &[
     "func_repeats",
 ];
 
+/// What precedes the options, of which the first is the clock.
+const OPTIONS: &[u8] = b"options  \0";
+
 /// Numbers of options (trace-cmd's TRACECMD_OPTION_*).
 mod option {
+    pub(super) const DATE: u16 = 1;
     pub(super) const CPUSTAT: u16 = 2;
     pub(super) const TRACECLOCK: u16 = 4;
     pub(super) const UNAME: u16 = 5;
@@ -55,6 +68,8 @@ pub(super) struct Head {
     path: PathBuf,
     /// The unchanging part, up to the printk formats.
     fixed: Vec<u8>,
+    /// Whether no other part of the journal has the wall time.
+    is_only_input: bool,
 }
 
 impl Head {
@@ -63,7 +78,7 @@ impl Head {
         journal: &Path,
         tracefs: &Tracefs,
         buffer: &Buffer,
-        plan: &Plan,
+        contents: Contents<'_>,
     ) -> io::Result<Head> {
         let mut out = Vec::new();
         out.extend([0x17, 0x08, 0x44]);
@@ -77,24 +92,29 @@ impl Head {
             out.push(0);
             add_long(&mut out, &buffer.page_file(tracefs, &file));
         }
-        let formats: Vec<Vec<u8>> = FORMATS
-            .iter()
-            .map(|name| tracefs.file(&format!("events/ftrace/{name}/format")))
-            .filter(|text| !text.is_empty())
-            .collect();
-        out.extend((formats.len() as u32).to_ne_bytes());
-        formats.iter().for_each(|text| add_long(&mut out, text));
-        out.extend(0u32.to_ne_bytes());
+        add_formats(&mut out, tracefs, "ftrace", FORMATS);
+        let systems = match contents {
+            Contents::Calls(_) => Vec::new(),
+            Contents::Everything => tracefs.systems(),
+        };
+        let systems = systems.iter().filter(|system| *system != "ftrace");
+        out.extend((systems.clone().count() as u32).to_ne_bytes());
+        for system in systems {
+            out.extend(system.as_bytes());
+            out.push(0);
+            add_formats(&mut out, tracefs, system, &tracefs.tracepoints(system));
+        }
         // The function tracer also reports callers, which may be any function.
-        let named = match plan.tracer {
-            Tracer::Graph => plan.watched(),
-            Tracer::Function => &[],
+        let named = match contents {
+            Contents::Calls(plan) if plan.tracer == Tracer::Graph => plan.watched(),
+            Contents::Calls(_) | Contents::Everything => &[],
         };
         add_short(&mut out, &symbols(named)?);
         add_short(&mut out, &tracefs.file("printk_formats"));
         Ok(Head {
             path: journal.join(HEAD),
             fixed: out,
+            is_only_input: matches!(contents, Contents::Everything),
         })
     }
 
@@ -115,13 +135,18 @@ impl Head {
         add_long(&mut out, &tracefs.file("saved_cmdlines"));
         let cpus = host::present_cpus().len() as u32;
         out.extend(cpus.to_ne_bytes());
-        out.extend(b"options  \0");
+        out.extend(OPTIONS);
         let mut add_option = |id: u16, data: &[u8]| {
             out.extend(id.to_ne_bytes());
             out.extend((data.len() as u32).to_ne_bytes());
             out.extend(data);
         };
         add_option(option::TRACECLOCK, &text_of(buffer.read("trace_clock")));
+        if self.is_only_input
+            && let Some(offset) = wall_offset_us(&buffer.read("per_cpu/cpu0/stats"))
+        {
+            add_option(option::DATE, &text_of(format!("{offset:#x}")));
+        }
         let names = host::names();
         let uname = format!("Linux {} {} {}", names.host, names.release, names.machine);
         add_option(option::UNAME, &text_of(uname));
@@ -132,6 +157,28 @@ impl Head {
         out.extend(0u16.to_ne_bytes());
         replace(&self.path, &[&self.fixed, &out])
     }
+}
+
+/// Returns the first option of a written head: the contents of the file `trace_clock`, `local [mono]\0`.
+pub(super) fn clock_in(head: &[u8]) -> &[u8] {
+    let begins = |at: &usize| head[*at..].starts_with(OPTIONS);
+    let options = (0..head.len()).rev().find(begins);
+    let option = options.map_or(&[][..], |at| &head[at + OPTIONS.len()..]);
+    let size = option.get(2..6).and_then(|size| size.try_into().ok());
+    let size = u32::from_ne_bytes(size.unwrap_or_default()) as usize;
+    option.get(6..6 + size).unwrap_or_default()
+}
+
+/// Returns the wall time minus the ring's clock, from the statistics of a CPU: `now ts: 12.345678`. Clocks that do not count
+/// nanoseconds have no point there.
+fn wall_offset_us(stats: &str) -> Option<u64> {
+    let (wall, _) = clock::wall_and_monotonic();
+    let line = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("now ts:"))?;
+    let (seconds, microseconds) = line.trim().split_once('.')?;
+    let now = seconds.parse::<u64>().ok()? * 1_000_000 + microseconds.parse::<u64>().ok()?;
+    (wall / 1000).checked_sub(now)
 }
 
 /// Replaces a file atomically.
@@ -181,6 +228,17 @@ fn text_of(text: String) -> Vec<u8> {
     bytes
 }
 
+/// Appends the formats of these events of a system, as far as they exist.
+fn add_formats(out: &mut Vec<u8>, tracefs: &Tracefs, system: &str, names: &[impl AsRef<str>]) {
+    let formats: Vec<Vec<u8>> = names
+        .iter()
+        .map(|name| tracefs.file(&format!("events/{system}/{}/format", name.as_ref())))
+        .filter(|text| !text.is_empty())
+        .collect();
+    out.extend((formats.len() as u32).to_ne_bytes());
+    formats.iter().for_each(|text| add_long(out, text));
+}
+
 fn add_short(out: &mut Vec<u8>, text: &[u8]) {
     out.extend((text.len() as u32).to_ne_bytes());
     out.extend(text);
@@ -189,4 +247,33 @@ fn add_short(out: &mut Vec<u8>, text: &[u8]) {
 fn add_long(out: &mut Vec<u8>, text: &[u8]) {
     out.extend((text.len() as u64).to_ne_bytes());
     out.extend(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_of_a_head() {
+        let option = |id: u16, text: &[u8]| {
+            let size = (text.len() as u32).to_ne_bytes();
+            [&id.to_ne_bytes()[..], &size, text].concat()
+        };
+        let clock = option(option::TRACECLOCK, b"local [global]\0");
+        let head = [b"17options  \0..", OPTIONS, &clock, &option(5, b"Linux\0")].concat();
+        assert_eq!(clock_in(&head), b"local [global]\0");
+        for cut in [&b""[..], b"options", OPTIONS, &head[..head.len() - 20]] {
+            assert_eq!(clock_in(cut), b"");
+        }
+    }
+
+    #[test]
+    fn wall_time_of_a_clock() {
+        let now = clock::wall_and_monotonic().0 / 1000;
+        let offset = wall_offset_us("entries: 5\nnow ts:    12.000034\n").unwrap();
+        assert!((offset + 12_000_034).abs_diff(now) < 60_000_000);
+        for stats in ["", "entries: 5", "now ts: 4711", "now ts: x.y"] {
+            assert_eq!(wall_offset_us(stats), None, "{stats}");
+        }
+    }
 }

@@ -11,12 +11,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::{HEAD, pages};
+use super::{HEAD, head, pages};
 use crate::sys::host;
 use crate::sys::ring::page_bytes;
-
-/// Contents of the file `trace_clock`.
-const CLOCK: &[u8] = b"local [mono]\n\0";
 
 /// Joins the pages in a journal's directory, if there are any. Changes nothing after an error.
 pub(crate) fn join(journal: &Path) -> io::Result<()> {
@@ -24,13 +21,14 @@ pub(crate) fn join(journal: &Path) -> io::Result<()> {
     if !path.exists() {
         return Ok(());
     }
-    let mut head = OpenOptions::new().write(true).open(&path)?;
-    let length = head.seek(SeekFrom::End(0))?;
+    let written = fs::read(&path)?;
+    let mut file = OpenOptions::new().write(true).open(&path)?;
+    let length = file.seek(SeekFrom::End(0))?;
     let cpus = host::present_cpus().len() as u32;
     let parts: Vec<PathBuf> = (0..cpus)
         .map(|cpu| journal.join(pages::name(cpu)))
         .collect();
-    match append(&mut head, length, &parts) {
+    match append(&mut file, length, head::clock_in(&written), &parts) {
         Ok(()) => {
             for part in parts.iter().filter(|part| part.exists()) {
                 fs::remove_file(part)?;
@@ -38,13 +36,13 @@ pub(crate) fn join(journal: &Path) -> io::Result<()> {
             Ok(())
         }
         Err(error) => {
-            head.set_len(length)?;
+            file.set_len(length)?;
             Err(error)
         }
     }
 }
 
-fn append(head: &mut File, length: u64, parts: &[PathBuf]) -> io::Result<()> {
+fn append(head: &mut File, length: u64, clock: &[u8], parts: &[PathBuf]) -> io::Result<()> {
     let page_bytes = page_bytes() as u64;
     let sizes = parts
         .iter()
@@ -55,7 +53,7 @@ fn append(head: &mut File, length: u64, parts: &[PathBuf]) -> io::Result<()> {
         })
         .collect::<io::Result<Vec<u64>>>()?;
     let mut table = b"flyrecord\0".to_vec();
-    let table_bytes = table.len() + 16 * parts.len() + 8 + CLOCK.len();
+    let table_bytes = table.len() + 16 * parts.len() + 8 + clock.len();
     let mut offset = (length + table_bytes as u64).next_multiple_of(page_bytes);
     let mut places = Vec::new();
     for size in &sizes {
@@ -64,8 +62,8 @@ fn append(head: &mut File, length: u64, parts: &[PathBuf]) -> io::Result<()> {
         places.push(offset);
         offset = (offset + size).next_multiple_of(page_bytes);
     }
-    table.extend((CLOCK.len() as u64).to_ne_bytes());
-    table.extend(CLOCK);
+    table.extend((clock.len() as u64).to_ne_bytes());
+    table.extend(clock);
     head.write_all(&table)?;
     for ((part, place), size) in parts.iter().zip(places).zip(sizes) {
         if size > 0 {

@@ -13,6 +13,7 @@
 //! Only the top-level tracer can follow a function into its callees, limit the depth, or drop short calls. There is
 //! only one, so it is claimed only while unused, and restored afterward. Everything else is done in an instance.
 
+mod boot;
 mod buffer;
 mod claim;
 mod head;
@@ -36,10 +37,11 @@ use crate::sys::clock;
 use crate::sys::tracefs::Tracefs;
 use crate::target::{Place, Target};
 use buffer::Buffer;
-use head::Head;
+use head::{Contents, Head};
 use pages::Pages;
 use plan::{Plan, Tracer};
 
+pub(crate) use boot::{BootBuffer, BootOptions, BootRequest, boot_line};
 pub(crate) use join::join;
 pub(crate) use options::FunctionOptions;
 
@@ -91,8 +93,13 @@ impl Tracing {
 
     /// Starts draining into the journal's directory, then the tracer.
     pub(crate) fn start(&mut self, journal: &Path) -> Result<()> {
-        let head = Head::new(journal, &self.tracefs, &self.buffer, &self.plan)
-            .context("cannot collect event formats and symbols for the function trace")?;
+        let head = Head::new(
+            journal,
+            &self.tracefs,
+            &self.buffer,
+            Contents::Calls(&self.plan),
+        )
+        .context("cannot collect event formats and symbols for the function trace")?;
         head.write(&self.tracefs, &self.buffer, &[])
             .with_context(|| format!("cannot write {}", head.path().display()))?;
         self.head = Some(head);

@@ -121,6 +121,16 @@ fn choose(tracefs: &Tracefs, plan: &Plan) -> Result<Buffer, Failure> {
     )
 }
 
+/// Size of each CPU's ring unless another is requested: together at most an eighth of the memory.
+pub(super) fn default_ring_bytes(cpus: usize) -> usize {
+    let most = host::memory_kib().map_or(u64::MAX, |kib| kib * 1024 / 8);
+    let mut ring_bytes = RING_BYTES;
+    while (ring_bytes * cpus.max(1)) as u64 > most && ring_bytes > LEAST_RING_BYTES {
+        ring_bytes /= 2;
+    }
+    ring_bytes
+}
+
 /// Sets the requested size; without one, the best size allowed.
 fn set_size(buffer: &mut Buffer, cpus: usize, requested: Option<usize>) -> Result<(), Failure> {
     // "X": it differs between CPUs, so it could not be restored.
@@ -128,14 +138,7 @@ fn set_size(buffer: &mut Buffer, cpus: usize, requested: Option<usize>) -> Resul
         log::warn!("keeping the ring sizes of function tracing: they differ between CPUs");
         return Ok(());
     }
-    let most = host::memory_kib().map_or(u64::MAX, |kib| kib * 1024 / 8);
-    let mut ring_bytes = requested.unwrap_or(RING_BYTES);
-    while requested.is_none()
-        && (ring_bytes * cpus.max(1)) as u64 > most
-        && ring_bytes > LEAST_RING_BYTES
-    {
-        ring_bytes /= 2;
-    }
+    let mut ring_bytes = requested.unwrap_or_else(|| default_ring_bytes(cpus));
     loop {
         let kib = (ring_bytes >> 10).max(4).to_string();
         match buffer.set("buffer_size_kb", &kib) {

@@ -8,6 +8,11 @@ pub(crate) fn functions() -> Vec<String> {
     functions_of(None)
 }
 
+/// Returns the functions of the kernel without those of its modules, in order; empty if they are hidden.
+pub(crate) fn kernel_functions() -> Vec<String> {
+    names_in(&read(), |line| !line.ends_with(']'))
+}
+
 /// Returns the functions of a module; without one, those of the kernel and all its modules.
 pub(crate) fn functions_of(module: Option<&str>) -> Vec<String> {
     in_module(&read(), module)
@@ -15,11 +20,15 @@ pub(crate) fn functions_of(module: Option<&str>) -> Vec<String> {
 
 fn in_module(text: &str, module: Option<&str>) -> Vec<String> {
     let module = module.map(|name| format!("[{}]", name.replace('-', "_")));
-    let is_it = |line: &&str| match &module {
+    names_in(text, |line| match &module {
         Some(module) => line.ends_with(module.as_str()),
         None => true,
-    };
-    let lines = text.lines().filter(is_it);
+    })
+}
+
+/// Returns the functions in these lines.
+fn names_in(text: &str, is_it: impl Fn(&str) -> bool) -> Vec<String> {
+    let lines = text.lines().filter(|line| is_it(line));
     let names: BTreeSet<&str> = lines.filter_map(function).map(|(_, name)| name).collect();
     names.into_iter().map(str::to_owned).collect()
 }
@@ -62,7 +71,7 @@ fn function(line: &str) -> Option<(u64, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::in_module;
+    use super::{in_module, names_in};
 
     #[test]
     fn functions_of_a_module() {
@@ -73,5 +82,6 @@ mod tests {
         assert_eq!(in_module(text, None), ["vfs_read", "vmw_driver_load"]);
         assert_eq!(in_module(text, Some("vmwgfx")), ["vmw_driver_load"]);
         assert!(in_module(text, Some("nothing")).is_empty());
+        assert_eq!(names_in(text, |line| !line.ends_with(']')), ["vfs_read"]);
     }
 }

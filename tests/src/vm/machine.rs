@@ -39,6 +39,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) file_system: &'a Path,
     pub(crate) file_system_bytes: u64,
     pub(crate) clock: Clock,
+    /// Kernel parameters besides those of every machine.
+    pub(crate) parameters: &'a str,
     /// Directory for the output of its console and ports.
     pub(crate) folder: &'a Path,
 }
@@ -105,7 +107,8 @@ impl Machine<'_> {
         command.args(["-m", &memory_mib.to_string()]);
         command.arg("-kernel").arg(self.kernel.image());
         command.arg("-initrd").arg(self.file_system);
-        command.args(["-append", KERNEL_WORDS]);
+        let words = format!("{KERNEL_WORDS} {}", self.parameters);
+        command.args(["-append", words.trim_end()]);
         command.args(["-serial", &format!("file:{}", path("console"))]);
         command.args(["-device", "virtio-serial-pci"]);
         for port in ["status", "out"] {

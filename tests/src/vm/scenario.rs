@@ -4,6 +4,7 @@
 //! # A parameter of a kernel function
 //! <!-- kernels: 6.12 7.3 -->
 //! <!-- elsewhere: fprobe events -->
+//! <!-- boot: trace_event=initcall:* -->
 //! <!-- programs: perf curl -->
 //! <!-- prepare: cc -g -O1 -no-pie -o $DIR/probed record/tests/programs/probed.c -->
 //! ```console
@@ -14,7 +15,8 @@
 //! ```
 //! ````
 //! All blocks for the machine run first, in order, then all for the host; both in a directory of the scenario, whose
-//! files come from the machine to the host. `prepare` fills `$DIR` for the machine.
+//! files come from the machine to the host. `prepare` fills `$DIR` for the machine; `boot` adds kernel
+//! parameters.
 
 use std::path::PathBuf;
 
@@ -44,6 +46,8 @@ pub struct Scenario {
     pub(crate) is_counting: bool,
     /// Whether it disturbs others, and needs a separate machine.
     pub(crate) is_alone: bool,
+    /// Additional kernel parameters, for a separate machine.
+    pub(crate) parameters: String,
 }
 
 /// Place where a block runs.
@@ -90,7 +94,8 @@ impl Scenario {
             modules: words("modules"),
             prepare: whole("prepare"),
             is_counting: has("icount"),
-            is_alone: has("alone"),
+            is_alone: has("alone") || has("boot"),
+            parameters: whole("boot").join(" "),
             path,
             text,
         })

@@ -98,7 +98,7 @@ pub(crate) fn run_job(job: &Job, version: &str, recorder: Option<&Path>) -> Resu
     }
     let mut image = suite.image(&kernel)?;
     place(&job.name, &job.commands, &job.programs, &files, &mut image)?;
-    let ended = suite.boot(&kernel, &folder, &image, job.clock)?;
+    let ended = suite.boot(&kernel, &folder, &image, (job.clock, ""))?;
     if let Some(trouble) = ended.trouble {
         bail!("{trouble}");
     }
@@ -292,7 +292,8 @@ impl Suite {
             true => Clock::Instructions { cpus: 2 },
             false => Clock::Hosts,
         };
-        self.boot(kernel, folder, &image, clock)
+        let parameters = scenarios.first().map_or("", |first| &first.parameters);
+        self.boot(kernel, folder, &image, (clock, parameters))
     }
 
     /// Contents of every machine with this kernel.
@@ -308,7 +309,13 @@ impl Suite {
         Ok(image)
     }
 
-    fn boot(&self, kernel: &Kernel, folder: &Path, image: &Image, clock: Clock) -> Result<Ended> {
+    fn boot(
+        &self,
+        kernel: &Kernel,
+        folder: &Path,
+        image: &Image,
+        (clock, parameters): (Clock, &str),
+    ) -> Result<Ended> {
         let file_system = folder.join("initramfs");
         let machine = Machine {
             qemu: &self.qemu,
@@ -316,6 +323,7 @@ impl Suite {
             file_system_bytes: image.write(&file_system)?,
             file_system: &file_system,
             clock,
+            parameters,
             folder,
         };
         let ended = machine.run()?;
