@@ -27,6 +27,8 @@ pub const HEAD_BYTES: usize = 4096;
 pub const TEMPORARY_BYTES_MAX: u64 = 16 << 30;
 
 const BUFFER_BYTES: usize = 1 << 20;
+/// The reader of a journal has buffers; reads into them pass by this one, because they are not smaller.
+const JOURNAL_BUFFER_BYTES: usize = 64 << 10;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
@@ -254,15 +256,19 @@ impl Input {
 
     /// Opens the journal at `path`, whose bytes `reader` assembles.
     pub fn of_journal(path: &Path, reader: Box<dyn Read + Send>) -> Result<Input, Error> {
-        let mut input = Input::from_reader(&path.display().to_string(), reader)?;
+        let reader = Box::new(BufReader::with_capacity(JOURNAL_BUFFER_BYTES, reader));
+        let mut input = Input::unpacked(&path.display().to_string(), reader)?;
         input.path = Some(path.to_owned());
         Ok(input)
     }
 
     /// Wraps a byte stream, and decompresses it if necessary.
     pub fn from_reader(name: &str, reader: Box<dyn Read + Send>) -> Result<Input, Error> {
-        let mut reader: Box<dyn BufRead + Send> =
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
+        let reader = Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
+        Input::unpacked(name, reader)
+    }
+
+    fn unpacked(name: &str, mut reader: Box<dyn BufRead + Send>) -> Result<Input, Error> {
         let mut head = read_head(&mut reader).map_err(Error::io(name))?;
         // A compressed file may be compressed again (a .gz of a .zst): decompress until the head is plain, at most four
         // layers, because a hostile file could nest them without end.
@@ -409,6 +415,14 @@ impl Input {
 
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Source::Stream(reader) = &mut self.source
+            && self.head_read == self.head.len()
+        {
+            // A buffered reader fills a large buffer of the caller without using its own.
+            let count = reader.read(buffer)?;
+            self.consumed_bytes += count as u64;
+            return Ok(count);
+        }
         let count = self.fill_buf()?.read(buffer)?;
         self.consume(count);
         Ok(count)

@@ -1,5 +1,5 @@
-//! Copies of waiting records that are not in a mapped file: in memory, the older ones in an unlinked temporary file if
-//! there are many.
+//! Copies of waiting records that are neither in a mapped file nor in a buffer: in memory, the older ones in an unlinked
+//! temporary file if there are many.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ pub(super) struct Location(pub(super) u64);
 const OFFSET_BITS: u32 = 48;
 
 impl Location {
-    /// In a mapped file.
+    /// In a mapped file or a buffer.
     pub(super) fn mapped(source: u16, offset: u64) -> Location {
         Location(u64::from(source) << OFFSET_BITS | offset & ((1 << OFFSET_BITS) - 1))
     }

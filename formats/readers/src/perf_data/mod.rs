@@ -11,7 +11,8 @@
 //! | `attr.rs`, `record.rs`, `sample.rs`, `usual.rs` | the layout of an event's description, of the kernel's records, of samples |
 //! | `read.rs`, `stretch.rs`, `pipe.rs` | reading records from a mapped file, many at once, or from a stream |
 //! | `source.rs`, `resync.rs`, `compressed.rs` | where the bytes come from; where a record begins, past damage; zstd |
-//! | `order.rs`, `lag.rs`, `arena.rs`, `runs.rs` | the order of time; how long records wait, and where, in bounded memory |
+//! | `order.rs`, `lag.rs` | the order of time; how long records wait |
+//! | `buffers.rs`, `arena.rs`, `runs.rs` | where they wait, in bounded memory |
 //! | `progress.rs` | progress of reading |
 //! | `catalog.rs`, `ids.rs`, `formats.rs` | the events of the recording; owners of IDs; formats of tracepoints |
 //! | `declare.rs`, `names.rs` | an event's declaration; its name |
@@ -31,6 +32,7 @@
 
 mod arena;
 mod attr;
+mod buffers;
 mod catalog;
 mod compressed;
 mod declare;

@@ -4,15 +4,17 @@
 //! the newest one of the previous round. On a busy host this does not hold, so records wait longer than one round
 //! (`lag.rs`). Files without rounds (simpleperf, `perf inject`, directories) wait until the end.
 //!
-//! A queue entry is a time and a location, 16 bytes; the records stay in the mapped file. Records of a pipe, and
-//! decompressed ones, are copied into an [`Arena`]. Too many of either go to an unlinked temporary file: entries as
-//! sorted [`Runs`], which are merged when they are due.
+//! A queue entry is a time and a location, 16 bytes; the records stay in the mapped file, or in the [`Buffers`] into
+//! which a stream was read. Decompressed records, and those that stay in a buffer for too long, are copied into an
+//! [`Arena`]. Too many of either go to an unlinked temporary file: entries as sorted [`Runs`], which are merged when
+//! they are due.
 
 use perfquet_events::Error;
 use perfquet_events::bytes::Endian;
 use perfquet_events::input::TEMPORARY_BYTES_MAX;
 
 use crate::perf_data::arena::{Arena, ArenaView};
+use crate::perf_data::buffers::{Buffers, Front};
 use crate::perf_data::entry::{Entry, Location, Step};
 use crate::perf_data::lag::Rounds;
 use crate::perf_data::record::{HEADER_BYTES, RecordHeader};
@@ -28,9 +30,13 @@ const ARENA: u64 = 0xffff;
 pub(super) struct Queue<'m> {
     /// The mapped files.
     pub(super) sources: Vec<&'m [u8]>,
+    /// The buffers of a stream, which has no mapped files.
+    pub(super) buffers: Buffers,
     endian: Endian,
     /// In the order of reading; those left over from the last round first, sorted.
     entries: Vec<Entry>,
+    /// Number of entries at the front of which none is in a buffer.
+    outside: usize,
     arena: Arena,
     runs: Runs,
     rounds: Rounds,
@@ -89,6 +95,9 @@ impl<'m> Queue<'m> {
     fn insert(&mut self, time: u64, location: Location) -> Result<(), Error> {
         self.entries.push(Entry { time, location });
         if self.entries.len() >= ENTRIES_MAX {
+            // Entries in a file are not moved any more, so their records must stay where they are.
+            self.copy_out(|_, _| true)?;
+            self.outside = 0;
             self.entries.sort_by_key(|entry| entry.time);
             self.runs.push(&self.entries)?;
             self.entries.clear();
@@ -102,6 +111,50 @@ impl<'m> Queue<'m> {
         let offset = self.arena.push(record)?;
         let location = Location::queued(ARENA, offset);
         self.push(time, location, record.len())
+    }
+
+    /// Continues to fill the next buffer of a stream, with room for this many unused bytes. Frees the buffers without
+    /// waiting records; if there are too many others, the records of the older ones are copied.
+    pub(super) fn turn_over(&mut self, front: &mut Front, count: usize) -> Result<(), Error> {
+        self.free_buffers(front);
+        if self.buffers.is_crowded() {
+            self.copy_out(Buffers::is_old)?;
+            self.free_buffers(front);
+        }
+        self.buffers.turn_over(front, count);
+        Ok(())
+    }
+
+    fn free_buffers(&mut self, front: &Front) {
+        let waiting = self.entries.get(self.outside..).unwrap_or_default();
+        let locations = waiting.iter().map(|entry| entry.location);
+        self.buffers.free_except(front, locations);
+    }
+
+    /// Copies the waiting records of the buffers that `is_wanted` selects into the arena.
+    fn copy_out(&mut self, is_wanted: impl Fn(&Buffers, u64) -> bool) -> Result<(), Error> {
+        if self.buffers.is_empty() {
+            return Ok(());
+        }
+        let mut are_outside = true;
+        for (index, entry) in self.entries.iter_mut().enumerate().skip(self.outside) {
+            let slot = entry.location.source();
+            if slot != ARENA && is_wanted(&self.buffers, slot) {
+                let bytes = self.buffers.get(slot);
+                let bytes = bytes.and_then(|bytes| bytes.get(entry.location.offset() as usize..));
+                if let Some(bytes) = bytes
+                    && let Some(header) = RecordHeader::parse(bytes, self.endian)
+                    && let Some(record) = bytes.get(..header.size)
+                {
+                    entry.location = Location::queued(ARENA, self.arena.push(record)?);
+                }
+            }
+            are_outside &= entry.location.source() == ARENA;
+            if are_outside {
+                self.outside = index + 1;
+            }
+        }
+        Ok(())
     }
 
     /// Queues a record without a time, to be emitted before all waiting records. `location` is where its bytes stay;
@@ -136,9 +189,11 @@ impl<'m> Queue<'m> {
     ) -> Result<(), Error> {
         // Rings are nearly sorted, one after the other: this sort detects and merges such runs.
         self.entries.sort_by_key(|entry| entry.time);
+        self.outside = 0;
         let arena = self.arena.view()?;
         let records = Records {
             sources: &self.sources,
+            buffers: &self.buffers,
             arena: &arena,
             endian: self.endian,
         };
@@ -186,6 +241,7 @@ impl<'m> Queue<'m> {
         let view = self.arena.view()?;
         let records = Records {
             sources: &self.sources,
+            buffers: &self.buffers,
             arena: &view,
             endian: self.endian,
         };
@@ -205,6 +261,7 @@ impl<'m> Queue<'m> {
 /// All sources of a waiting record.
 struct Records<'a, 'm> {
     sources: &'a [&'m [u8]],
+    buffers: &'a Buffers,
     arena: &'a ArenaView<'a>,
     endian: Endian,
 }
@@ -222,10 +279,11 @@ impl Records<'_, '_> {
     fn stored(&self, location: Location) -> Option<(RecordHeader, &[u8])> {
         let bytes = match location.source() {
             ARENA => self.arena.from(location.offset())?,
-            source => self
-                .sources
-                .get(source as usize)?
-                .get(location.offset() as usize..)?,
+            source => match self.sources.get(source as usize) {
+                Some(file) => file,
+                None => self.buffers.get(source)?,
+            }
+            .get(location.offset() as usize..)?,
         };
         let header = RecordHeader::parse(bytes, self.endian)?;
         Some((header, bytes.get(..header.size)?))

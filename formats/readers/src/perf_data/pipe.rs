@@ -1,13 +1,15 @@
 //! Records of a pipe, or of a journal that still grows.
 //!
-//! The rest of a stream is unknown, so it is not mapped: a window moves over it, and records that have to wait are
-//! copied into the queue's arena. Events are emitted at each FINISHED_ROUND, while the recorder writes the next round.
+//! The rest of a stream is unknown, so it is not mapped, but read into buffers, where records wait for their turn.
+//! Events are emitted at each FINISHED_ROUND, while the recorder writes the next round.
 
 use std::io::BufRead;
 
 use perfquet_events::event::Place;
 use perfquet_events::{Error, Input};
 
+use crate::perf_data::buffers::Front;
+use crate::perf_data::order::Queue;
 use crate::perf_data::read::{EXTRA_BYTES_MAX, Reading};
 use crate::perf_data::record::{HEADER_BYTES, kind};
 use crate::perf_data::resync::{Found, Look};
@@ -15,59 +17,51 @@ use crate::perf_data::resync::{Found, Look};
 /// Bytes of a stream that have been read but not used.
 struct Window<'i> {
     input: &'i mut Input,
-    bytes: Vec<u8>,
-    /// Number of used bytes of `bytes`.
-    start: usize,
-    /// Input offset of `bytes[start]`.
+    front: Front,
+    /// Input offset of the next unused byte.
     offset: u64,
     /// The error that ended reading before the end of the input.
     error: Option<std::io::Error>,
 }
 
 impl Window<'_> {
+    #[inline]
     fn rest(&self) -> &[u8] {
-        self.bytes.get(self.start..).unwrap_or_default()
+        self.front.rest()
     }
 
     /// Reads until this many bytes are available; returns false if the input ends before.
-    fn fill(&mut self, count: usize) -> bool {
+    fn fill(&mut self, count: usize, queue: &mut Queue<'_>) -> Result<bool, Error> {
         while self.rest().len() < count {
-            if self.start > 0 {
-                self.bytes.drain(..self.start);
-                self.start = 0;
+            if !self.front.has_room(count) {
+                queue.turn_over(&mut self.front, count)?;
             }
-            match self.input.fill_buf() {
-                Ok([]) => return false,
-                Ok(read) => {
-                    self.bytes.extend_from_slice(read);
-                    let length = read.len();
-                    self.input.consume(length);
-                }
+            match queue.buffers.read(&mut self.front, self.input) {
+                Ok(0) => return Ok(false),
+                Ok(_) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.error = Some(error);
-                    return false;
+                    return Ok(false);
                 }
             }
         }
-        true
+        Ok(true)
     }
 
     fn consume(&mut self, count: usize) {
-        let count = count.min(self.rest().len());
-        self.start += count;
-        self.offset += count as u64;
+        self.offset += self.front.consume(count) as u64;
     }
 
     /// Skips bytes, which need not fit into memory; returns their number.
-    fn skip(&mut self, count: u64) -> u64 {
+    fn skip(&mut self, count: u64, queue: &mut Queue<'_>) -> Result<u64, Error> {
         let mut left = count;
-        while left > 0 && self.fill(1) {
+        while left > 0 && self.fill(1, queue)? {
             let step = left.min(self.rest().len() as u64);
             self.consume(step as usize);
             left -= step;
         }
-        count - left
+        Ok(count - left)
     }
 }
 
@@ -76,15 +70,15 @@ impl Reading<'_, '_> {
     pub(super) fn walk_stream(&mut self, input: &mut Input, offset: u64) -> Result<(), Error> {
         let mut window = Window {
             input,
-            bytes: Vec::new(),
-            start: 0,
+            front: Front::default(),
             offset,
             error: None,
         };
         // Number of bytes needed to classify the next ones.
         let mut wanted = HEADER_BYTES;
-        while window.fill(1) {
-            let is_all = !window.fill(wanted);
+        while window.fill(1, &mut self.source.queue)? {
+            self.stretch_of_stream(&mut window)?;
+            let is_all = !window.fill(wanted, &mut self.source.queue)?;
             match self.look(window.rest(), window.offset, is_all) {
                 Look::Record(found) => self.stream_record(&mut window, found)?,
                 Look::Skip(damage) => {
@@ -109,26 +103,38 @@ impl Reading<'_, '_> {
         self.end_of_source(window.offset)
     }
 
+    /// Queues the samples that were read, up to the first record that is not a plain sample.
+    fn stretch_of_stream(&mut self, window: &mut Window<'_>) -> Result<(), Error> {
+        let (buffer, bytes) = window.front.read_bytes();
+        let used = window.front.used();
+        let position = window.offset - used as u64;
+        let end = self.stretch(buffer, bytes, position, used)?;
+        window.consume(end - used);
+        Ok(())
+    }
+
     fn stream_record(&mut self, window: &mut Window<'_>, found: Found) -> Result<(), Error> {
         let (offset, wanted) = (window.offset, found.extra_bytes);
         let size = found.header.size;
+        let location = Some(window.front.location());
         if wanted == 0 {
             let record = window.rest().get(..size).unwrap_or_default();
-            self.record(found, record, offset, None, &[])?;
+            self.record(found, record, offset, location, &[])?;
             window.consume(size);
             return Ok(());
         }
         let left = if found.header.kind == kind::TRACING_DATA && wanted <= EXTRA_BYTES_MAX {
-            window.fill(size + wanted as usize);
+            window.fill(size + wanted as usize, &mut self.source.queue)?;
+            let location = Some(window.front.location());
             let (record, extra) = window.rest().split_at_checked(size).unwrap_or_default();
             let extra = extra.get(..wanted as usize).unwrap_or(extra);
-            self.record(found, record, offset, None, extra)?;
+            self.record(found, record, offset, location, extra)?;
             let length = extra.len();
             window.consume(size + length);
             length as u64
         } else {
             window.consume(size);
-            let skipped = window.skip(wanted);
+            let skipped = window.skip(wanted, &mut self.source.queue)?;
             self.emission.undecoded.add_aux_buffer(skipped);
             skipped
         };

@@ -60,7 +60,7 @@ impl<'m, 's> Reading<'m, 's> {
         let mut offset = start.min(end as u64) as usize;
         let whole = file.get(..end).unwrap_or_default();
         loop {
-            offset = self.stretch(source, whole, offset)?;
+            offset = self.stretch(source, whole, 0, offset)?;
             let Some(rest) = whole.get(offset..).filter(|rest| !rest.is_empty()) else {
                 break;
             };

@@ -1,10 +1,10 @@
-//! Stretches of samples in a mapped file: the checks of each record, in one tight loop.
+//! Stretches of samples in a mapped file or a buffer: the checks of each record, in one tight loop.
 //!
 //! ```text
 //! sample sample sample … sample │ round      up to here in one loop; the round is read like any other record
 //! ```
 //! The loop accepts a record if it is a sample of a known event, another record follows, and its timestamp is near the
-//! previous one. Nearly all records qualify; at any other the loop ends, and `read.rs` handles that record.
+//! previous one. Nearly all records qualify; at any other the loop ends, and `read.rs` or `pipe.rs` handles that record.
 
 use perfquet_events::Error;
 use perfquet_events::bytes::Endian;
@@ -16,18 +16,19 @@ use crate::perf_data::resync::plausible;
 
 impl Reading<'_, '_> {
     /// Queues the samples from `offset` up to the first record that is not a plain sample. Returns the offset after
-    /// them.
+    /// them. `position` is where `file` begins in the input.
     pub(super) fn stretch(
         &mut self,
         source: u16,
         file: &[u8],
+        position: u64,
         mut offset: usize,
     ) -> Result<usize, Error> {
         let Some(places) = self.catalog.places() else {
             return Ok(offset);
         };
         let word = |at: usize| Endian::Little.u64_at(file, at);
-        let until = self.source.meter.next_report();
+        let until = self.source.meter.next_report().saturating_sub(position);
         let mut header = word(offset).unwrap_or(0);
         while let Some(size) = size_of_sample(header)
             && (offset as u64) < until

@@ -1,6 +1,6 @@
 //! Golden files, intact and damaged; synthetic files for records that no available recorder writes; random damage.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -511,6 +511,49 @@ fn files_and_streams_agree() {
             lines.collect()
         };
         assert_eq!(plain(&streamed), plain(&mapped), "{name}");
+    }
+}
+
+/// Bytes that come in pieces of irregular size, as from a pipe.
+struct Pieces(std::io::Cursor<Vec<u8>>, usize);
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.1 = self.1 * 75 % 65_537;
+        let count = buffer.len().min(self.1);
+        self.0.read(&mut buffer[..count])
+    }
+}
+
+/// 37 MB, more than the buffers of a stream: without rounds, all records wait for the end; with them, records of the
+/// future wait.
+#[test]
+fn waiting_records_of_a_stream_keep_their_bytes() {
+    const USER: u64 = -512i64 as u64;
+    for round in [u64::MAX, 40_000, 100] {
+        let mut pipe = Pipe::new();
+        for number in 0..100_000 {
+            let ahead = if number % 9973 == 0 { 70_000 } else { 0 };
+            let frames = (0..number % 80).map(|frame| number << 8 | frame);
+            let chain: Vec<u64> = std::iter::once(USER).chain(frames).collect();
+            pipe.sample(1 + (number ^ 5) + ahead, &chain);
+            if (number + 1) % round == 0 {
+                pipe.round();
+            }
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &pipe.bytes).unwrap();
+        let pieces = Pieces(std::io::Cursor::new(pipe.bytes), 1);
+        let stream = Input::from_reader("test", Box::new(pieces)).unwrap();
+        let mapped = Input::open(file.path()).unwrap();
+        let [streamed, mapped] = [stream, mapped].map(|mut input| {
+            let mut seen = Seen::default();
+            PERF_DATA.read(&mut input, &mut seen).unwrap();
+            seen
+        });
+        assert_eq!(streamed.samples.len(), 100_000);
+        assert!(streamed.samples == mapped.samples, "{round}");
+        assert_eq!(streamed.problems, mapped.problems);
     }
 }
 
