@@ -17,6 +17,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
@@ -60,6 +61,8 @@ impl Merge {
         let fits = !key.options.descending
             && key.options.nulls_first
             && Integers::hold(&key.expr.data_type(&input.schema())?)
+            // Computed once more, random() has other values.
+            && !is_volatile(&key.expr)
             && input.output_partitioning().partition_count() > 1;
         Ok(fits.then(|| Merge {
             input: Arc::clone(input),
