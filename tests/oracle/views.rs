@@ -73,7 +73,7 @@ fn import(data: &Path, folder: &Path) -> PathBuf {
 }
 
 /// The cells of each row of a query; NULL is empty.
-fn rows(trace: &Path, sql: &str) -> Vec<Vec<String>> {
+pub(super) fn rows(trace: &Path, sql: &str) -> Vec<Vec<String>> {
     let mut command = Command::new(bin("perfquet-query"));
     command.arg("sql").arg(trace).args([sql, "--format", "csv"]);
     let output = command.output().unwrap();
@@ -84,7 +84,7 @@ fn rows(trace: &Path, sql: &str) -> Vec<Vec<String>> {
     text.lines().skip(1).map(cells).collect()
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> T {
+pub(super) fn number<T: std::str::FromStr>(text: &str) -> T {
     let parsed = text.parse();
     parsed.unwrap_or_else(|_| panic!("expected a number, found {text:?}"))
 }
