@@ -103,33 +103,26 @@ impl Pass for CallTree {
 
     fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
         // In the order of the emitted columns.
-        let of = |column: usize, input: fn(&[&str]) -> Input, name: &'static str, needed: bool| {
-            input(if needed || selection.wants(column) {
-                std::slice::from_ref(&name)
-            } else {
-                &[]
-            })
-        };
         let columns = vec![
-            of(CPU, Input::integer, "cpu", true),
-            of(PID, Input::integer, "pid", false),
-            of(TID, Input::integer, "tid", true),
-            of(COMM, Input::text, "comm", false),
-            of(KERNEL_STACK, Input::integer, "kernel_stack", false),
-            of(USER_STACK, Input::integer, "user_stack", false),
-            of(DURATION, Input::integer, "duration", false),
-            of(SELF_TIME, Input::integer, "self_time", false),
-            of(FUNCTION, Input::text, "function", true),
-            of(MODULE, Input::text, "module", false),
-            of(CALLER, Input::text, "caller", false),
-            of(DEPTH, Input::integer, "depth", false),
-            of(CALL_ID, Input::integer, "call_id", true),
-            of(PARENT_ID, Input::integer, "parent_id", true),
-            of(RETVAL, Input::integer, "retval", false),
-            of(ARGS, Input::texts, "args", false),
-            of(CONTEXT, Input::text, "context", false),
-            of(ENTRY_SEEN, Input::flag, "entry_seen", false),
-            of(EXIT_SEEN, Input::flag, "exit_seen", false),
+            Input::integer(&["cpu"]),
+            Input::integer(&["pid"]).if_wanted(selection.wants(PID)),
+            Input::integer(&["tid"]),
+            Input::text(&["comm"]).if_wanted(selection.wants(COMM)),
+            Input::integer(&["kernel_stack"]).if_wanted(selection.wants(KERNEL_STACK)),
+            Input::integer(&["user_stack"]).if_wanted(selection.wants(USER_STACK)),
+            Input::integer(&["duration"]).if_wanted(selection.wants(DURATION)),
+            Input::integer(&["self_time"]).if_wanted(selection.wants(SELF_TIME)),
+            Input::text(&["function"]),
+            Input::text(&["module"]).if_wanted(selection.wants(MODULE)),
+            Input::text(&["caller"]).if_wanted(selection.wants(CALLER)),
+            Input::integer(&["depth"]).if_wanted(selection.wants(DEPTH)),
+            Input::integer(&["call_id"]),
+            Input::integer(&["parent_id"]),
+            Input::integer(&["retval"]).if_wanted(selection.wants(RETVAL)),
+            Input::texts(&["args"]).if_wanted(selection.wants(ARGS)),
+            Input::text(&["context"]).if_wanted(selection.wants(CONTEXT)),
+            Input::flag(&["entry_seen"]).if_wanted(selection.wants(ENTRY_SEEN)),
+            Input::flag(&["exit_seen"]).if_wanted(selection.wants(EXIT_SEEN)),
         ];
         let sources = vec![Source::fixed("calls", "time", columns)];
         let what = *self;

@@ -294,6 +294,14 @@ impl Input {
         Input::new(names, Kind::Texts)
     }
 
+    /// The column if it is wanted, otherwise one without values.
+    pub(crate) fn if_wanted(self, is_wanted: bool) -> Input {
+        match is_wanted {
+            true => self,
+            false => Input::new(&[], self.kind),
+        }
+    }
+
     /// The name and type of the column in a table, if it has one.
     fn find<'s>(&'s self, fields: &'s Schema) -> Option<(&'s str, &'s DataType)> {
         self.names.iter().find_map(|name| {

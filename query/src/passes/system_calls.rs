@@ -207,10 +207,7 @@ impl Pass for SystemCalls {
                 RET => wants_paths || selection.wants(ERROR),
                 _ => false,
             };
-            match is_needed || selection.wants(column) {
-                true => Input::integer(&[name]),
-                false => Input::integer(&[]),
-            }
+            Input::integer(&[name]).if_wanted(is_needed || selection.wants(column))
         };
         let calls = Source::fixed(
             "calls",
@@ -220,10 +217,7 @@ impl Pass for SystemCalls {
                 requested(DURATION, "duration"),
                 requested(CPU, "cpu"),
                 requested(PID, "pid"),
-                match selection.wants(COMM) {
-                    true => Input::text(&["comm"]),
-                    false => Input::text(&[]),
-                },
+                Input::text(&["comm"]).if_wanted(selection.wants(COMM)),
                 Input::text(&["function"]),
                 requested(RET, "retval"),
                 Input::flag(&["entry_seen"]),

@@ -69,14 +69,6 @@ pub(super) const OTHERS: usize = 9;
 /// Returns the sources, in the order of [`feed`]; the caller may add others, whose rows go to [`Observer::other`]. Switches are read
 /// even of threads that are not followed: they show that a followed one does not run there any more.
 pub(super) fn sources(needs: &Needs) -> Vec<Source> {
-    let only = |wanted: bool, name: &'static str| match wanted {
-        true => Input::integer(&[name]),
-        false => Input::integer(&[]),
-    };
-    let text = |wanted: bool, name: &'static str| match wanted {
-        true => Input::text(&[name]),
-        false => Input::text(&[]),
-    };
     let has_names = needs.names != ThreadNames::None;
     let of_threads = |source: Source, tid: &str| match &needs.threads {
         Some(threads) => source.with_values(Input::integer(&[tid]), threads.clone()),
@@ -87,15 +79,15 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
             name,
             vec![
                 Input::integer(&["arg_pid"]),
-                text(needs.names == ThreadNames::All, "arg_comm"),
+                Input::text(&["arg_comm"]).if_wanted(needs.names == ThreadNames::All),
                 Input::integer(&["target_cpu"]),
                 Input::integer(&["success"]),
-                only(needs.wakers, "cpu"),
-                only(needs.wakers, "tid"),
-                text(needs.wakers, "comm"),
-                only(needs.waker_stacks, "kernel_stack"),
-                only(needs.waker_stacks, "user_stack"),
-                text(needs.waker_context, "context"),
+                Input::integer(&["cpu"]).if_wanted(needs.wakers),
+                Input::integer(&["tid"]).if_wanted(needs.wakers),
+                Input::text(&["comm"]).if_wanted(needs.wakers),
+                Input::integer(&["kernel_stack"]).if_wanted(needs.waker_stacks),
+                Input::integer(&["user_stack"]).if_wanted(needs.waker_stacks),
+                Input::text(&["context"]).if_wanted(needs.waker_context),
             ],
         );
         of_threads(wakeups, "arg_pid")
@@ -135,15 +127,15 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
             "sched:sched_switch",
             vec![
                 Input::integer(&["prev_pid"]),
-                text(has_names, "prev_comm"),
+                Input::text(&["prev_comm"]).if_wanted(has_names),
                 Input::code(&["prev_state"]),
                 Input::integer(&["next_pid"]),
-                text(has_names, "next_comm"),
+                Input::text(&["next_comm"]).if_wanted(has_names),
                 Input::integer(&["cpu"]),
                 Input::integer(&["tid"]),
                 Input::integer(&["pid"]),
-                only(needs.stacks, "kernel_stack"),
-                only(needs.stacks, "user_stack"),
+                Input::integer(&["kernel_stack"]).if_wanted(needs.stacks),
+                Input::integer(&["user_stack"]).if_wanted(needs.stacks),
             ],
         ),
         Source::event(
@@ -154,7 +146,7 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
                 Input::integer(&["cpu"]),
                 Input::integer(&["tid"]),
                 Input::integer(&["pid"]),
-                text(has_names, "comm"),
+                Input::text(&["comm"]).if_wanted(has_names),
             ],
         ),
     ]
