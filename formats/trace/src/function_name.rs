@@ -11,6 +11,15 @@ pub fn without_arguments(function: &str) -> &str {
     bracket.map_or(function, |bracket| &function[..scope + bracket])
 }
 
+/// The label of code without a function: `/usr/lib/libc.so.6` as `[libc.so.6]`; names already in brackets stay.
+pub fn in_brackets(module: &str) -> String {
+    if module.starts_with('[') {
+        return module.to_owned();
+    }
+    let name = module.rsplit('/').next().unwrap_or(module);
+    format!("[{name}]")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ use arrow::array::{
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, UInt64Type};
+use perfquet_trace::function_name::in_brackets;
 
 use super::read;
 use crate::stack_key::FrameIdentity;
@@ -223,13 +224,4 @@ impl Frames {
         std::iter::successors(Some(innermost), move |&frame| follow(&self.outer, frame))
             .take(DEEPEST)
     }
-}
-
-/// `/usr/lib/libc.so.6` as `[libc.so.6]`; names already in brackets stay.
-fn in_brackets(module: &str) -> String {
-    if module.starts_with('[') {
-        return module.to_owned();
-    }
-    let name = module.rsplit('/').next().unwrap_or(module);
-    format!("[{name}]")
 }

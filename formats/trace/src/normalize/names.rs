@@ -264,7 +264,7 @@ impl FoundNames {
     }
 }
 
-/// All modules, with what is known of them now.
+/// Returns all modules, with their build IDs and files as known so far.
 pub(super) fn resolve(modules: &mut Modules) -> Vec<Module> {
     modules
         .all()

@@ -321,6 +321,17 @@ pub(super) fn stack_of(
     }
 }
 
+/// The space of an instruction pointer whose recorded space may be unknown.
+#[inline]
+pub(super) fn space_of_ip(ip: u64, space: Space) -> Space {
+    match space {
+        // 64-bit kernels use the upper half; the space is unknown on 32-bit kernels.
+        Space::Unknown if ip >> 63 == 1 => Space::Kernel,
+        Space::Unknown => Space::User,
+        known => known,
+    }
+}
+
 /// Without a chain, the IP is a stack of one frame.
 #[inline]
 fn stack_of_ip(
@@ -332,12 +343,7 @@ fn stack_of_ip(
     stacks: &mut Stacks,
     frames: &mut Frames,
 ) -> Pair {
-    let space = match space {
-        // 64-bit kernels use the upper half; the space is unknown on 32-bit kernels.
-        Space::Unknown if ip >> 63 == 1 => Space::Kernel,
-        Space::Unknown => Space::User,
-        known => known,
-    };
+    let space = space_of_ip(ip, space);
     let map = life.mappings.of(pid, space);
     let epoch = stacks.epoch();
     let last = plan

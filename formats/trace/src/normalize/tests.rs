@@ -207,7 +207,7 @@ pub(super) fn at(event: u32, time: i64, tid: i32) -> Sample<'static> {
     }
 }
 
-fn stack(space: Space, addresses: &[u64]) -> Stack<'_> {
+pub(super) fn stack(space: Space, addresses: &[u64]) -> Stack<'_> {
     Stack::Addresses {
         space,
         addresses,

@@ -9,6 +9,8 @@
 
 mod naming;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 pub use naming::{Function, FunctionNames};
 pub use tally::{EventHits, Interval, Tally, ThreadWeight};

@@ -9,6 +9,7 @@ use perfquet_events::event::Space;
 use super::super::frames::{Frame, FrameKey};
 use super::super::names::place;
 use super::Interval;
+use crate::function_name::in_brackets;
 use crate::symbols::{FRAMES_AT_ONCE, Options, Symbolizer, is_generated};
 
 /// Names kept; at the limit, all are forgotten.
@@ -162,13 +163,4 @@ fn is_generated_code(key: &FrameKey, interval: &Interval) -> bool {
     place(key, &[], &interval.modules)
         .module
         .is_some_and(is_generated)
-}
-
-/// The label of code without a name, as in reports: `/usr/lib/libc.so.6` as `[libc.so.6]`.
-fn in_brackets(module: &str) -> String {
-    if module.starts_with('[') {
-        return module.to_owned();
-    }
-    let name = module.rsplit('/').next().unwrap_or(module);
-    format!("[{name}]")
 }

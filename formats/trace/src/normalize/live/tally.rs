@@ -16,6 +16,7 @@ use super::super::life::Life;
 use super::super::limits::Limits;
 use super::super::names::{self, InputSymbols};
 use super::super::rows::full_name;
+use super::super::samples::space_of_ip;
 use super::super::texts::TextId;
 use crate::symbols::{KernelFacts, Options, Origin};
 
@@ -351,15 +352,7 @@ fn leaf(sample: &Sample<'_>) -> Option<(u64, Space)> {
         } => addresses.first().map(|&address| (address, *space)),
         Stack::None | Stack::Named(_) | Stack::Id(_) => None,
     };
-    let of_ip = || {
-        let space = match (sample.space, sample.ip?) {
-            // 64-bit kernels use the upper half.
-            (Space::Unknown, ip) if ip >> 63 == 1 => Space::Kernel,
-            (Space::Unknown, _) => Space::User,
-            (known, _) => known,
-        };
-        Some((sample.ip?, space))
-    };
+    let of_ip = || Some((sample.ip?, space_of_ip(sample.ip?, sample.space)));
     of_stack(&sample.kernel_stack)
         .or_else(|| of_stack(&sample.user_stack))
         .or_else(of_ip)

@@ -1,63 +1,14 @@
 //! What a display counts while recording: events in, weights out.
 
 use perfquet_events::event::*;
-use perfquet_trace::normalize::{FunctionNames, Interval, Tally, ThreadWeight};
-use perfquet_trace::symbols::{KernelSource, Options};
+
+use super::super::tests::{at, clock, comm, mapping, send, stack};
+use super::{FunctionNames, Interval, Tally, ThreadWeight};
+use crate::symbols::{KernelSource, Options};
 
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 /// Frames, and threads, that are distinguished in an interval.
 const LIMIT: u64 = 1 << 16;
-
-fn send(tally: &mut Tally, event: Event<'_>) {
-    tally.event(event).unwrap();
-}
-
-fn mapping(pid: i32, start: u64, path: &[u8]) -> Event<'_> {
-    Event::Mapping(Mapping {
-        time: None,
-        pid,
-        tid: pid,
-        space: Space::User,
-        start,
-        length: 0x1000,
-        file_offset: 0x200,
-        path,
-        build_id: None,
-        device: None,
-        inode: None,
-        protection: Some(5),
-        flags: None,
-    })
-}
-
-fn comm(tid: i32, comm: &[u8]) -> Event<'_> {
-    Event::Comm(Comm {
-        time: None,
-        pid: Some(tid),
-        tid,
-        comm,
-        exec: false,
-    })
-}
-
-fn clock() -> EventType {
-    EventType {
-        system: "software".into(),
-        name: "cpu-clock".into(),
-        kind: EventKind::Software,
-        ..EventType::default()
-    }
-}
-
-fn at(event: u32, time: i64, tid: i32) -> Sample<'static> {
-    Sample {
-        time: Some(time),
-        cpu: Some(1),
-        pid: Some(tid),
-        tid: Some(tid),
-        ..Sample::of(EventId(event))
-    }
-}
 
 fn options() -> Options {
     Options {
@@ -86,11 +37,7 @@ fn tally() -> Tally {
 
 fn user(tid: i32, addresses: &[u64], period: u64) -> Sample<'_> {
     Sample {
-        user_stack: Stack::Addresses {
-            space: Space::User,
-            addresses,
-            is_cut: false,
-        },
+        user_stack: stack(Space::User, addresses),
         period: Some(period),
         ..at(0, 100, tid)
     }
@@ -131,11 +78,7 @@ fn samples_weigh_their_period_at_the_leaf() {
     // Another process of the program: the same code at another address.
     send(&mut tally, Event::Sample(&user(41, &[0x5010], 4)));
     let in_kernel = Sample {
-        kernel_stack: Stack::Addresses {
-            space: Space::Kernel,
-            addresses: &[KERNEL],
-            is_cut: false,
-        },
+        kernel_stack: stack(Space::Kernel, &[KERNEL]),
         ..user(41, &[0x5010], 1)
     };
     send(&mut tally, Event::Sample(&in_kernel));
@@ -158,7 +101,7 @@ fn samples_weigh_their_period_at_the_leaf() {
         hits(&interval),
         [("cpu-clock", 4), ("sched:sched_switch", 1)]
     );
-    // The next interval begins at zero; what is known of processes stays.
+    // The next interval begins at zero; names and mappings of processes are kept.
     send(&mut tally, Event::Sample(&user(40, &[0x1020], 5)));
     let interval = tally.take();
     assert_eq!(functions(&mut names, &interval), ["[sh]: 5"]);
