@@ -113,7 +113,7 @@ fn a_terminal_is_restored() {
         assert!(shown.contains(ENTER), "{shown:?}");
         let (_, after) = shown.rsplit_once(LEAVE).expect(signal);
         assert!(shown.contains(SHOW_CURSOR), "{shown:?}");
-        // What is told at the end is told below the restored screen.
+        // The closing line is printed below the restored screen.
         assert!(
             after.contains("next: perfquet-query"),
             "{signal}: {after:?}"

@@ -146,7 +146,7 @@ impl<'f, B: Boxes> RowStacks<'f, B> {
         Ok(stacks.walk.place(&stacks.tree, base, node, child))
     }
 
-    /// Size of what is known about stacks, without the boxes, in bytes.
+    /// Size in bytes of the labels and places of stacks, without the boxes.
     pub(crate) fn bytes(&self) -> usize {
         let stacks = self.traces.values();
         stacks

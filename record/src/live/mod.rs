@@ -34,7 +34,7 @@ const BLOCKED: Duration = Duration::from_secs(5);
 /// Polling interval at the end.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What is displayed.
+/// The recording to display.
 pub(crate) struct Request {
     /// The growing journal.
     pub(crate) journal: PathBuf,
@@ -112,7 +112,7 @@ impl Display {
         *lock(&self.shared.shown) = shown;
     }
 
-    /// Whether nobody reads what is displayed: `| head` has ended.
+    /// Whether the reader of stdout has closed it: `| head` has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.shared.is_closed.load(Ordering::Relaxed)
     }

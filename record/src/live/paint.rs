@@ -243,7 +243,7 @@ fn table<K>(
     let row = |row: &Ranked<K>| with_shares(percent(row.now), percent(row.all), cells(&row.key));
     let mut rows: Vec<Vec<String>> = shown.iter().map(row).collect();
     if !is_all {
-        // What is beyond the limits is in no row, but in the shares.
+        // Weights beyond the limits count in the shares, but have no row.
         let left =
             |share: fn(&Ranked<K>) -> f64| (1.0 - shown.iter().map(share).sum::<f64>()).max(0.0);
         let mut last = vec![String::new(); numbers];

@@ -33,7 +33,7 @@ pub(super) struct Painter {
     /// When the display started, and the time of the newest event that was shown; nanoseconds of the recording's clock.
     started: u64,
     newest: u64,
-    /// What is on the screen, and the size for which it was painted.
+    /// The contents of the screen, and the size for which they were painted.
     painted: Option<(Contents, Option<(usize, usize)>)>,
 }
 

@@ -179,7 +179,7 @@ mod tests {
     const RECORD_BYTES: usize = 1008;
     const RECORDS: u64 = 40_000;
 
-    /// Reads 38 MiB, and emits the records each time that so many wait. Returns the number of buffers.
+    /// Reads 38 MiB, and emits all waiting records whenever there are `waiting_max` of them. Returns the number of buffers.
     fn read(waiting_max: u64) -> usize {
         let bytes: Vec<u8> = (0..RECORDS)
             .flat_map(|number| {

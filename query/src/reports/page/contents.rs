@@ -48,7 +48,7 @@ pub(super) struct Time {
 /// Profiles with a limited number of frames.
 pub(super) struct Pruned {
     profiles: Vec<Profile>,
-    /// What is gathered in light frames.
+    /// A sentence for each profile of which frames were merged into `[light frames]`.
     omitted: Vec<String>,
 }
 
