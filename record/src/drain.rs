@@ -214,7 +214,11 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) -> Drained {
-        let ended = self.drain_until_stopped();
+        let ended = self.drain_until_stopped().or_else(|error| {
+            // A full disk: the journal ends with a whole record, and all before it counts.
+            self.sink.cut()?;
+            Err(error)
+        });
         let counts = self.stacks.take().map(UserStacks::finish);
         *lock(&self.shared.marking) = Marking::Over;
         if ended.is_err() {
@@ -377,14 +381,7 @@ impl Sink {
 
     fn add(&mut self, records: &[u8]) -> io::Result<()> {
         match self {
-            Sink::Journal(journal) => {
-                let begin = journal.length();
-                let appended = journal.append(records);
-                if appended.is_err() {
-                    journal.cut(begin)?;
-                }
-                appended
-            }
+            Sink::Journal(journal) => journal.append(records),
             // A flight recorder cannot be combined with aggregation, so there are no such records.
             Sink::Flight(_) => Ok(()),
         }
@@ -417,17 +414,9 @@ impl Sink {
         mut sift: impl FnMut(&[u8], Write<'_>) -> io::Result<()>,
     ) -> io::Result<u64> {
         match self {
-            Sink::Journal(journal) => {
-                let begin = journal.length();
-                let drained = ring.drain_to(until, |piece| {
-                    sift(piece, &mut |bytes| journal.append(bytes))
-                });
-                if drained.is_err() {
-                    // A full disk: the file ends with a whole record, and all before it counts.
-                    journal.cut(begin)?;
-                }
-                drained
-            }
+            Sink::Journal(journal) => ring.drain_to(until, |piece| {
+                sift(piece, &mut |bytes| journal.append(bytes))
+            }),
             Sink::Flight(kept) => ring.drain_to(until, |piece| {
                 sift(piece, &mut |bytes| {
                     keep(kept, bytes);
@@ -440,14 +429,7 @@ impl Sink {
     /// Records of events that are whole.
     fn put_events(&mut self, records: &[u8]) -> io::Result<()> {
         match self {
-            Sink::Journal(journal) => {
-                let begin = journal.length();
-                let written = journal.append(records);
-                if written.is_err() {
-                    journal.cut(begin)?;
-                }
-                written
-            }
+            Sink::Journal(journal) => journal.append(records),
             Sink::Flight(kept) => {
                 kept.events(records);
                 Ok(())
@@ -460,6 +442,14 @@ impl Sink {
             Sink::Journal(journal) if drained > 0 => journal.finish_round(),
             Sink::Journal(_) => Ok(()),
             Sink::Flight(kept) => kept.end_pass(),
+        }
+    }
+
+    /// Ends a journal that could not be written with a whole record. The files of a flight recorder have whole records only.
+    fn cut(&mut self) -> io::Result<()> {
+        match self {
+            Sink::Journal(journal) => journal.cut(),
+            Sink::Flight(_) => Ok(()),
         }
     }
 }

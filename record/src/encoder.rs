@@ -23,9 +23,11 @@ use crate::sys::thread;
 
 /// The source of the records.
 pub(crate) enum Source {
-    /// A growing journal; parts already encoded may be packed, as far as a display has read them, too.
+    /// A growing journal, to be read up to its settled length; parts already encoded may be packed, as far as a display has read
+    /// them, too.
     Following {
         journal: PathBuf,
+        settled: Arc<AtomicU64>,
         packs: bool,
         displayed: Option<Arc<AtomicU64>>,
     },
@@ -153,8 +155,11 @@ fn encode(
     roots: Roots,
 ) -> Result<Report, Error> {
     let inputs = match source {
-        Source::Following { journal, .. } => {
-            vec![Input::following(journal, Arc::clone(&is_whole))?]
+        Source::Following {
+            journal, settled, ..
+        } => {
+            let (settled, is_whole) = (Arc::clone(settled), Arc::clone(&is_whole));
+            vec![Input::following(journal, settled, is_whole)?]
         }
         Source::Whole(trace) => journal_inputs(trace)?,
     };
@@ -164,6 +169,7 @@ fn encode(
             journal,
             packs: true,
             displayed,
+            ..
         } => (Some(Packer::new(journal)), displayed.clone()),
         Source::Following { .. } | Source::Whole(_) => (None, None),
     };

@@ -355,11 +355,15 @@ fn record(
     let segment = cli.rotation.segment();
     let _lock = segment.map(rotation::lock).transpose()?;
     let duration = cli.duration.filter(|_| segment.is_none());
-    let written = journal.written();
+    let (written, settled) = (journal.written(), journal.settled());
+    if let Err(error) = journal.reserve(&output.journal_path()) {
+        log::info!("no space is reserved for the end of the journal: {error}");
+    }
     let started = journal
         .append(&header::head(&start.recording, selection))
         .context("cannot write the journal")
         .and_then(|()| {
+            journal.settle();
             let written = Arc::clone(&written);
             let folder = output.journal_path().with_file_name("");
             Running::start(start, Sink::Journal(journal), written, &folder)
@@ -378,6 +382,7 @@ fn record(
         Encoder::start(
             Source::Following {
                 journal: output.journal_path(),
+                settled: Arc::clone(&settled),
                 packs: !cli.keep_raw,
                 displayed: displayed.clone(),
             },
@@ -390,6 +395,7 @@ fn record(
         running.display(live::Request {
             journal: output.journal_path(),
             written: Arc::clone(&written),
+            settled,
             read,
             roots: running.containers.roots(),
             every,
@@ -493,6 +499,11 @@ fn complete_journal(
     path: Option<PathBuf>,
 ) -> io::Result<u64> {
     let summed_up = stopped.programs.records(&stopped.recording);
+    // On a full disk there is room for these, but perhaps not for what follows.
+    let written = path.map(|path| samples_by_id(&path)).transpose()?;
+    let mut lost = journal
+        .losses(&stopped.recording, missed, written.as_ref())
+        .inspect_err(|_| log::warn!("the trace lacks the counts of lost events"))?;
     journal.append(&std::mem::take(&mut stopped.counts))?;
     if let Some(counts) = &stopped.user_stacks {
         journal.append(&header::user_stacks(&stopped.recording, &counts.text()))?;
@@ -500,13 +511,10 @@ fn complete_journal(
     if let Some(text) = stopped.runtimes.text() {
         journal.append(&header::runtimes(&stopped.recording, text))?;
     }
-    let mut lost = 0;
     if let Ok((records, lost_by_programs)) = &summed_up {
         journal.append(records)?;
         lost += lost_by_programs;
     }
-    let written = path.map(|path| samples_by_id(&path)).transpose()?;
-    lost += journal.losses(&stopped.recording, missed, written.as_ref())?;
     journal.finish_round()?;
     summed_up.map(|_| lost).map_err(io::Error::other)
 }

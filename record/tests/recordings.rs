@@ -9,6 +9,7 @@
 )]
 #[path = "../../tests/src/needs.rs"]
 mod needs;
+mod rows;
 mod seen;
 
 use std::fs;
@@ -17,7 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use perfquet_import::{ImportOptions, recover};
+use perfquet_events::Input;
+use perfquet_import::{ImportOptions, import, recover};
+use perfquet_trace::count::grouped;
 use perfquet_trace::store::{Directory, State};
 
 use seen::{Seen, read, read_journal};
@@ -452,6 +455,47 @@ fn full_disk_is_reported() {
             false => fs::remove_file(&path),
         };
         gone.expect("room for the next");
+    }
+}
+
+/// Tables written beside a recording that ends early have what its journal has, losses included.
+#[test]
+fn tables_of_a_truncated_journal_are_complete() {
+    if !may_record() {
+        return;
+    }
+    // Without the signal, a write past the limit of 16 MiB fails like on a full disk.
+    let limited = "trap '' XFSZ; ulimit -f 32768; exec \"$0\" \"$@\"";
+    let dd = "dd if=/dev/zero of=/dev/null bs=1 status=none count=3000000";
+    for _ in 0..3 {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (trace, whole) = (folder.path().join("t.pqt"), folder.path().join("whole.pqt"));
+        let output = Command::new("sh")
+            .args(["-c", limited, env!("CARGO_BIN_EXE_perfquet-record")])
+            .args(["--keep-raw", "-o"])
+            .arg(&trace)
+            .args(STORM_EVENT)
+            .args(["--", "sh", "-c", dd])
+            .output();
+        let stderr = text(&output.expect("the recorder runs"));
+        assert!(stderr.contains("cannot write the journal"), "{stderr}");
+        let journal = Input::open(&trace.join("journal/perf.data")).unwrap();
+        let imported = import(vec![journal], &whole, ImportOptions::default());
+        let counts = imported.unwrap().counts;
+        assert!(counts.lost > 0, "{stderr}");
+        let recorded = grouped(counts.events - counts.of_recorder);
+        let closing = format!("{recorded} events, {} lost", grouped(counts.lost));
+        assert!(stderr.contains(&closing), "{closing:?} in {stderr}");
+        let rows = |trace: &Path| -> Vec<(String, u64)> {
+            let trace = Directory::open(trace).unwrap();
+            let tables = trace
+                .tables()
+                .map(|(name, table)| (name.to_owned(), table.rows()));
+            tables.collect()
+        };
+        let losses = |trace: &Path| rows::rows_of(trace, "losses", &["time", "event", "count"]);
+        assert_eq!(rows(&trace), rows(&whole));
+        assert_eq!(losses(&trace), losses(&whole));
     }
 }
 

@@ -89,12 +89,7 @@ impl Memory {
 
     /// Adds records of processes and mappings.
     pub(super) fn add_side_band(&mut self, records: &[u8]) -> io::Result<()> {
-        let whole = self.journal.length();
-        let added = self.journal.append(records);
-        if added.is_err() {
-            self.journal.cut(whole)?;
-        }
-        added
+        self.journal.append(records)
     }
 
     /// Replaces the whole with the rest.

@@ -301,6 +301,7 @@ fn write(path: &Path, form: Form, held: &Held, roots: Roots, last: Option<Last>)
     let all = Selection::default();
     let source = Source::Following {
         journal: output.journal_path(),
+        settled: journal.settled(),
         packs: false,
         displayed: None,
     };

@@ -38,6 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::probe::Kind;
 use crate::recording::{Recording, Track};
 use crate::sys::clock;
+use crate::sys::file::allocate;
 use record::{Records, kind};
 
 pub(crate) use packer::Packer;
@@ -52,6 +53,10 @@ const LAST_BYTES: u64 = 64 << 10;
 pub(crate) struct Journal {
     file: File,
     written: Arc<AtomicU64>,
+    /// Length up to which nothing is truncated any more: readers beside the recording go no further.
+    settled: Arc<AtomicU64>,
+    /// An unlinked file that keeps the space of [`LAST_BYTES`].
+    reserve: Option<File>,
 }
 
 impl Journal {
@@ -68,7 +73,23 @@ impl Journal {
         Ok(Journal {
             file,
             written: Arc::default(),
+            settled: Arc::default(),
+            reserve: None,
         })
+    }
+
+    /// Keeps space beside the journal for the records that count the losses on a full disk.
+    pub(crate) fn reserve(&mut self, journal: &Path) -> io::Result<()> {
+        let folder = journal.parent().filter(|folder| *folder != "");
+        let folder = folder.unwrap_or(Path::new("."));
+        let reserve = OpenOptions::new()
+            .write(true)
+            .custom_flags(libc::O_TMPFILE)
+            .mode(0o600)
+            .open(folder)?;
+        allocate(&reserve, LAST_BYTES)?;
+        self.reserve = Some(reserve);
+        Ok(())
     }
 
     /// Returns the number of bytes written so far, for observers.
@@ -76,9 +97,22 @@ impl Journal {
         Arc::clone(&self.written)
     }
 
-    /// Appends bytes that are whole records, or pieces that become whole with the next.
+    /// Returns the length up to which readers may follow the journal while it grows.
+    pub(crate) fn settled(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.settled)
+    }
+
+    /// Settles what has been written: it consists of whole records, and is not truncated any more.
+    pub(crate) fn settle(&self) {
+        self.settled.store(self.length(), Ordering::Release);
+    }
+
+    /// Appends bytes that are whole records, or pieces that become whole with the next. Bytes that do not fit leave nothing.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
+        if let Err(error) = self.file.write_all(bytes) {
+            self.truncate(self.length())?;
+            return Err(error);
+        }
         self.written
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
@@ -90,11 +124,13 @@ impl Journal {
     }
 
     /// Truncates the journal after a failed write to the end of a whole record, leaving room for the records that count
-    /// the losses. A record begins at `from`, and only records were appended after it.
-    pub(crate) fn cut(&mut self, from: u64) -> io::Result<()> {
-        let limit = self.file.metadata()?.len().saturating_sub(LAST_BYTES);
-        let mut walk = Walk::new(&self.file, from)?;
-        let mut length = from;
+    /// the losses. What is settled stays.
+    pub(crate) fn cut(&mut self) -> io::Result<()> {
+        self.reserve = None;
+        let settled = self.settled.load(Ordering::Relaxed);
+        let limit = self.length().saturating_sub(LAST_BYTES);
+        let mut walk = Walk::new(&self.file, settled)?;
+        let mut length = settled;
         loop {
             match walk.next() {
                 Ok(Some(_)) if walk.offset() <= limit => length = walk.offset(),
@@ -103,6 +139,10 @@ impl Journal {
                 Ok(_) | Err(_) => break,
             }
         }
+        self.truncate(length)
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)?;
         // Appending continues from there; the position of the file is past it.
         io::Seek::seek(&mut self.file, io::SeekFrom::Start(length))?;
@@ -115,7 +155,9 @@ impl Journal {
     pub(crate) fn finish_round(&mut self) -> io::Result<()> {
         let mut records = Records::new();
         records.add(kind::FINISHED_ROUND, 0, |_| {});
-        self.append(records.bytes())
+        self.append(records.bytes())?;
+        self.settle();
+        Ok(())
     }
 
     /// Writes the losses per event and CPU, as counted by the kernel, and the missed hits of own probes. `written` has
@@ -172,5 +214,57 @@ impl Journal {
         }
         self.append(records.bytes())?;
         Ok(total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::atomic::AtomicBool;
+
+    use perfquet_events::Input;
+
+    use super::*;
+
+    fn records(count: usize, of: u8) -> Vec<u8> {
+        let mut records = Records::new();
+        for _ in 0..count {
+            records.add(kind::COMM, 0, |body| body.raw(&[of; 56]));
+        }
+        records.into_bytes()
+    }
+
+    /// A reader that has read as far as it may when the disk is full gets what is written from there on.
+    #[test]
+    fn a_follower_never_reads_what_is_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("perf.data");
+        let mut journal = Journal::create(&path).unwrap();
+        journal.reserve(&path).unwrap();
+        journal.append(&records(1000, 1)).unwrap();
+        journal.finish_round().unwrap();
+        let settled = journal.length();
+        // More than the room that a cut leaves, ending within a record.
+        journal.append(&records(1500, 2)).unwrap();
+        journal.append(&records(1, 3)[..20]).unwrap();
+        let finished = Arc::new(AtomicBool::new(false));
+        let mut input = Input::following(&path, journal.settled(), Arc::clone(&finished)).unwrap();
+        let mut read = vec![0; settled as usize];
+        input.read_exact(&mut read).unwrap();
+        journal.cut().unwrap();
+        let length = journal.length();
+        assert_eq!((length - settled) % 64, 0);
+        assert!(length > settled && length <= settled + 1500 * 64 - LAST_BYTES + 20);
+        journal.append(&records(10, 4)).unwrap();
+        finished.store(true, Ordering::Release);
+        input.read_to_end(&mut read).unwrap();
+        assert!(read == std::fs::read(&path).unwrap());
+        assert!(read.ends_with(&records(10, 4)));
+        // Less than the room was written since the last round.
+        journal.finish_round().unwrap();
+        let settled = journal.length();
+        journal.append(&records(3, 5)).unwrap();
+        journal.cut().unwrap();
+        assert_eq!(journal.length(), settled);
     }
 }

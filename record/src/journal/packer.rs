@@ -1,7 +1,7 @@
 //! Compresses the part of the journal that the encoder has read, and punches it out of the file.
 //!
 //! ```text
-//! 0 ……… packed ……… | 32 MiB and more that were read | 4 MiB | what waits for the encoder
+//! 0 ……… packed ……… | less than 32 MiB that were read | what waits for the encoder
 //! ```
 //! Recovery reads the original journal (`pack_journal` describes why that holds at every moment). On a full disk, or on
 //! a file system without holes, the journal is left unchanged.
@@ -17,8 +17,6 @@ use crate::sys::file;
 
 /// Size of a piece in bytes.
 const PIECE_BYTES: u64 = 32 << 20;
-/// Bytes before the encoder's position that are not compressed: a journal on a full disk is truncated by 64 KiB.
-const MARGIN_BYTES: u64 = 4 << 20;
 
 /// The packer of one journal.
 pub(crate) struct Packer {
@@ -47,7 +45,7 @@ impl Packer {
     /// Compresses the bytes read so far, if they are enough for a piece.
     pub(crate) fn follow(&mut self, read: u64) {
         while let Some(file) = &self.file
-            && self.packed + PIECE_BYTES + MARGIN_BYTES <= read
+            && self.packed + PIECE_BYTES <= read
         {
             match self.pack(file) {
                 Ok(packed) => {

@@ -40,6 +40,8 @@ pub(crate) struct Request {
     pub(crate) journal: PathBuf,
     /// Number of bytes in it.
     pub(crate) written: Arc<AtomicU64>,
+    /// Length up to which it is not truncated any more.
+    pub(crate) settled: Arc<AtomicU64>,
     /// Number of its bytes that the display no longer needs.
     pub(crate) read: Arc<AtomicU64>,
     /// Roots of processes with another view of the file system.
@@ -93,7 +95,8 @@ impl Display {
         let (end, ended) = channel();
         // Both keep the inherited thread name: the filter that excludes the recorder matches by name.
         let of_reader = Arc::clone(&shared);
-        let reader = std::thread::spawn(move || follow(&request.journal, &of_reader));
+        let reader =
+            std::thread::spawn(move || follow(&request.journal, request.settled, &of_reader));
         let (of_painter, its_screen) = (Arc::clone(&shared), Arc::clone(&screen));
         let painter = std::thread::spawn(move || {
             Painter::new(of_painter, its_screen, options, request.every).run(&ended);
@@ -176,9 +179,9 @@ fn wait_for(thread: &JoinHandle<()>, deadline: Instant) {
 }
 
 /// Counts the journal's events until its end.
-fn follow(journal: &std::path::Path, shared: &Arc<Shared>) {
+fn follow(journal: &std::path::Path, settled: Arc<AtomicU64>, shared: &Arc<Shared>) {
     let is_whole = Arc::clone(&shared.journal_is_whole);
-    let read = Input::following(journal, is_whole).and_then(|mut input| {
+    let read = Input::following(journal, settled, is_whole).and_then(|mut input| {
         input.set_prompt();
         perfquet_import::read(&mut input, &mut Counting(shared))
     });

@@ -1,4 +1,4 @@
-//! Deallocation of a part of a file: fallocate(2).
+//! Allocation and deallocation of parts of files: fallocate(2).
 
 #![expect(unsafe_code, reason = "fallocate")]
 
@@ -14,6 +14,21 @@ pub(crate) fn punch(file: &File, range: &Range<u64>) -> io::Result<()> {
     let start = number(range.start)?;
     let length = number(range.end.saturating_sub(range.start))?;
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    fallocate(file, mode, start, length)
+}
+
+/// Allocates the disk's blocks of the first bytes of a file.
+pub(crate) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+    fallocate(file, 0, 0, length)
+}
+
+fn fallocate(
+    file: &File,
+    mode: libc::c_int,
+    start: libc::off_t,
+    length: libc::off_t,
+) -> io::Result<()> {
     // SAFETY: no memory is involved, and the descriptor is that of an open file.
     match unsafe { libc::fallocate(file.as_raw_fd(), mode, start, length) } {
         0 => Ok(()),

@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::Error;
@@ -240,14 +240,21 @@ impl Input {
         self.damage.as_deref()
     }
 
-    /// Reads a file while another thread appends to it, to its end once `finished` is set. After setting it, the writer
-    /// should unpark the reading thread, which otherwise continues after a pause.
-    pub fn following(path: &Path, finished: Arc<AtomicBool>) -> Result<Input, Error> {
+    /// Reads a file while another thread appends to it: no further than `settled`, since the writer may truncate what follows, and
+    /// to its end once `finished` is set. After setting it, the writer should unpark the reading thread, which otherwise continues
+    /// after a pause.
+    pub fn following(
+        path: &Path,
+        settled: Arc<AtomicU64>,
+        finished: Arc<AtomicBool>,
+    ) -> Result<Input, Error> {
         let file = File::open(path).map_err(Error::io(path))?;
         Input::of_journal(
             path,
             Box::new(Follower {
                 file,
+                read: 0,
+                settled,
                 finished,
                 pause: PAUSE_MIN,
             }),
@@ -602,6 +609,10 @@ impl Spool {
 /// Reads a growing file: an end of file counts only once the writer has finished.
 struct Follower {
     file: File,
+    /// Number of bytes read.
+    read: u64,
+    /// Length up to which the content is final.
+    settled: Arc<AtomicU64>,
     finished: Arc<AtomicBool>,
     pause: Duration,
 }
@@ -616,8 +627,14 @@ impl Read for Follower {
         loop {
             // The flag first: whatever was written before it was set is then visible.
             let finished = self.finished.load(Ordering::Acquire);
-            let count = self.file.read(buffer)?;
+            let final_bytes = match finished {
+                true => u64::MAX,
+                false => self.settled.load(Ordering::Acquire),
+            };
+            let left = final_bytes.saturating_sub(self.read);
+            let count = (&self.file).take(left).read(buffer)?;
             if count > 0 || finished {
+                self.read += count as u64;
                 self.pause = PAUSE_MIN;
                 return Ok(count);
             }

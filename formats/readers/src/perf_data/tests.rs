@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use perfquet_events::event::{Event, Sink, Stack};
 use perfquet_events::{Error, Guess, Input, wire};
@@ -461,7 +461,8 @@ fn a_growing_journal_is_read_round_by_round() {
             file.write_all(second).unwrap();
             finished.store(true, Ordering::Release);
         });
-        let mut input = Input::following(&path, Arc::clone(&finished)).unwrap();
+        let settled = Arc::new(AtomicU64::new(u64::MAX));
+        let mut input = Input::following(&path, settled, Arc::clone(&finished)).unwrap();
         let mut sink = Waiting(Arc::clone(&seen), 0);
         PERF_DATA.read(&mut input, &mut sink).unwrap();
         assert_eq!(sink.1, 3);
