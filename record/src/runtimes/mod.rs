@@ -25,13 +25,17 @@ use process::{Process, Runtime};
 
 pub(crate) use summary::Summary;
 
-/// First request of a process, by its age, and the longest time between two.
+/// First request of a process that is older than the recording, and the longest time between two.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 const REQUESTS_MAX: Duration = Duration::from_secs(60);
 const REQUESTS_GROW: u32 = 2;
-/// Libraries of a runtime are mapped soon after the start; later looks are rare.
-const FIRST_LOOKS: Duration = Duration::from_millis(250);
+/// Age of a process at the first look at its libraries. Most processes end before, and a look costs as much as all else that is
+/// done for a process. Later looks are rare: a runtime's libraries are mapped soon after the start.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+const LOOKS_GROW: u32 = 4;
 const LOOKS_MAX: Duration = Duration::from_secs(64);
+/// Time between two checks for requests that are due.
+const TICK: Duration = Duration::from_millis(250);
 /// Limit for all requests at the end.
 const LONGEST_END: Duration = Duration::from_secs(4);
 
@@ -124,6 +128,8 @@ struct Watch {
 struct Watched {
     start: u64,
     executable: Option<PathBuf>,
+    /// Whether it started during the recording, or just before, as a command does.
+    is_of_recording: bool,
     /// When to look for a runtime, and the time until the next look.
     next_look: Instant,
     pause: Duration,
@@ -150,7 +156,7 @@ impl Watch {
     fn run(&mut self, messages: &Receiver<Message>) -> Instant {
         self.began = Some(Instant::now());
         loop {
-            match messages.recv_timeout(FIRST_LOOKS) {
+            match messages.recv_timeout(TICK) {
                 Ok(Message::Look(pids)) => self.look(&pids),
                 Ok(Message::Finish(until)) => return until,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -183,28 +189,28 @@ impl Watch {
         let executable = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
         let is_other =
             |watched: &Watched| watched.start != start || watched.executable != executable;
+        // A program that another one has executed is as old as its process, but its libraries are not.
+        let mut age = procfs::age(start);
         if self.processes.get(&pid).is_some_and(is_other)
             && let Some(former) = self.processes.remove(&pid)
         {
             self.ended.extend(former.known.map(Known::ended));
+            age = Duration::ZERO;
         }
-        let watched = self.processes.entry(pid).or_insert(Watched {
+        let began = self.began.map_or(Duration::ZERO, |began| now - began);
+        let watched = self.processes.entry(pid).or_insert_with(|| Watched {
             start,
             executable,
-            next_look: now,
-            pause: FIRST_LOOKS,
+            is_of_recording: age < began + FIRST_LOOK,
+            next_look: now + FIRST_LOOK.saturating_sub(age),
+            pause: FIRST_LOOK,
             known: None,
         });
-        if watched.known.is_some() || now < watched.next_look || watched.pause > LOOKS_MAX {
-            return;
+        if watched.known.is_none() && now >= watched.next_look && watched.pause <= LOOKS_MAX {
+            watched.next_look = now + watched.pause;
+            watched.pause *= LOOKS_GROW;
+            watched.look(pid, now);
         }
-        watched.next_look = now + watched.pause;
-        watched.pause *= 2;
-        let Some(process) = Process::find(pid, start) else {
-            return;
-        };
-        log::debug!("process {pid} runs {}", process.runtime.name());
-        watched.known = Some(Known::new(process, now));
     }
 
     /// Sends the requests that are due.
@@ -223,6 +229,13 @@ impl Watch {
 
     /// Sends the last requests.
     fn finish(mut self, until: Instant) -> Summary {
+        let now = Instant::now();
+        // Those too young for a first look may have a runtime, too.
+        for (&pid, watched) in &mut self.processes {
+            if watched.known.is_none() && watched.pause == FIRST_LOOK && now < until {
+                watched.look(pid, now);
+            }
+        }
         let watched = self.processes.into_values();
         let mut all: Vec<Known> = watched.filter_map(|watched| watched.known).collect();
         all.sort_by_key(|known| known.process.pid);
@@ -237,12 +250,26 @@ impl Watch {
     }
 }
 
+impl Watched {
+    /// Looks for a runtime.
+    fn look(&mut self, pid: i32, now: Instant) {
+        if let Some(process) = Process::find(pid, self.start) {
+            log::debug!("process {pid} runs {}", process.runtime.name());
+            self.known = Some(Known::new(process, self.is_of_recording, now));
+        }
+    }
+}
+
 impl Known {
-    fn new(process: Process, now: Instant) -> Known {
+    fn new(process: Process, is_of_recording: bool, now: Instant) -> Known {
+        let (cpu_ticks, until_request) = match is_of_recording {
+            true => (0, Duration::ZERO),
+            false => (process.cpu_ticks().unwrap_or(0), FIRST_REQUEST),
+        };
         Known {
-            cpu_ticks: process.cpu_ticks().unwrap_or(0),
+            cpu_ticks,
             process,
-            next_request: now + FIRST_REQUEST,
+            next_request: now + until_request,
             pause: FIRST_REQUEST * REQUESTS_GROW,
             has_run: false,
             is_running: true,
@@ -307,5 +334,33 @@ impl Known {
         {
             self.keeps_frame_pointers = java::keeps_frame_pointers(&self.process);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_of_a_new_process_are_not_looked_at() {
+        let mut child = std::process::Command::new("sleep");
+        let mut child = child.arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        let mut watch = Watch {
+            began: Instant::now().checked_sub(Duration::from_secs(60)),
+            ..Watch::default()
+        };
+        watch.look(&[1, pid]);
+        let next_pause = |watch: &Watch, pid| watch.processes[&pid].pause;
+        assert_eq!(next_pause(&watch, 1), FIRST_LOOK * LOOKS_GROW);
+        assert_eq!(next_pause(&watch, pid), FIRST_LOOK);
+        assert!(watch.processes[&pid].is_of_recording);
+        watch.processes.get_mut(&pid).unwrap().next_look = Instant::now();
+        watch.look(&[pid]);
+        assert_eq!(next_pause(&watch, pid), FIRST_LOOK * LOOKS_GROW);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        watch.look(&[]);
+        assert!(!watch.processes.contains_key(&pid));
     }
 }

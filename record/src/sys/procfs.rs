@@ -4,6 +4,9 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::sys::clock;
 
 /// A process or thread of `/proc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +117,13 @@ pub(crate) fn add_descendants(pids: &mut Vec<i32>) {
 /// Returns the start time of a process, in ticks since boot. PID and start time identify a process until reboot.
 pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
     stat_fields(pid, [22]).map(|[start]| start)
+}
+
+/// Returns the age of a process with this start time.
+pub(crate) fn age(start_ticks: u64) -> Duration {
+    // USER_HZ is 100 on x86-64 and aarch64 (include/uapi/asm-generic/param.h).
+    let start = Duration::from_millis(start_ticks.saturating_mul(10));
+    Duration::from_nanos(clock::since_boot()).saturating_sub(start)
 }
 
 /// Returns the CPU time of all threads of a process, in ticks.
