@@ -26,6 +26,7 @@ use crate::recording::DEFAULT_FREQUENCY_HZ;
 use crate::rotation;
 use crate::runtimes;
 use crate::selection::CallOptions;
+use crate::service::ServiceOptions;
 use crate::stat::StatOptions;
 use crate::sys::ring::page_bytes;
 use crate::sys::{host, privileges};
@@ -205,6 +206,8 @@ pub(crate) struct Cli {
     pub(crate) flight: flight::Options,
     #[command(flatten, next_help_heading = FLIGHT)]
     pub(crate) rotation: rotation::RotationOptions,
+    #[command(flatten, next_help_heading = FLIGHT)]
+    pub(crate) service: ServiceOptions,
     /// Ring buffer size per CPU (512K, 64M); a bare number counts pages
     ///
     /// [default: 32M as root, at most 1/32 of memory for all rings; otherwise the locked-memory limit]

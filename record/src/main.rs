@@ -35,6 +35,7 @@ mod runtime_names;
 mod runtimes;
 mod selection;
 mod self_exclusion;
+mod service;
 mod sieve;
 mod stat;
 mod switch;

@@ -29,6 +29,7 @@ use crate::probe::definition::Definitions;
 use crate::probe_requests;
 use crate::recording::{Recording, Settings, WALK};
 use crate::rotation::{self, End, Handover, Request};
+use crate::service;
 use crate::stat::{self, Counters};
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::signals::{Signal, Signals};
@@ -50,6 +51,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     cli.kernel.set();
     if list::answer(cli)? {
         return Ok(Outcome::Done(None));
+    }
+    if let Some(folder) = &cli.service.folder {
+        return install_service(cli, folder);
     }
     thread::set_comm();
     if let Some(instance) = &cli.boot.collect_boot {
@@ -261,6 +265,22 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
             fly(cli, kept, start, &signals, definitions.as_mut())
         }
     }
+}
+
+/// Writes a service for these options, or for those of the packages if there are none.
+fn install_service(cli: &Cli, folder: &Path) -> Result<Outcome> {
+    let has_options = std::env::args_os().len() > 2;
+    if has_options {
+        if !cli.rotation.are_given() {
+            return Err(misuse("--install-service: requires --rotate or --keep")
+                .hint("add --rotate 10m --keep 24h: a service records until it is stopped")
+                .into());
+        }
+        // What a recording would refuse is refused here.
+        ring(cli)?;
+    }
+    service::install(folder, std::env::args_os(), cli.output.as_deref())?;
+    Ok(Outcome::Done(None))
 }
 
 /// Fails for options with which the journal has not exactly the events of the trace, or comes too late.
