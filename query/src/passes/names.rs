@@ -21,10 +21,18 @@ impl Names {
         let Some(text) = text else {
             return Name::default();
         };
-        if self.text(last) == Some(text) {
-            return last;
+        match self.text(last) {
+            Some(before) if is_same(before, text) => last,
+            _ => self.intern(text),
         }
-        self.intern(text)
+    }
+
+    /// Replaces a name if the string is known.
+    #[inline]
+    pub(super) fn update(&mut self, name: &mut Name, text: Option<&str>) {
+        if text.is_some() {
+            *name = self.of(text, *name);
+        }
     }
 
     fn intern(&mut self, text: &str) -> Name {
@@ -48,5 +56,54 @@ impl Names {
     /// Size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+}
+
+/// Compares short strings by their first and last bytes, without a call of memcmp.
+#[inline]
+fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    if one.len() != other.len() {
+        return false;
+    }
+    match one.len() {
+        8..=16 => {
+            one.first_chunk::<8>() == other.first_chunk::<8>()
+                && one.last_chunk::<8>() == other.last_chunk::<8>()
+        }
+        4..=7 => {
+            one.first_chunk::<4>() == other.first_chunk::<4>()
+                && one.last_chunk::<4>() == other.last_chunk::<4>()
+        }
+        _ => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_of_any_length_differ_in_any_byte() {
+        for length in 0..20 {
+            let text = "abcdefghijklmnopqrst"[..length].to_owned();
+            assert!(is_same(&text, &text));
+            assert!(!is_same(&text, &format!("{text}x")));
+            for place in 0..length {
+                let mut other = text.clone();
+                other.replace_range(place..=place, "X");
+                assert!(!is_same(&text, &other), "{text} {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_string_does_not_replace_a_name() {
+        let mut names = Names::default();
+        let mut name = names.of(Some("sh"), Name::default());
+        names.update(&mut name, None);
+        assert_eq!(names.text(name), Some("sh"));
+        names.update(&mut name, Some("ls"));
+        assert_eq!(names.text(name), Some("ls"));
     }
 }

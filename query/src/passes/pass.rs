@@ -368,14 +368,14 @@ impl Run {
     /// Passes rows in time order to the machine, until a source must be read or the batch is full. Returns false after the
     /// last row.
     fn merge(&mut self) -> Result<bool> {
-        // The next row of each source: its time, and the number of the source, which decides among equal times.
+        // The next row of each source, the first one in front: its time, and the number of the source, which decides among
+        // equal times.
         let heads = self.cursors.iter().enumerate();
         let heads = heads.filter_map(|(source, cursor)| Some((cursor.as_ref()?.time()?, source)));
         let mut heads: Vec<(i64, usize)> = heads.collect();
-        while let Some(first) = (0..heads.len()).min_by_key(|&place| heads[place]) {
-            let source = heads[first].1;
-            let others = (0..heads.len()).filter(|&place| place != first);
-            let limit = others.map(|place| heads[place]).min();
+        heads.sort_unstable();
+        while let Some(&(_, source)) = heads.first() {
+            let limit = heads.get(1).copied();
             let Some(Some(cursor)) = self.cursors.get_mut(source) else {
                 return Ok(false);
             };
@@ -390,7 +390,17 @@ impl Run {
                 }
             }
             match cursor.time() {
-                Some(time) => heads[first].0 = time,
+                Some(time) => {
+                    let next = (time, source);
+                    let mut place = 0;
+                    while let Some(&head) = heads.get(place + 1)
+                        && head < next
+                    {
+                        heads[place] = head;
+                        place += 1;
+                    }
+                    heads[place] = next;
+                }
                 // Its next row may come before those of the others.
                 None => return Ok(true),
             }

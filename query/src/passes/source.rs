@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, RecordBatch, StringViewArray,
+    Array, ArrayRef, AsArray, BooleanArray, ListArray, RecordBatch, StringViewArray,
 };
-use arrow::buffer::ScalarBuffer;
+use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Int64Type, Schema, UInt64Type};
 use datafusion::catalog::TableProvider;
 use datafusion::common::{Column as Name, TableReference};
@@ -344,12 +344,20 @@ impl Input {
 /// Time of rows without one.
 pub(crate) const BEFORE: i64 = i64::MIN;
 
+/// Which values are NULL; `None` if no one is.
+type Nulls = Option<NullBuffer>;
+
+#[inline]
+fn is_null(nulls: &Nulls, row: usize) -> bool {
+    nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+}
+
 /// Values of a column in the current rows.
 #[derive(Debug)]
 pub(crate) enum Column {
     Missing,
-    Integer(Int64Array),
-    Text(StringViewArray),
+    Integer(ScalarBuffer<i64>, Nulls),
+    Text(StringViewArray, Nulls),
     Flag(BooleanArray),
     List(ListArray),
     /// Lists, and the items of all of them.
@@ -369,8 +377,8 @@ impl<'a> Row<'a> {
     #[inline]
     pub(crate) fn integer(&self, column: usize) -> Option<i64> {
         match self.columns.get(column) {
-            Some(Column::Integer(values)) if values.is_valid(self.row) => {
-                Some(values.value(self.row))
+            Some(Column::Integer(values, nulls)) if !is_null(nulls, self.row) => {
+                values.get(self.row).copied()
             }
             _ => None,
         }
@@ -385,7 +393,9 @@ impl<'a> Row<'a> {
     #[inline]
     pub(crate) fn text(&self, column: usize) -> Option<&'a str> {
         match self.columns.get(column) {
-            Some(Column::Text(values)) if values.is_valid(self.row) => Some(values.value(self.row)),
+            Some(Column::Text(values, nulls)) if !is_null(nulls, self.row) => {
+                Some(values.value(self.row))
+            }
             _ => None,
         }
     }
@@ -422,7 +432,8 @@ impl<'a> Row<'a> {
 /// A position in the rows of a source.
 pub(super) struct Cursor {
     stream: SendableRecordBatchStream,
-    times: Int64Array,
+    times: ScalarBuffer<i64>,
+    unknown_times: Nulls,
     columns: Vec<Column>,
     row: usize,
     keeps_unknown_times: bool,
@@ -433,7 +444,8 @@ impl Cursor {
     pub(super) fn new(stream: SendableRecordBatchStream, source: &Source) -> Cursor {
         Cursor {
             stream,
-            times: Int64Array::from(Vec::<i64>::new()),
+            times: ScalarBuffer::from(Vec::new()),
+            unknown_times: None,
             columns: Vec::new(),
             row: 0,
             keeps_unknown_times: source.keeps_unknown_times,
@@ -457,7 +469,9 @@ impl Cursor {
 
     fn read(&mut self, batch: &RecordBatch) -> Result<()> {
         self.row = 0;
-        self.times = batch.column(0).as_primitive::<Int64Type>().clone();
+        let times = batch.column(0).as_primitive::<Int64Type>();
+        self.times = times.values().clone();
+        self.unknown_times = nulls_of(times);
         self.columns = batch.columns()[1..]
             .iter()
             .map(values)
@@ -466,10 +480,10 @@ impl Cursor {
     }
 
     fn skip_unknown_times(&mut self) {
-        let is_skipped = |row: usize| {
-            row < self.times.len() && self.times.is_null(row) && !self.keeps_unknown_times
-        };
-        while is_skipped(self.row) {
+        if self.keeps_unknown_times || self.unknown_times.is_none() {
+            return;
+        }
+        while self.row < self.times.len() && is_null(&self.unknown_times, self.row) {
             self.row += 1;
         }
     }
@@ -477,13 +491,11 @@ impl Cursor {
     /// Time of the current row; `None` after the last row that was read.
     #[inline]
     pub(super) fn time(&self) -> Option<i64> {
-        if self.row >= self.times.len() {
-            return None;
+        let time = *self.times.get(self.row)?;
+        match is_null(&self.unknown_times, self.row) {
+            true => Some(BEFORE),
+            false => Some(time),
         }
-        Some(match self.times.is_null(self.row) {
-            true => BEFORE,
-            false => self.times.value(self.row),
-        })
     }
 
     #[inline]
@@ -502,20 +514,27 @@ impl Cursor {
     }
 }
 
+fn nulls_of(column: &dyn Array) -> Nulls {
+    let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
+    nulls.cloned()
+}
+
+fn integers(column: &dyn Array) -> Column {
+    let values = column.as_primitive::<Int64Type>().values().clone();
+    Column::Integer(values, nulls_of(column))
+}
+
 fn values(column: &ArrayRef) -> Result<Column> {
-    let wide = |column: &ArrayRef| arrow::compute::cast(column, &DataType::Int64);
     Ok(match column.data_type() {
         DataType::Null => Column::Missing,
-        DataType::Int64 => Column::Integer(column.as_primitive::<Int64Type>().clone()),
+        DataType::Int64 => integers(column),
         DataType::UInt64 => {
             let bits = column.as_primitive::<UInt64Type>();
             let signed = bits.values().inner().clone();
-            Column::Integer(Int64Array::new(signed.into(), bits.nulls().cloned()))
+            Column::Integer(signed.into(), nulls_of(column))
         }
-        kind if kind.is_integer() => {
-            Column::Integer(wide(column)?.as_primitive::<Int64Type>().clone())
-        }
-        DataType::Utf8View => Column::Text(column.as_string_view().clone()),
+        kind if kind.is_integer() => integers(&arrow::compute::cast(column, &DataType::Int64)?),
+        DataType::Utf8View => Column::Text(column.as_string_view().clone(), nulls_of(column)),
         DataType::Boolean => Column::Flag(column.as_boolean().clone()),
         DataType::List(_) => {
             let lists = column.as_list::<i32>().clone();

@@ -34,9 +34,9 @@ pub(super) struct Needs {
 pub(super) enum ThreadNames {
     #[default]
     None,
-    /// Those in switches, which name a thread that begins to run.
+    /// Those of threads that begin to run, in switches.
     OfSwitches,
-    /// Those in wake-ups, too.
+    /// Those of threads that leave their CPU or are woken, too.
     All,
 }
 
@@ -127,7 +127,7 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
             "sched:sched_switch",
             vec![
                 Input::integer(&["prev_pid"]),
-                Input::text(&["prev_comm"]).if_wanted(has_names),
+                Input::text(&["prev_comm"]).if_wanted(needs.names == ThreadNames::All),
                 Input::code(&["prev_state"]),
                 Input::integer(&["next_pid"]),
                 Input::text(&["next_comm"]).if_wanted(has_names),

@@ -18,6 +18,7 @@
 
 pub(super) mod cpu_utilization;
 pub(super) mod critical_path;
+mod id_map;
 mod input;
 pub(super) mod lengths;
 pub(super) mod longest;

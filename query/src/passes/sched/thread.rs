@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use super::super::names::{Name, Names};
 use super::super::rows::Rows;
 use super::super::source::Row;
+use super::id_map::IdMap;
 use crate::linux::task_state::State;
 
 /// A thread, its current state and how it came to it.
@@ -152,8 +153,8 @@ pub(super) struct Scheduler {
     threads: Vec<Thread>,
     /// Places that are free again.
     free: Vec<usize>,
-    places: HashMap<i32, usize>,
-    cpus: HashMap<i32, Occupant>,
+    places: IdMap<usize>,
+    cpus: IdMap<Occupant>,
     /// Number of losses on any CPU, on unknown ones, and by CPU.
     losses: u32,
     losses_anywhere: u32,
@@ -167,8 +168,8 @@ impl Scheduler {
             names: Names::default(),
             threads: Vec::new(),
             free: Vec::new(),
-            places: HashMap::new(),
-            cpus: HashMap::new(),
+            places: IdMap::new(),
+            cpus: IdMap::new(),
             losses: 0,
             losses_anywhere: 0,
             losses_by_cpu: HashMap::new(),
@@ -179,15 +180,21 @@ impl Scheduler {
     /// Size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.threads.capacity() * size_of::<Thread>()
-            + self.places.capacity() * 2 * size_of::<(i32, usize)>()
+            + self.places.bytes()
+            + self.cpus.bytes()
             + self.names.bytes()
     }
 
     #[inline]
     fn place(&mut self, tid: i32) -> usize {
-        if let Some(&place) = self.places.get(&tid) {
+        if let Some(place) = self.places.get(tid) {
             return place;
         }
+        self.add(tid)
+    }
+
+    #[cold]
+    fn add(&mut self, tid: i32) -> usize {
         let thread = Thread {
             tid,
             pid: None,
@@ -218,7 +225,7 @@ impl Scheduler {
 
     fn forget(&mut self, place: usize) {
         let thread = &mut self.threads[place];
-        self.places.remove(&thread.tid);
+        self.places.remove(thread.tid);
         thread.state = State::Unknown;
         thread.left = None;
         thread.wake = None;
@@ -304,7 +311,7 @@ impl Scheduler {
             _ => {}
         }
         let thread = &mut self.threads[place];
-        thread.comm = self.names.of(out.comm, thread.comm);
+        self.names.update(&mut thread.comm, out.comm);
         thread.pid = out.pid.or(thread.pid);
         thread.is_recorded = true;
         let runs_here = thread.state == State::Running && thread.cpu == out.cpu;
@@ -362,10 +369,7 @@ impl Scheduler {
             return;
         };
         let thread = &mut self.threads[place];
-        thread.comm = match comm {
-            Some(comm) => self.names.of(Some(comm), thread.comm),
-            None => thread.comm,
-        };
+        self.names.update(&mut thread.comm, comm);
         if thread.state == State::Running {
             if thread.cpu == cpu {
                 // Reported twice, by sched_switch and by perf.
@@ -412,8 +416,8 @@ impl Scheduler {
 
     /// Whether a thread runs on that CPU.
     pub(super) fn runs(&self, tid: i32, cpu: Option<i32>) -> bool {
-        let place = self.places.get(&tid);
-        let thread = place.and_then(|&place| self.threads.get(place));
+        let place = self.places.get(tid);
+        let thread = place.and_then(|place| self.threads.get(place));
         thread.is_some_and(|thread| thread.state == State::Running && thread.cpu == cpu)
     }
 
@@ -424,7 +428,7 @@ impl Scheduler {
         }
         let place = self.place(woken.tid);
         let thread = &mut self.threads[place];
-        thread.comm = self.names.of(woken.comm, thread.comm);
+        self.names.update(&mut thread.comm, woken.comm);
         let mut wake = Wake {
             time: woken.time,
             is_new: woken.kind == WakeKind::New,
@@ -477,7 +481,7 @@ impl Scheduler {
         time: i64,
         to: &mut O,
     ) {
-        let Some(&place) = self.places.get(&tid) else {
+        let Some(place) = self.places.get(tid) else {
             return;
         };
         let thread = &mut self.threads[place];
@@ -515,7 +519,7 @@ impl Scheduler {
         if self.next_at_end == 0 {
             to.closing();
             let is_idle =
-                |(&cpu, occupant): (&i32, &Occupant)| (*occupant == Occupant::Idle).then_some(cpu);
+                |(cpu, occupant): (i32, Occupant)| (occupant == Occupant::Idle).then_some(cpu);
             for cpu in self.cpus.iter().filter_map(is_idle) {
                 to.idle_ends(cpu, None, rows);
             }
