@@ -246,7 +246,11 @@ fn total(session: &Session, lines: &[Line]) -> Result<String> {
     let sum = |value: fn(&Line) -> i64| -> u64 {
         lines.iter().map(|line| value(line).unsigned_abs()).sum()
     };
-    let own: i128 = lines.iter().filter_map(|line| line.own).sum();
+    // Below a threshold, what a call's callees took is not recorded, and neither is the time of the call itself.
+    let own = lines
+        .iter()
+        .filter_map(|line| line.own)
+        .reduce(|sum, own| sum + own);
     let (count, known) = (sum(|line| line.count), sum(|line| line.known));
     if count == 0 {
         let all: u64 = session
@@ -270,7 +274,7 @@ fn total(session: &Session, lines: &[Line]) -> Result<String> {
         counted(count, "call"),
         counted(functions.len() as u64, "function"),
     );
-    if known > 0 {
+    if let Some(own) = own.filter(|_| known > 0) {
         text.push_str(&format!(", {} total", in_fitting_unit(own as f64)));
     }
     if known < count {
