@@ -17,6 +17,8 @@
 struct walk_settings {
 	u32 leaves_own_out; /* samples of the recorder are dropped */
 	u32 has_user_stacks;
+	u32 checks_walks; /* a walked stack is copied, too */
+	u32 unused;
 };
 
 const volatile struct walk_settings walk_settings = {};
@@ -255,8 +257,11 @@ int walk_sample(struct pt_regs *ctx)
 	tell_python(ctx, task, process);
 	if (walk->record.end == WALK_NO_TABLE || walk->record.end == WALK_NO_LIST)
 		tell_copy(ctx, task, walk);
-	else
+	else {
+		if (walk_settings.checks_walks)
+			tell_copy(ctx, task, walk);
 		tell_walk(ctx, walk);
+	}
 	return 1;
 }
 

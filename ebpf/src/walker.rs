@@ -167,6 +167,17 @@ pub struct List {
     blocks: Vec<u32>,
 }
 
+/// What the program does.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WalkSettings {
+    /// Discards the recorder's samples.
+    pub excludes_self: bool,
+    /// Walks user stacks; without it, the program does nothing but discard samples.
+    pub has_user_stacks: bool,
+    /// Copies walked stacks, too, so that the recorder can compare the two. The copy precedes the walk.
+    pub checks_walks: bool,
+}
+
 /// The program, loaded into the kernel, with its tables and lists.
 pub struct Walker {
     object: Object,
@@ -187,10 +198,15 @@ struct Pool {
 }
 
 impl Walker {
-    /// Loads the programs. `excludes_self` discards the recorder's samples; without `has_user_stacks`, the programs do
-    /// nothing else. Requires Linux 5.17.
-    pub fn load(cpus: u32, excludes_self: bool, has_user_stacks: bool) -> Result<Walker, Error> {
-        let settings = [u32::from(excludes_self), u32::from(has_user_stacks)];
+    /// Loads the programs for that many CPUs. Requires Linux 5.17.
+    pub fn load(cpus: u32, settings: WalkSettings) -> Result<Walker, Error> {
+        let settings = [
+            settings.excludes_self,
+            settings.has_user_stacks,
+            settings.checks_walks,
+            false,
+        ];
+        let settings = settings.map(u32::from);
         let target = Target::default();
         let mut object = Object::load(compiled::WALK, &target, |loader: &mut EbpfLoader<'_>| {
             loader.override_global("walk_settings", &settings, true);

@@ -148,9 +148,16 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     probes.extend(cli.triggers.probes(&mut definitions)?);
     let mut stacks = cli.stacks.stacks()?;
     let mut walking = match stacks.wants_walks(&probes) {
-        true => user_stacks::load(cli.target_options.excludes_self),
+        true => user_stacks::load(cli.target_options.excludes_self, stacks.are_checked()),
         false => None,
     };
+    if walking.is_none() && stacks.are_checked() {
+        return Err(
+            failed("--call-graph auto,check: no stacks are walked in the kernel")
+                .hint("-v prints the reason, if the events are samples")
+                .into(),
+        );
+    }
     if walking.is_some() {
         stacks.set_walked();
         probes.push(Probe::output(WALK, false));

@@ -270,12 +270,23 @@ fn invalid_stack_options_are_explained() {
         (
             &["-e", "cpu-clock/call-graph=orc/"],
             2,
-            "expected auto, fp, fp,defer, dwarf",
+            "expected auto, auto,check, fp, fp,defer, dwarf",
         ),
         (
             &["-e", "cpu-clock", "--call-graph", "lbr"],
             1,
             "provides no branch records",
+        ),
+        (
+            &[
+                "-e",
+                "cpu-clock",
+                "--call-graph",
+                "auto,check",
+                "--kernel-stacks",
+            ],
+            1,
+            "no stacks are walked in the kernel",
         ),
     ] {
         let (found, stderr) = room.run(&[options, &["--", "true"]].concat());

@@ -1,7 +1,7 @@
 //! Stack options: how stacks are unwound, of which side, and how deep; for all events or for one.
 //!
 //! ```text
-//! -g, --call-graph auto             whole: walked in the kernel by unwind tables, else as dwarf; tracepoints: as fp
+//! -g, --call-graph auto[,check]     whole: walked in the kernel by unwind tables, else as dwarf; tracepoints: as fp
 //! --call-graph fp[,defer]           frame pointers; defer: user stacks on the way back to user space
 //! --call-graph dwarf[,SIZE]         registers and a piece of the stack's memory, unwound when drained
 //! --call-graph lbr                  branches that the CPU recorded
@@ -47,6 +47,7 @@ pub(crate) struct StackOptions {
     /// Record stacks with every event: auto, fp, dwarf or lbr
     ///
     /// auto unwinds user stacks of samples in the kernel, by unwind tables (root, Linux 5.17); without these, like dwarf.
+    /// auto,check also copies them, and counts the stacks whose frames differ from those of the copy, which costs more.
     /// fp follows frame pointers; fp,defer does so on return to user space (Linux 6.19). dwarf[,BYTES] copies BYTES of
     /// stack memory [default: 32768] and unwinds them while recording. lbr reads the CPU's last branch records, if
     /// available. For a single event: -e EVENT/call-graph=fp/.
@@ -75,7 +76,10 @@ pub(crate) enum How {
     /// No stacks.
     No,
     /// Samples by a program in the kernel or copies, tracepoints by frame pointers.
-    Auto,
+    Auto {
+        /// Whether the program's walks are compared with copies.
+        is_checked: bool,
+    },
     /// With frame pointers.
     FramePointers { defers: bool },
     /// Later, from a copy of the stack memory.
@@ -107,7 +111,7 @@ impl StackOptions {
         let asked = self.has_stacks || self.user_only || self.kernel_only || self.deepest.is_some();
         let plain = asked.then_some(match self.kernel_only {
             true => How::FramePointers { defers: false },
-            false => How::Auto,
+            false => How::Auto { is_checked: false },
         });
         let how = self.call_graph.or(plain);
         if self.kernel_only && matches!(how, Some(How::Copies { .. } | How::Branches)) {
@@ -139,7 +143,13 @@ impl Stacks {
     /// Whether a program in the kernel could walk the stacks of an event.
     pub(crate) fn wants_walks(self, probes: &[Probe]) -> bool {
         let is_it = |probe: &Probe| probe.is_sampled() && probe.attr.sample_type == 0;
-        self.how == Some(How::Auto) && !self.kernel_only && probes.iter().any(is_it)
+        let is_auto = matches!(self.how, Some(How::Auto { .. }));
+        is_auto && !self.kernel_only && probes.iter().any(is_it)
+    }
+
+    /// Whether its walks are compared with copies.
+    pub(crate) fn are_checked(self) -> bool {
+        self.how == Some(How::Auto { is_checked: true })
     }
 
     /// It does.
@@ -170,7 +180,7 @@ impl Stacks {
             }
             _ if own.sample_type != 0 => attr.sample_type |= own.sample_type,
             None | Some(How::No) => return,
-            Some(How::Auto) => self.put_auto(attr, is_sampled),
+            Some(How::Auto { .. }) => self.put_auto(attr, is_sampled),
             Some(how) => put(how, attr),
         }
         if attr.sample_max_stack == 0 {
@@ -221,7 +231,7 @@ pub(crate) fn split_terms(event: &str) -> Result<(String, Option<EventStack>), F
         let (name, value) = term.split_once('=').unwrap_or((term, ""));
         let wrong = |message: String| misuse(format!("{event}: {name}: {message}"));
         match name {
-            "call-graph" if value == "auto" => {
+            "call-graph" if value == "auto" || value.starts_with("auto,") => {
                 return Err(wrong(
                     "auto is for all events: --call-graph auto".to_owned(),
                 ));
@@ -281,7 +291,7 @@ fn put(how: How, attr: &mut Attr) {
             attr.set_exclude_callchain_kernel(1);
         }
         // Resolved later, when the available methods are known.
-        How::Auto => {}
+        How::Auto { .. } => {}
         How::FramePointers { defers } => attr.set_defer_callchain(defers.into()),
         How::Copies { stack_bytes } => {
             attr.sample_type |= u64::from(abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER);
@@ -382,7 +392,8 @@ fn parse_how(text: &str) -> Result<How, String> {
     let (mode, more) = text.split_once(',').unwrap_or((text, ""));
     match (mode, more) {
         ("no", "") => Ok(How::No),
-        ("auto", "") => Ok(How::Auto),
+        ("auto", "") => Ok(How::Auto { is_checked: false }),
+        ("auto", "check") => Ok(How::Auto { is_checked: true }),
         ("fp", "") => Ok(How::FramePointers { defers: false }),
         ("fp", "defer") => Ok(How::FramePointers { defers: true }),
         ("lbr", "") => Ok(How::Branches),
@@ -393,7 +404,9 @@ fn parse_how(text: &str) -> Result<How, String> {
             stack_bytes: DEFAULT_STACK_BYTES,
         }),
         ("dwarf", bytes) => parse_stack_bytes(bytes).map(|stack_bytes| How::Copies { stack_bytes }),
-        _ => Err("expected auto, fp, fp,defer, dwarf, dwarf,BYTES, lbr or no".to_owned()),
+        _ => {
+            Err("expected auto, auto,check, fp, fp,defer, dwarf, dwarf,BYTES, lbr or no".to_owned())
+        }
     }
 }
 

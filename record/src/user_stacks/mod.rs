@@ -11,10 +11,13 @@
 //! lost, the kernel writes a LOST record before the next record. A user stack whose outer frames are missing ends with
 //! a second PERF_CONTEXT_USER.
 //!
+//! With `--call-graph auto,check`, a copy precedes each walk, and the frames of the two are compared ([`check`]).
+//!
 //! Stacks are unwound with the address spaces as of each sample: records of all rings are sorted by time, and the
 //! newest records wait until the mappings up to their time have been read.
 
 mod builder;
+mod check;
 mod python;
 mod sample;
 mod spaces;
@@ -32,6 +35,7 @@ use crate::probe::stacks;
 use crate::recording::{Recording, WALK};
 use crate::sieve::Stitcher;
 use crate::sys::ring::Ring;
+use check::CheckCounts;
 use python::{PythonCounts, Pythons};
 use sample::{Layout, Rewriter};
 use spaces::Spaces;
@@ -65,6 +69,8 @@ pub(crate) struct Counts {
     copied: UnwindCounts,
     /// Stacks with Python functions.
     python: PythonCounts,
+    /// Walks compared with copies.
+    checks: CheckCounts,
 }
 
 impl Counts {
@@ -94,6 +100,7 @@ impl Counts {
                 complete + incomplete
             );
         }
+        text += &self.checks.text();
         text
     }
 
@@ -101,7 +108,10 @@ impl Counts {
     pub(crate) fn sentences(&self) -> impl Iterator<Item = String> {
         let walked = stacks::cut_sentence("walked", &self.walked);
         let copied = stacks::cut_sentence("copied", &self.copied);
-        walked.into_iter().chain(copied)
+        walked
+            .into_iter()
+            .chain(copied)
+            .chain(self.checks.sentence())
     }
 }
 
@@ -160,6 +170,8 @@ struct Due {
     walk: Option<Vec<u8>>,
     /// The Python frames recorded with it.
     python: Option<Vec<u8>>,
+    /// A copy of the walked stack, to check the walk.
+    check: Option<Vec<u8>>,
 }
 
 impl UserStacks {
@@ -316,7 +328,7 @@ impl UserStacks {
 
     /// Number of copies unwound so far.
     fn copies(&self) -> u64 {
-        self.counts.copied.complete + self.counts.copied.cut()
+        self.counts.copied.complete + self.counts.copied.cut() + self.counts.checks.all()
     }
 
     fn apply(&mut self, record: &[u8]) {
@@ -351,6 +363,7 @@ impl UserStacks {
                 }
                 let mut walk = None;
                 let mut python = None;
+                let mut check = None;
                 match head.kind {
                     kind::LOST => {
                         state.pending.clear();
@@ -382,6 +395,7 @@ impl UserStacks {
                             end,
                             walk: None,
                             python: None,
+                            check: None,
                         });
                         start = end;
                         continue;
@@ -390,6 +404,9 @@ impl UserStacks {
                         python = state.python.remove(&head.tid);
                         if let Some(pending) = state.pending.get_mut(&head.tid) {
                             walk = pending.pop();
+                            if walk.as_deref().is_some_and(check::is_walk) {
+                                check = pending.pop_if(|before| check::is_copy(before));
+                            }
                             if pending.is_empty() {
                                 state.pending.remove(&head.tid);
                             }
@@ -404,6 +421,7 @@ impl UserStacks {
                     end,
                     walk,
                     python,
+                    check,
                 });
                 start = end;
             }
@@ -441,6 +459,11 @@ impl UserStacks {
                 &mut self.spaces,
                 (self.tables.as_mut(), &mut self.counts),
             );
+            if let (Some(copy), Some(unwound)) = (&due.check, unwound) {
+                let walk = (rewriter.addresses.as_slice(), unwound == Unwound::Complete);
+                let checks = &mut self.counts.checks;
+                checks.compare(walk, copy, parts.pid, &mut self.spaces);
+            }
         } else if let Some((registers, memory)) = &parts.copy {
             let addresses = &mut rewriter.addresses;
             let result = self

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use perfquet_ebpf::walker::{List, ListRow, Walker};
+use perfquet_ebpf::walker::{List, ListRow, WalkSettings, Walker};
 use perfquet_trace::symbols::UnwindTable;
 
 use super::builder::Builder;
@@ -25,7 +25,7 @@ pub(crate) struct Walking {
 }
 
 /// Loads the program. Returns `None` if it cannot be used, and logs the reason.
-pub(crate) fn load(excludes_self: bool) -> Option<Walking> {
+pub(crate) fn load(excludes_self: bool, checks_walks: bool) -> Option<Walking> {
     let (major, minor) = KERNEL;
     if !cfg!(target_arch = "x86_64") {
         return None;
@@ -39,7 +39,12 @@ pub(crate) fn load(excludes_self: bool) -> Option<Walking> {
         return None;
     }
     let cpus = host::possible_cpus();
-    match Walker::load(cpus, excludes_self, true) {
+    let settings = WalkSettings {
+        excludes_self,
+        has_user_stacks: true,
+        checks_walks,
+    };
+    match Walker::load(cpus, settings) {
         Ok(walker) => Some(Walking {
             walker,
             cpus: Vec::new(),
