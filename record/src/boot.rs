@@ -34,7 +34,7 @@ const OF_THE_LINE: [&str; 10] = [
 ];
 const OF_COLLECTING: [&str; 5] = ["collect-boot", "output", "force", "mode", "keep-raw"];
 /// Options that may accompany anything.
-const OF_ALL: [&str; 2] = ["verbose", "quiet"];
+const OF_ALL: [&str; 4] = ["verbose", "quiet", "ssh", "ssh-output"];
 
 /// Returns the kernel parameters for `--boot`.
 pub(crate) fn line(cli: &Cli) -> Result<String, Failure> {

@@ -23,6 +23,7 @@ use crate::probe::stacks::StackOptions;
 use crate::probe::vmlinux::KernelOptions;
 use crate::process_names;
 use crate::recording::DEFAULT_FREQUENCY_HZ;
+use crate::remote::RemoteOptions;
 use crate::rotation;
 use crate::runtimes;
 use crate::selection::CallOptions;
@@ -184,6 +185,8 @@ pub(crate) struct Cli {
     pub(crate) tids: Vec<i32>,
     #[command(flatten, next_help_heading = WHOM)]
     pub(crate) target_options: TargetOptions,
+    #[command(flatten, next_help_heading = WHOM)]
+    pub(crate) remote: RemoteOptions,
     /// Samples per second of counters and clocks, or max [default: 997]
     ///
     /// max is the kernel's limit (kernel.perf_event_max_sample_rate). Adds cycles if only tracepoints are given.
@@ -309,7 +312,7 @@ impl Cli {
 
     /// Puts the options of the presets before the words of the command line; exits after errors.
     pub(crate) fn with_presets(self, words: impl Iterator<Item = OsString>) -> Cli {
-        match self.presets.is_empty() {
+        match self.presets.is_empty() || self.remote.host().is_some() {
             true => self,
             false => self
                 .read_with_presets(words)
@@ -553,6 +556,9 @@ impl Cli {
 
     /// Applies the KFI configuration as if given by options; explicit options take precedence.
     pub(crate) fn apply_kfi(&mut self) -> Result<(), Failure> {
+        if self.remote.host().is_some() {
+            return Ok(()); // its files are on that host
+        }
         let Some(kfi) = self.functions_traced.read_kfi()? else {
             return Ok(());
         };
@@ -568,14 +574,11 @@ impl Cli {
 
     /// Returns the output path.
     pub(crate) fn output(&self) -> PathBuf {
-        let usual = match self.format {
-            Format::Pqt => "trace.pqt",
-            Format::PerfData => "perf.data",
-        };
-        let segment = self.rotation.segment().map(Path::to_owned);
-        segment
-            .or_else(|| self.output.clone())
-            .unwrap_or_else(|| usual.into())
+        let requested = self.remote.output().or(self.rotation.segment());
+        requested
+            .or(self.output.as_deref())
+            .unwrap_or_else(|| Path::new(self.format.usual_name()))
+            .to_owned()
     }
 }
 

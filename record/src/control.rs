@@ -87,6 +87,11 @@ impl ControlOptions {
         self.control.is_some()
     }
 
+    /// Whether the channel consists of descriptors of this process.
+    pub(crate) fn has_descriptors(&self) -> bool {
+        matches!(self.control, Some(Place::Descriptors(..)))
+    }
+
     /// Returns the delay; fails if nothing could end it.
     pub(crate) fn delay(&self) -> Result<Option<Delay>, Failure> {
         match (self.delay, &self.control) {

@@ -15,6 +15,14 @@ use crate::probe::{counter, definition, pmu_names, probe_listing, tracepoint};
 use crate::sys::tracefs::Tracefs;
 use crate::terminal;
 
+/// Whether such a query is requested.
+pub(crate) fn is_requested(cli: &Cli) -> bool {
+    let has_pattern = [&cli.list, &cli.functions, &cli.lines, &cli.vars]
+        .into_iter()
+        .any(Option::is_some);
+    has_pattern || cli.boot.is_line_wanted || cli.cleanup
+}
+
 /// Runs such a query, if one is requested.
 pub(crate) fn answer(cli: &Cli) -> Result<bool> {
     let text = if cli.list.as_deref() == Some("presets") {

@@ -29,6 +29,7 @@ mod probe_requests;
 mod process_names;
 mod progress;
 mod recording;
+mod remote;
 mod rotation;
 mod run;
 mod runtime_names;

@@ -28,6 +28,16 @@ pub(crate) enum Format {
     PerfData,
 }
 
+impl Format {
+    /// Returns the path of the output if none is given.
+    pub(crate) fn usual_name(self) -> &'static str {
+        match self {
+            Format::Pqt => "trace.pqt",
+            Format::PerfData => "perf.data",
+        }
+    }
+}
+
 /// Options of an output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
@@ -75,6 +85,17 @@ impl Output {
             path: path.to_owned(),
             form,
         })
+    }
+
+    /// Moves a recording that was received from another host to its path.
+    pub(crate) fn adopt(received: &Path, path: &Path, form: Form, force: bool) -> Result<()> {
+        set_aside(path, form.format, force)?;
+        if let Err(error) = fs::rename(received, path) {
+            store::put_back(path);
+            return Err(error).with_context(|| format!("cannot create {}", path.display()));
+        }
+        let path = path.to_owned();
+        Output { path, form }.complete(true)
     }
 
     /// Returns the path of the journal.

@@ -28,6 +28,7 @@ use crate::probe::Probe;
 use crate::probe::definition::Definitions;
 use crate::probe_requests;
 use crate::recording::{Recording, Settings, WALK};
+use crate::remote;
 use crate::rotation::{self, End, Handover, Request};
 use crate::service;
 use crate::stat::{self, Counters};
@@ -48,6 +49,12 @@ pub(crate) enum Outcome {
 
 /// Runs the command line.
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
+    if let Some(host) = cli.remote.host() {
+        return Ok(match remote::run(&recording_on(host, cli)?)? {
+            Some(ended) => Outcome::Done(Some(ended)),
+            None => Outcome::Interrupted,
+        });
+    }
     cli.kernel.set();
     if list::answer(cli)? {
         return Ok(Outcome::Done(None));
@@ -344,6 +351,31 @@ fn ring(cli: &Cli) -> Result<Request, Failure> {
         target,
         keeps_journals: cli.keep_raw,
         duration: cli.duration,
+    })
+}
+
+/// Returns the recording on another host; fails for options that need this one.
+fn recording_on<'a>(host: &'a str, cli: &Cli) -> Result<remote::Request<'a>, Failure> {
+    // The first three write several traces, the last one a file that names this command line.
+    let excluded = ["rotate", "keep", "snapshot-on", "install-service"];
+    let mut given = cli.given.iter().map(String::as_str);
+    if let Some(option) = given.find(|option| excluded.contains(option)) {
+        return Err(misuse(format!("--ssh cannot be combined with --{option}"))
+            .hint(format!("run: ssh {host} perfquet-record --{option} …")));
+    }
+    if cli.control.has_descriptors() {
+        return Err(misuse(
+            "--ssh cannot be combined with --control fd:N, a descriptor of this host",
+        )
+        .hint("use --control fifo:PATH, a FIFO of that host"));
+    }
+    let is_query = list::is_requested(cli);
+    Ok(remote::Request {
+        host,
+        words: std::env::args_os().skip(1).collect(),
+        output: (!is_query).then(|| cli.output()),
+        form: cli.form(),
+        force: cli.force,
     })
 }
 

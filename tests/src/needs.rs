@@ -97,6 +97,9 @@ const NEEDS: &[Need] = &[
         let is_it = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))";
         succeeds("python3", &["-c", is_it])
     }),
+    need("OpenSSH's server", || {
+        Path::new("/usr/sbin/sshd").is_file() && has("ssh") && has("ssh-keygen")
+    }),
     need("rustfmt", || succeeds("cargo", &["fmt", "--version"])),
     need("clippy", || succeeds("cargo", &["clippy", "--version"])),
 ];

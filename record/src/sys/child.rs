@@ -10,7 +10,9 @@ use std::fs::File;
 use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::sys::signals;
 
@@ -128,6 +130,17 @@ pub(crate) fn ended(pid: i32) -> Option<Ended> {
     } else {
         Ended::Exited(libc::WEXITSTATUS(status))
     })
+}
+
+/// Gives a program the signals that it expects: [`signals::Signals`] blocks them, which programs inherit.
+pub(crate) fn unblock_signals(command: &mut Command) {
+    let reset = || {
+        // SAFETY: this runs in the forked child, before its exec.
+        unsafe { signals::reset_in_child() };
+        Ok(())
+    };
+    // SAFETY: the closure only makes async-signal-safe calls.
+    unsafe { command.pre_exec(reset) };
 }
 
 /// Sends SIGTERM to the child.
