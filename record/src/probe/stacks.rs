@@ -438,7 +438,7 @@ mod tests {
     fn modes() {
         let copies = |stack_bytes| Ok(How::Copies { stack_bytes });
         assert_eq!(parse_how("dwarf"), copies(32768));
-        assert_eq!(parse_how("auto"), Ok(How::Auto));
+        assert_eq!(parse_how("auto"), Ok(How::Auto { is_checked: false }));
         assert_eq!(parse_how("dwarf,4000"), copies(4000));
         assert_eq!(parse_how("dwarf,4001"), copies(4008));
         assert_eq!(parse_how("dwarf,32K"), copies(32768));
