@@ -26,8 +26,6 @@ pub(super) struct Offsets {
     /// Size of the header of a string in ASCII, and of others.
     pub(super) ascii_bytes: u32,
     pub(super) compact_bytes: u32,
-    /// First bit of a string's kind in its state.
-    pub(super) kind_bit: u32,
 }
 
 /// Members before the data of a bytes object.
@@ -58,7 +56,6 @@ const PYTHON_3_11: Offsets = Offsets {
     instructions: 184,
     ascii_bytes: 48,
     compact_bytes: 72,
-    kind_bit: 2,
 };
 
 const PYTHON_3_12: Offsets = Offsets {
@@ -82,7 +79,6 @@ const PYTHON_3_12: Offsets = Offsets {
     instructions: 192,
     ascii_bytes: 40,
     compact_bytes: 56,
-    kind_bit: 2,
 };
 
 impl Offsets {
@@ -157,8 +153,6 @@ impl Offsets {
             line_table: code[4],
             first_line: code[5],
             instructions: code[9],
-            // 3.14 has 16 bits for whether the string is interned.
-            kind_bit: if is_3_14 { 16 } else { 2 },
             ..PYTHON_3_12
         }))
     }

@@ -184,11 +184,8 @@ impl Process {
     fn text(&self, address: u64) -> Option<String> {
         let head = self.read(address, STRING_STATE + 4)?;
         let length = Endian::Little.u64_at(&head, STRING_LENGTH as usize)?;
-        let state = Endian::Little.u32_at(&head, STRING_STATE as usize)? >> self.offsets.kind_bit;
-        let (width, is_compact, is_ascii) = (state & 7, state & 8 != 0, state & 16 != 0);
-        if !is_compact || !matches!(width, 1 | 2 | 4) || length > TEXT_MAX {
-            return None;
-        }
+        let state = Endian::Little.u32_at(&head, STRING_STATE as usize)?;
+        let (width, is_ascii) = kind_of_string(state).filter(|_| length <= TEXT_MAX)?;
         let before = match is_ascii {
             true => self.offsets.ascii_bytes,
             false => self.offsets.compact_bytes,
@@ -224,9 +221,41 @@ impl Process {
     }
 }
 
+/// Returns the bytes of a character, and whether all are ASCII, by a string's state; `None` if its characters do not follow its
+/// header. Before the kind, the state has 2 bits for whether the string is interned, or 16: 3.14 was developed with 16, and has 2
+/// in 3.14.8. Both cannot hold: these numbers are at most 3.
+fn kind_of_string(state: u32) -> Option<(u32, bool)> {
+    [2, 16].into_iter().find_map(|bits| {
+        let kind = state >> bits;
+        let (width, is_compact, is_ascii) = (kind & 7, kind & 8 != 0, kind & 16 != 0);
+        (is_compact && matches!(width, 1 | 2 | 4)).then_some((width, is_ascii))
+    })
+}
+
 /// Whether a file can contain an interpreter: `python3.11`, `libpython3.12.so.1.0`, `uwsgi-core` do not all say so, but
 /// opening each file of each process would take too long.
 fn may_be_python(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     path.starts_with(b"/") && (name.starts_with(b"python") || name.starts_with(b"libpython"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_of_either_layout() {
+        // Of 3.14.8, with what padding had: "inner", "outer.<locals>.<genexpr>", "<module>".
+        for state in [0x706d_7466, 0x65, 0xe7] {
+            assert_eq!(kind_of_string(state), Some((1, true)));
+        }
+        // Two bytes a character; four.
+        assert_eq!(kind_of_string(0b0_1010 << 2 | 1), Some((2, false)));
+        assert_eq!(kind_of_string(0b0_1100 << 2 | 1), Some((4, false)));
+        // 16 bits before the kind.
+        assert_eq!(kind_of_string(0b1_1001 << 16 | 1), Some((1, true)));
+        assert_eq!(kind_of_string(0b0_1010 << 16), Some((2, false)));
+        // Not compact.
+        assert_eq!(kind_of_string(0b0_0001 << 2), None);
+    }
 }
