@@ -297,7 +297,9 @@ fn a_killed_recorder_here_ends_the_one_there() {
         !runs(&script) && !runs(&format!("{here}server/tmp/"))
     });
     wait_until("no probe is left", || !probes().contains(&program));
-    wait_until("the connection ends", || !runs("/perfquet-ssh-"));
+    wait_until("the connection ends", || {
+        !runs(&format!("{here}server/perfquet-ssh-"))
+    });
     assert!(!room.path("t.pqt").exists());
     // Nobody has it, so it is kept there.
     let kept = server.left();

@@ -83,6 +83,8 @@ impl Server {
         let mut recorder = room.recorder();
         let command = format!("ssh -F {}", self.path("config").display());
         recorder.env("PERFQUET_SSH", command).args(["--ssh", host]);
+        // A killed recorder leaves the directory of its connection.
+        recorder.env("TMPDIR", &self.folder);
         recorder
     }
 
