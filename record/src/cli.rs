@@ -12,6 +12,7 @@ use perfquet_events::event::Contexts;
 use crate::bpf;
 use crate::closing_line::Next;
 use crate::control;
+use crate::cpu_limit::CpuLimitOptions;
 use crate::failure::{Failure, misuse};
 use crate::flight;
 use crate::ftrace;
@@ -199,6 +200,8 @@ pub(crate) struct Cli {
     /// Sample every N events of counters and clocks
     #[arg(short = 'c', long = "count", value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = SAMPLING)]
     pub(crate) count: Option<u64>,
+    #[command(flatten, next_help_heading = SAMPLING)]
+    pub(crate) cpu_limit: CpuLimitOptions,
     #[command(flatten, next_help_heading = SAMPLING)]
     pub(crate) stacks: StackOptions,
     #[command(flatten, next_help_heading = SAMPLING)]

@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use crate::flight::Buffer;
 use crate::journal::Journal;
 use crate::journal::own_records::OwnRecords;
+use crate::periods::Periods;
 use crate::recording::{Recording, Rings};
 use crate::sieve::Sieve;
 use crate::sys::clock;
@@ -94,6 +95,7 @@ impl Drain {
         sink: Sink,
         (gate, began): (Gate, u64),
         stacks: Option<UserStacks>,
+        periods: Option<Arc<Mutex<Periods>>>,
     ) -> Result<Drain> {
         let waiter = Waiter::new().context("cannot wait for the kernel's rings")?;
         for event in recording.wakers() {
@@ -104,6 +106,9 @@ impl Drain {
         let mut sieve = Sieve::of(recording, rings.events.len(), began);
         if recording.starts_paused {
             sieve.pause_at(0);
+        }
+        if let Some(periods) = periods {
+            sieve.correct(periods);
         }
         let worker = Worker {
             sieve,

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -12,16 +12,19 @@ use perfquet_events::event::{Purpose, Selection};
 use crate::bpf::{Live, Programs};
 use crate::containers::Containers;
 use crate::control::{Command, Control, Delay};
+use crate::cpu_limit::CpuLimit;
 use crate::drain::{Drain, Sink};
 use crate::failure::{Failure, failed};
 use crate::flight::Snapshots;
 use crate::ftrace::Tracing;
 use crate::journal::header;
+use crate::journal::own_records::OwnRecords;
 use crate::journal::processes;
 use crate::live::{self, Display};
+use crate::periods::Periods;
 use crate::probe::definition::Definitions;
 use crate::progress::{Progress, Shown};
-use crate::recording::{Recording, Rings};
+use crate::recording::{OWN_ID, Recording, Rings};
 use crate::rotation::Handover;
 use crate::runtimes::{self, Runtimes};
 use crate::stat::Counters;
@@ -67,6 +70,8 @@ pub(crate) struct Start {
     pub(crate) counters: Option<Counters>,
     /// Whether stacks have Python functions.
     pub(crate) has_python: bool,
+    /// Limit of the recorder's CPU use.
+    pub(crate) cpu_limit: Option<CpuLimit>,
 }
 
 /// A running recording.
@@ -94,6 +99,8 @@ pub(crate) struct Running {
     switch: Switch,
     control: Option<Control>,
     counters: Option<Counters>,
+    /// The limit of CPU use, and the periods that it has changed.
+    cpu_limit: Option<(CpuLimit, Arc<Mutex<Periods>>)>,
 }
 
 /// When aggregates are read.
@@ -135,6 +142,7 @@ impl Running {
             control,
             mut counters,
             has_python,
+            cpu_limit,
         } = start;
         let has_user_code = recording.has_user_code() || programs.has_stacks();
         let runtimes = has_user_code.then_some(runtimes);
@@ -150,7 +158,9 @@ impl Running {
             &containers.roots(),
             has_python,
         );
-        let drain = Drain::start(&recording, rings, sink, (gate, began), stacks)?;
+        let periods = cpu_limit.as_ref().map(|_| Arc::<Mutex<Periods>>::default());
+        let began_at = (gate, began);
+        let drain = Drain::start(&recording, rings, sink, began_at, stacks, periods.clone())?;
         recording.enable()?;
         if delay.is_none() {
             programs.start()?;
@@ -208,6 +218,7 @@ impl Running {
             switch: Switch::new(delay),
             control,
             counters,
+            cpu_limit: cpu_limit.zip(periods),
             readings: every.map(|every| Readings {
                 every,
                 next: Instant::now() + every,
@@ -272,6 +283,7 @@ impl Running {
                 snapshots.look();
             }
             self.read_aggregates()?;
+            self.keep_cpu_limit();
             self.reap();
             let pids = self.containers.look(&self.target, self.command);
             if let (Some(runtimes), Some(pids)) = (&self.runtimes, pids) {
@@ -422,6 +434,22 @@ impl Running {
         Ok(())
     }
 
+    /// Samples less often if the recorder takes too much CPU time, and more often if it takes little.
+    fn keep_cpu_limit(&mut self) {
+        let Some((limit, periods)) = &mut self.cpu_limit else {
+            return;
+        };
+        let Some(divisor) = limit.look() else {
+            return;
+        };
+        let time = clock::monotonic();
+        let mut records = OwnRecords::new(OWN_ID, time, 0);
+        for (event, frequency_hz) in self.recording.divide_frequencies(divisor, periods) {
+            records.rate(event, frequency_hz);
+        }
+        self.drain.add(records.into_bytes());
+    }
+
     /// Whether a drain has failed, for example because the disk is full.
     fn has_failed(&self) -> bool {
         self.drain.has_failed() || self.tracing.as_ref().is_some_and(Tracing::has_failed)
@@ -517,6 +545,7 @@ impl Running {
             programs: self.programs,
             counters: self.counters,
             counts,
+            cpu_limit: self.cpu_limit.map(|(limit, _)| limit),
             command: self.command,
             command_ended: self.command_ended,
             progress: self.progress,
@@ -533,6 +562,7 @@ pub(crate) struct Stopped {
     pub(crate) recording: Recording,
     pub(crate) programs: Programs,
     pub(crate) counters: Option<Counters>,
+    pub(crate) cpu_limit: Option<CpuLimit>,
     /// Records of the last counts.
     pub(crate) counts: Vec<u8>,
     command: Option<i32>,

@@ -14,6 +14,7 @@ use crate::bpf::{Plans, Whom};
 use crate::cli::Cli;
 use crate::closing_line;
 use crate::completion::complete_trace;
+use crate::cpu_limit::CpuLimit;
 use crate::drain::Sink;
 use crate::encoder::{Encoder, Source};
 use crate::failure::{Failure, failed, misuse};
@@ -27,7 +28,7 @@ use crate::output::{Form, Format, Output};
 use crate::probe::Probe;
 use crate::probe::definition::Definitions;
 use crate::probe_requests;
-use crate::recording::{Recording, Settings, WALK};
+use crate::recording::{Recording, Settings, Track, WALK};
 use crate::remote;
 use crate::rotation::{self, End, Handover, Request};
 use crate::service;
@@ -35,6 +36,7 @@ use crate::stat::{self, Counters};
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::signals::{Signal, Signals};
 use crate::sys::thread;
+use crate::target::Target;
 use crate::terminal;
 use crate::user_stacks;
 
@@ -132,6 +134,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
             .into());
         }
     }
+    check_cpu_limit(cli, &target)?;
     let groups = cli.stat.groups(&target)?;
     if !groups.is_empty() && (is_flight || cli.format == Format::PerfData) {
         return Err(
@@ -173,7 +176,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     let delay = cli.control.delay()?;
     let settings = Settings {
         starts_paused: delay.is_some(),
-        has_own_records: (cli.control.may_pause() || cli.stat.is_requested())
+        has_own_records: (cli.control.may_pause()
+            || cli.stat.is_requested()
+            || cli.cpu_limit.is_given())
             && cli.format == Format::Pqt,
         frequency_hz: cli.frequency_hz()?,
         period: cli.count,
@@ -244,6 +249,16 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     if let Some(walking) = &mut walking {
         walking.connect(&recording)?;
     }
+    let highest_hz = recording
+        .tracks
+        .iter()
+        .filter_map(Track::frequency_hz)
+        .max();
+    if cli.cpu_limit.is_given() && highest_hz.is_none() {
+        log::warn!(
+            "--max-cpu: no event has a frequency that could be lowered; tracepoints, -c and aggregations in the kernel have none"
+        );
+    }
     let handover = match cli.rotation.segment() {
         Some(_) => Some(Handover::open()?),
         None => None,
@@ -268,6 +283,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         control,
         counters,
         // Symbols in a ring would be gone before their samples.
+        cpu_limit: highest_hz.and_then(|highest_hz| cli.cpu_limit.limit(highest_hz)),
         has_python: cli.runtimes.has_python() && cli.format == Format::Pqt && !is_flight,
     };
     match cli.flight.limit() {
@@ -295,6 +311,30 @@ fn install_service(cli: &Cli, folder: &Path) -> Result<Outcome> {
     }
     service::install(folder, std::env::args_os(), cli.output.as_deref())?;
     Ok(Outcome::Done(None))
+}
+
+/// Fails for options with which rates cannot be lowered, or changes not be recorded.
+fn check_cpu_limit(cli: &Cli, target: &Target) -> Result<(), Failure> {
+    if !cli.cpu_limit.is_given() {
+        return Ok(());
+    }
+    // Threads that inherited an event keep its rate.
+    if !target.is_of_cpus() {
+        return Err(
+            misuse("--max-cpu: requires a recording of the system, of CPUs or of cgroups")
+                .hint("add -a, -C CPUS or -G CGROUP"),
+        );
+    }
+    let excluded = [
+        (cli.flight.limit().is_some(), "--ring"),
+        (cli.format == Format::PerfData, "--format perf.data"),
+    ];
+    match excluded.iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => {
+            Err(misuse(format!("--max-cpu cannot be combined with {option}")).hint("drop one"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Fails for options with which the journal has not exactly the events of the trace, or comes too late.
@@ -491,6 +531,7 @@ fn record(
     let user_stacks = stopped.user_stacks.take();
     let runtimes = std::mem::take(&mut stopped.runtimes);
     let counters = stopped.counters.take();
+    let cpu_limit = stopped.cpu_limit.take();
     stopped.close(definitions);
     let lost = ended.as_ref().copied().unwrap_or(0);
     let early = drained.and(ended.map(drop)).err();
@@ -524,6 +565,11 @@ fn record(
         for line in counters.iter().flat_map(Counters::summary) {
             terminal::say(line);
         }
+    }
+    if segment.is_none()
+        && let Some(sentence) = cpu_limit.as_ref().and_then(CpuLimit::sentence)
+    {
+        terminal::say(sentence);
     }
     for sentence in user_stacks.iter().flat_map(user_stacks::Counts::sentences) {
         terminal::say(sentence);

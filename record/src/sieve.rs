@@ -15,8 +15,10 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::journal::record::{self, kind};
+use crate::periods::Periods;
 use crate::recording::Recording;
 use crate::sys::clock;
 
@@ -42,6 +44,8 @@ pub(crate) struct Sieve {
     side_band: Stitcher,
     rings: Vec<Stitcher>,
     kept: Vec<u8>,
+    /// Changed periods, if they can change.
+    periods: Option<Arc<Mutex<Periods>>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +111,13 @@ impl Sieve {
             side_band: Stitcher::default(),
             rings: (0..rings).map(|_| Stitcher::default()).collect(),
             kept: Vec::new(),
+            periods: None,
         }
+    }
+
+    /// Gives samples the periods in `periods`, which a caller locks while it changes the events.
+    pub(crate) fn correct(&mut self, periods: Arc<Mutex<Periods>>) {
+        self.periods = Some(periods);
     }
 
     /// Sets the end of the recording, between two passes.
@@ -150,7 +160,14 @@ impl Sieve {
         piece: &[u8],
         write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        if !self.is_looking {
+        let shared = self.periods.clone();
+        // What a changed event wrote is read after the change: the lock is free only then.
+        let periods = shared.as_deref().map(|periods| {
+            // A change is added in one step, so it is whole even if its writer panicked.
+            periods.lock().unwrap_or_else(PoisonError::into_inner)
+        });
+        let periods = periods.filter(|periods| !periods.is_empty());
+        if !self.is_looking && periods.is_none() {
             return write(piece);
         }
         let Sieve {
@@ -178,7 +195,11 @@ impl Sieve {
                         .all(|(begin, end)| hit.time <= *begin || hit.time >= *end)
             });
             if is_wanted {
+                let from = kept.len();
                 kept.extend_from_slice(record);
+                if let Some(periods) = &periods {
+                    periods.correct(&mut kept[from..]);
+                }
             }
         });
         match kept.is_empty() {

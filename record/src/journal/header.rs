@@ -87,7 +87,7 @@ fn add_event(records: &mut Records, track: &Track) {
     }
 }
 
-/// Declares the records of pauses and counts, which belong to no event of the kernel.
+/// Declares the records of pauses, counts and rates, which belong to no event of the kernel.
 fn add_own(records: &mut Records, recording: &Recording) {
     let Some(id) = recording.own_id else {
         return;

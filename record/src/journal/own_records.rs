@@ -4,7 +4,7 @@
 //! layout.
 
 use perfquet_events::event::{Action, Bucket, CounterValue};
-use perfquet_events::wire::{AggregateRecord, CountRecord, LossRecord, PauseRecord};
+use perfquet_events::wire::{AggregateRecord, CountRecord, LossRecord, PauseRecord, RateRecord};
 
 use super::record::{Records, kind};
 
@@ -75,6 +75,16 @@ impl OwnRecords {
     /// Adds the beginning or the end of a pause.
     pub(crate) fn pause(&mut self, is_resumed: bool) {
         self.sample(PauseRecord { is_resumed }.encode());
+    }
+
+    /// Adds the frequency at which an event is sampled from now on.
+    pub(crate) fn rate(&mut self, event: &str, frequency_hz: u64) {
+        let event = event.as_bytes();
+        let record = RateRecord {
+            frequency_hz,
+            event,
+        };
+        self.sample(record.encode());
     }
 
     /// Returns the records.

@@ -11,12 +11,16 @@ mod open;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use perfquet_events::event::Purpose;
 
+use crate::cpu_limit::CpuLimit;
+use crate::periods::Periods;
 use crate::probe::extras::Extras;
 use crate::probe::rejected::Rejected;
 use crate::probe::stacks::Stacks;
@@ -36,7 +40,9 @@ pub(crate) use attr::{DEFAULT_FREQUENCY_HZ, attr_of_own_records};
 /// Message for tracepoints of a pattern.
 pub(crate) const NOT_RECORDED: &str = "cannot be recorded";
 
-/// ID of the records of pauses and counts, which belong to no event of the kernel. The kernel counts its IDs from 1.
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+/// ID of the records of pauses, counts and rates, which belong to no event of the kernel. The kernel counts its IDs from 1.
 pub(crate) const OWN_ID: u64 = 1 << 62;
 
 /// Settings for all events, from the command line.
@@ -97,6 +103,25 @@ impl Track {
     }
 }
 
+impl Track {
+    fn set_frequency(
+        &self,
+        opened: &Opened,
+        frequency_hz: u64,
+        periods: &Mutex<Periods>,
+    ) -> io::Result<()> {
+        if !counter::is_clock(&self.attr) {
+            return opened.event.set_period(frequency_hz);
+        }
+        // The kernel turned the frequency of a clock into a period when it was opened.
+        let period = NS_PER_SECOND / frequency_hz;
+        let mut periods = periods.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.event.set_period(period)?;
+        periods.set(opened.id, &self.attr, clock::monotonic(), period);
+        Ok(())
+    }
+}
+
 /// The event that carries walks of user stacks.
 pub(crate) const WALK: &str = "walk";
 
@@ -104,6 +129,12 @@ impl Track {
     /// Whether it is counted and sampled together with other events.
     fn is_of_group(&self) -> bool {
         self.leader.is_some() || !self.probe.members.is_empty()
+    }
+
+    /// Returns the requested frequency, if the event is sampled with one.
+    pub(crate) fn frequency_hz(&self) -> Option<u64> {
+        let is_sampled = self.probe.is_sampled() && self.leader.is_none() && self.attr.freq() == 1;
+        is_sampled.then_some(self.attr.sample_freq)
     }
 
     /// Whether its samples have an address between the identifier and the thread.
@@ -329,6 +360,28 @@ impl Recording {
             }
         }
         Ok(())
+    }
+
+    /// Divides the requested frequencies. Returns the names of the events and their frequencies.
+    pub(crate) fn divide_frequencies(
+        &self,
+        divisor: u64,
+        periods: &Mutex<Periods>,
+    ) -> Vec<(&str, u64)> {
+        let mut changed = Vec::new();
+        for track in &self.tracks {
+            let Some(requested_hz) = track.frequency_hz() else {
+                continue;
+            };
+            let frequency_hz = CpuLimit::frequency(requested_hz, divisor);
+            for opened in &track.events {
+                if let Err(error) = track.set_frequency(opened, frequency_hz, periods) {
+                    log::warn!("cannot change the rate of {}: {error}", track.probe.name);
+                }
+            }
+            changed.push((&*track.probe.name, frequency_hz));
+        }
+        changed
     }
 
     /// Stops everything, the side-band last.

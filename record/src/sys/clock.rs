@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "clock_gettime")]
 
+use std::time::Duration;
+
 /// Nanoseconds of CLOCK_MONOTONIC, the clock of every recording: tracefs's `mono` and BPF's
 /// `bpf_ktime_get_ns` count the same.
 pub(crate) fn monotonic() -> u64 {
@@ -11,6 +13,11 @@ pub(crate) fn monotonic() -> u64 {
 /// Returns the nanoseconds since boot, including suspend.
 pub(crate) fn since_boot() -> u64 {
     now(libc::CLOCK_BOOTTIME)
+}
+
+/// Returns the CPU time of all threads of this process.
+pub(crate) fn process_cpu() -> Duration {
+    Duration::from_nanos(now(libc::CLOCK_PROCESS_CPUTIME_ID))
 }
 
 /// Returns the nanoseconds since 1970 and those of CLOCK_MONOTONIC at the same moment.

@@ -124,6 +124,14 @@ impl Event {
         check(unsafe { raw::ioctls::DISABLE(self.as_raw_fd(), 0) })
     }
 
+    /// Sets its period, or its frequency if it was opened with one. Children that inherited it keep theirs.
+    pub(crate) fn set_period(&self, period: u64) -> io::Result<()> {
+        // The kernel takes the address of the number (perf_event_open(2)), the wrapper any number.
+        let address = (&raw const period).addr() as u64;
+        // SAFETY: the kernel reads 8 bytes from `period`, which lives during the call.
+        check(unsafe { raw::ioctls::PERIOD(self.as_raw_fd(), address) })
+    }
+
     /// Sends its records into the ring of `owner`, which must be on the same CPU and clock.
     pub(crate) fn set_output(&self, owner: &Event) -> io::Result<()> {
         // SAFETY: no address is passed.

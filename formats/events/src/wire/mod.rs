@@ -15,6 +15,7 @@
 //! | call | a BPF program: ebpf/src/calls.bpf.c | [`CallRecord`] |
 //! | count | perfquet-record, with `--stat` | [`CountRecord`] |
 //! | pause | perfquet-record, with `--control` | [`PauseRecord`] |
+//! | rate | perfquet-record, with `--max-cpu` | [`RateRecord`] |
 //!
 //! Numbers and layouts shared with C code are compared with its source in the tests.
 
@@ -23,6 +24,7 @@ mod call;
 mod count;
 mod loss;
 mod pause;
+mod rate;
 mod stack;
 pub mod update;
 
@@ -33,6 +35,7 @@ pub use call::{CallRecord, Caller};
 pub use count::CountRecord;
 pub use loss::LossRecord;
 pub use pause::PauseRecord;
+pub use rate::RateRecord;
 pub use stack::StackRecord;
 
 /// Prefix of the event names.
@@ -56,6 +59,8 @@ pub enum Kind {
     Pause = 5,
     /// The value of a counter.
     Count = 6,
+    /// The sampling rate of an event was changed.
+    Rate = 7,
 }
 
 impl Kind {
@@ -68,6 +73,7 @@ impl Kind {
             Kind::Call,
             Kind::Pause,
             Kind::Count,
+            Kind::Rate,
         ];
         all.into_iter().find(|kind| *kind as u32 == number)
     }
@@ -134,9 +140,9 @@ mod tests {
     fn kind_numbers_match_the_bpf_programs() {
         assert!(PROGRAM.contains(&format!("#define RECORD_STACK {}\n", Kind::Stack as u32)));
         assert!(CALLS.contains(&format!("#define RECORD_CALL {}\n", Kind::Call as u32)));
-        for number in 0..8 {
+        for number in 0..9 {
             let kind = Kind::of_number(number);
-            assert_eq!(kind.is_some(), (1..=6).contains(&number));
+            assert_eq!(kind.is_some(), (1..=7).contains(&number));
             assert!(kind.is_none_or(|kind| kind as u32 == number));
         }
     }

@@ -36,9 +36,10 @@ impl Emission<'_> {
                     ..Sample::of(event)
                 };
                 let payload = wire::open(members.raw.unwrap_or_default(), catalog.endian);
-                let (wire, functions) = (&mut self.wire, &catalog.functions);
+                let (functions, declared) = (&catalog.functions, &mut catalog.declared);
+                let (wire, out) = (&mut self.wire, &mut self.out);
                 match payload {
-                    Ok((kind, body)) => wire.emit(&sample, kind, body, functions, &mut self.out),
+                    Ok((kind, body)) => wire.emit(&sample, kind, body, functions, declared, out),
                     Err(short) => Err(short.into()),
                 }
             }

@@ -21,10 +21,11 @@ pub(super) enum RecorderEvent {
     AuxOutputHwId,
     AuxtraceError,
     Stat,
+    SamplingRate,
 }
 
 /// Number of these types.
-pub(super) const COUNT: usize = 13;
+pub(super) const COUNT: usize = 14;
 
 /// Names of the namespaces in the order of PERF_RECORD_NAMESPACES (`enum` in include/uapi/linux/perf_event.h;
 /// the time namespace follows in newer kernels).
@@ -52,6 +53,7 @@ impl RecorderEvent {
             RecorderEvent::AuxOutputHwId => "aux_output_hw_id",
             RecorderEvent::AuxtraceError => "auxtrace_error",
             RecorderEvent::Stat => "stat",
+            RecorderEvent::SamplingRate => "sampling_rate",
         }
     }
 
@@ -115,6 +117,7 @@ impl RecorderEvent {
                 ("round_time", Int(8)),
                 ("is_final", Bool),
             ],
+            RecorderEvent::SamplingRate => &[("event", Text), ("frequency", UInt(8))],
         };
         let fields = plain.iter().map(|(name, kind)| field(name, *kind));
         fields.collect()
@@ -147,7 +150,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_its_index() {
-        assert_eq!(RecorderEvent::Stat.index() + 1, COUNT);
+        assert_eq!(RecorderEvent::SamplingRate.index() + 1, COUNT);
         let fields = RecorderEvent::Namespaces.event_type().fields;
         assert_eq!(fields.len(), 16);
         assert_eq!(fields[1].name, "net_inode");

@@ -5,16 +5,18 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Short};
 use perfquet_events::event::{
-    Aggregate, Bucket, Call, CallFunction, Common, Context, CounterValue, Event, Function, Loss,
-    PairedCall, Sample, Space, Stack, StackDefinition, time_of,
+    Aggregate, Bucket, Call, CallFunction, Common, Context, CounterValue, Event, Fields, Function,
+    Loss, PairedCall, Sample, Space, Stack, StackDefinition, Value, time_of,
 };
 use perfquet_events::wire::{
-    AggregateRecord, CallRecord, CountRecord, Kind, LossRecord, PREFIX, PauseRecord, StackRecord,
+    AggregateRecord, CallRecord, CountRecord, Kind, LossRecord, PREFIX, PauseRecord, RateRecord,
+    StackRecord,
 };
 
 use crate::perf_data::attr::{Attr, event_type, sample_type};
-use crate::perf_data::catalog::Catalog;
+use crate::perf_data::catalog::{Catalog, Declared};
 use crate::perf_data::output::Output;
+use crate::perf_data::recorder::RecorderEvent;
 use crate::perf_data::values::signed;
 
 /// `PERF_COUNT_SW_BPF_OUTPUT`
@@ -78,6 +80,7 @@ impl Unfinished {
         kind: u32,
         body: Cursor<'_>,
         functions: &HashMap<u32, CallFunction>,
+        declared: &mut Declared,
         out: &mut Output<'_>,
     ) -> Result<(), Wrong> {
         match Kind::of_number(kind) {
@@ -96,6 +99,7 @@ impl Unfinished {
                 out.event(Event::Count(&CounterValue { time, ..value }))?;
             }
             Some(Kind::Pause) => pause(sample, PauseRecord::decode(body)?, out)?,
+            Some(Kind::Rate) => rate(sample, RateRecord::decode(body)?, declared, out)?,
             Some(Kind::Call) => return call(sample, CallRecord::decode(body)?, functions, out),
             None => return Err(Wrong::Kind(kind)),
         }
@@ -176,6 +180,21 @@ fn pause(sample: &Sample<'_>, record: PauseRecord, out: &mut Output<'_>) -> Resu
         count: None,
         in_all: None,
         reason: record.reason(),
+    }))
+}
+
+fn rate(
+    sample: &Sample<'_>,
+    record: RateRecord<'_>,
+    declared: &mut Declared,
+    out: &mut Output<'_>,
+) -> Result<(), Error> {
+    let event = declared.recorder_event(RecorderEvent::SamplingRate, out)?;
+    let values = [Value::Bytes(record.event), Value::UInt(record.frequency_hz)];
+    out.event(Event::Sample(&Sample {
+        time: sample.time,
+        fields: Fields::Values(&values),
+        ..Sample::of(event)
     }))
 }
 
