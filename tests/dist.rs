@@ -24,7 +24,7 @@ fn packages(directory: &Path) -> PathBuf {
     }
     let output = directory.join("packages");
     run(Command::new(env!("CARGO_BIN_EXE_xtask"))
-        .args(["dist", "--profile", "release", "--output"])
+        .args(["dist", "--quick", "--output"])
         .arg(&output)
         .env("PERFQUET_BIN_DIR", programs.parent().unwrap()));
     output

@@ -25,35 +25,26 @@ pub const SERVICE: &str = "lib/systemd/system/perfquet.service";
 /// Content and destination of a package.
 #[derive(Debug, Clone)]
 struct Options {
-    /// Cargo's profile: `dist`, which is slow, or `release`, which the tests have already built.
-    profile: String,
-    output: PathBuf,
-}
-
-impl Options {
     /// Whether the packages are for testing: time matters more than size.
-    fn is_quick(&self) -> bool {
-        self.profile == "release"
-    }
+    is_quick: bool,
+    output: PathBuf,
 }
 
 /// Builds the programs and packs them.
 pub fn run(arguments: &[&str]) -> Result<()> {
     let mut options = Options {
-        profile: "dist".to_owned(),
+        is_quick: false,
         output: place::target_directory().join("packages"),
     };
     let mut words = arguments.iter();
     while let Some(&word) = words.next() {
-        let value = words
-            .next()
-            .with_context(|| format!("{word}: expected a value"));
         match word {
-            "--profile" => options.profile = (*value?).to_owned(),
-            "--output" => options.output = std::path::absolute(value?)?,
-            _ => bail!(
-                "no such option: {word}\nhint: cargo xtask dist [--profile release] [--output DIR]"
-            ),
+            "--quick" => options.is_quick = true,
+            "--output" => {
+                let value = words.next().context("--output: expected a directory")?;
+                options.output = std::path::absolute(value)?;
+            }
+            _ => bail!("no such option: {word}\nhint: cargo xtask dist [--quick] [--output DIR]"),
         }
     }
     say::need_c_compiler()?;
@@ -66,7 +57,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
 
 /// Returns the paths of the packages.
 fn pack(options: &Options) -> Result<Vec<PathBuf>> {
-    let programs = build(&options.profile)?;
+    let programs = build()?;
     let stage = place::target_directory().join("stage");
     if stage.exists() {
         fs::remove_dir_all(&stage).context("cannot remove the last packages' files")?;
@@ -86,22 +77,22 @@ fn pack(options: &Options) -> Result<Vec<PathBuf>> {
     Ok(packages)
 }
 
-/// Builds each program separately, like the tests. Returns their paths.
-fn build(profile: &str) -> Result<Vec<PathBuf>> {
-    if let (Some(directory), "release") = (std::env::var_os("PERFQUET_BIN_DIR"), profile) {
+/// Builds each program separately, like the tests, so that packages have the programs that were tested. Returns their paths.
+fn build() -> Result<Vec<PathBuf>> {
+    if let Some(directory) = std::env::var_os("PERFQUET_BIN_DIR") {
         return Ok(PROGRAMS
             .map(|name| Path::new(&directory).join(name))
             .to_vec());
     }
-    say::step(&format!("the programs, with cargo's profile {profile}"));
+    say::step("the programs in release");
     let mut paths = Vec::new();
     for name in PROGRAMS {
         let status = place::cargo()
-            .args(["build", "--profile", profile, "--package", name])
+            .args(["build", "--release", "--package", name])
             .status()
             .context("cannot run cargo")?;
         ensure!(status.success(), "cannot build {name}");
-        paths.push(place::target_directory().join(profile).join(name));
+        paths.push(place::target_directory().join("release").join(name));
     }
     Ok(paths)
 }
@@ -158,7 +149,7 @@ fn for_readers(directory: &Path) -> Result<()> {
 
 fn tar(stage: &Path, name: &str, options: &Options) -> Result<PathBuf> {
     let Options { output, .. } = options;
-    let level = if options.is_quick() { 3 } else { 19 };
+    let level = if options.is_quick { 3 } else { 19 };
     let package = output.join(format!("{name}.tar.zst"));
     say::step(&package.display().to_string());
     run_tool(
@@ -209,7 +200,7 @@ fn deb(stage: &Path, tree: &Path, options: &Options) -> Result<PathBuf> {
     run_tool(
         Command::new("dpkg-deb")
             .env("SOURCE_DATE_EPOCH", commit_time())
-            .arg(if options.is_quick() { "-z1" } else { "-z9" })
+            .arg(if options.is_quick { "-z1" } else { "-z9" })
             .args(["-Zxz", "--root-owner-group", "--build"])
             .arg(&root)
             .arg(&package),

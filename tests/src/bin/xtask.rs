@@ -10,7 +10,7 @@ All chores of the project.
 usage: cargo xtask CHORE
 
   demo [--seconds N]     builds, records this machine, shows the hottest functions, an SQL answer, a flame graph
-  dist [--output DIR]    packages: a .tar.zst and a .deb with programs, manual pages and completions; --profile release is quicker
+  dist [--output DIR]    packages: a .tar.zst and a .deb with programs, manual pages and completions; --quick compresses less
   vm [SCENARIO]...       scenarios on real kernels in QEMU (--kernel K, --recorder PATH); --fetch [K]... gets what they need
   test                   every test and lint, then what was skipped and why
   bench [NAME]...        perfquet and its peers in alternation: record, probe-effect, import, encode, … (all by default)
