@@ -27,8 +27,8 @@ pub(crate) struct CpuLimitOptions {
     /// Sample less often while the recorder takes more than PERCENT of one CPU (1%, 0.5%)
     ///
     /// Lowers the frequency of counters and clocks (-F) of the whole system, CPUs or cgroups, down to 1 Hz, and raises it again. Weights of
-    /// samples stay right; table perf.sampling_rate has each change. Tracepoints, -c and what is aggregated in the kernel cannot be sampled
-    /// less often.
+    /// samples stay right, and each change is a row of the table perf.sampling_rate. Tracepoints, events with -c and in-kernel aggregations
+    /// keep their rates.
     #[arg(long = "max-cpu", value_name = "PERCENT", value_parser = percent)]
     max_cpu: Option<f64>,
 }

@@ -126,13 +126,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
             (cli.triggers.is_requested(), "--start-on and --stop-on"),
         ];
         // The first sample of a cut trace would have all that was counted before.
-        if let Some((_, option)) = excluded.iter().find(|(is_given, _)| *is_given) {
-            return Err(misuse(format!(
-                "a group {{A,B}}:S cannot be combined with {option}"
-            ))
-            .hint("drop one")
-            .into());
-        }
+        check_combination("a group {A,B}:S", &excluded)?;
     }
     check_cpu_limit(cli, &target)?;
     let groups = cli.stat.groups(&target)?;
@@ -329,9 +323,14 @@ fn check_cpu_limit(cli: &Cli, target: &Target) -> Result<(), Failure> {
         (cli.flight.limit().is_some(), "--ring"),
         (cli.format == Format::PerfData, "--format perf.data"),
     ];
+    check_combination("--max-cpu", &excluded)
+}
+
+/// Fails if one of these options is given, which exclude `option`.
+fn check_combination(option: &str, excluded: &[(bool, &str)]) -> Result<(), Failure> {
     match excluded.iter().find(|(is_given, _)| *is_given) {
-        Some((_, option)) => {
-            Err(misuse(format!("--max-cpu cannot be combined with {option}")).hint("drop one"))
+        Some((_, other)) => {
+            Err(misuse(format!("{option} cannot be combined with {other}")).hint("drop one"))
         }
         None => Ok(()),
     }
@@ -348,12 +347,7 @@ fn check_display(cli: &Cli) -> Result<(), Failure> {
             "--function, --function-graph or --kfi-config",
         ),
     ];
-    match excluded.iter().find(|(is_given, _)| *is_given) {
-        Some((_, option)) => {
-            Err(misuse(format!("--live cannot be combined with {option}")).hint("drop one"))
-        }
-        None => Ok(()),
-    }
+    check_combination("--live", &excluded)
 }
 
 /// Returns the ring of traces; fails for options that it excludes.
@@ -375,9 +369,7 @@ fn ring(cli: &Cli) -> Result<Request, Failure> {
             "a group {A,B}:S",
         ),
     ];
-    if let Some((_, option)) = excluded.iter().find(|(is_given, _)| *is_given) {
-        return Err(misuse(format!("--rotate cannot be combined with {option}")).hint("drop one"));
-    }
+    check_combination("--rotate", &excluded)?;
     if !cli.command.is_empty() {
         return Err(misuse("--rotate cannot be combined with a command")
             .hint("start the command, then record it with -p PID, or use -a"));

@@ -116,7 +116,7 @@ fn unit(line: &str, has_state: bool) -> String {
     text
 }
 
-/// Where a word stands in a command line.
+/// Position of a word in a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// systemd replaces no variables in it.

@@ -124,7 +124,7 @@ impl Journal {
     }
 
     /// Truncates the journal after a failed write to the end of a whole record, leaving room for the records that count
-    /// the losses. What is settled stays.
+    /// the losses. Never truncates below the settled length.
     pub(crate) fn cut(&mut self) -> io::Result<()> {
         self.reserve = None;
         let settled = self.settled.load(Ordering::Relaxed);
@@ -234,7 +234,7 @@ mod tests {
         records.into_bytes()
     }
 
-    /// A reader that has read as far as it may when the disk is full gets what is written from there on.
+    /// A follower that has reached the settled length when the disk is full continues with the records written after the truncation.
     #[test]
     fn a_follower_never_reads_what_is_cut() {
         let folder = tempfile::tempdir().unwrap();

@@ -171,7 +171,7 @@ fn copy(connection: &Connection, hash: &str, signals: &Signals) -> Result<Option
     let output = running.child.stdout.take().context("no output of ssh")?;
     let mut stdin = running.stdin;
     let answers = interruptible(signals, pid_of(&running.child), move || {
-        // If it cannot be written, the program there is incomplete, which its hash tells.
+        // A failed write leaves an incomplete program there, which has another hash.
         let _ = io::copy(&mut BufReader::new(program), &mut stdin);
         drop(stdin);
         answers(&mut BufReader::new(output), "copy")

@@ -6,7 +6,7 @@ use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::count::{counted, grouped};
 use perfquet_trace::symbols::Unwound;
 
-use super::sample;
+use super::sample::{self, WalkHead};
 use super::spaces::Spaces;
 
 /// Stacks with differences that are logged.
@@ -110,10 +110,8 @@ pub(super) fn is_copy(record: &[u8]) -> bool {
 /// Unwinds a copy; `None` if its record is damaged.
 fn unwind(copy: &[u8], pid: i32, spaces: &mut Spaces, addresses: &mut Vec<u64>) -> Option<Unwound> {
     let mut cursor = Cursor::new(copy, 0, Endian::Little);
-    let (_kind, _end) = (cursor.u32().ok()?, cursor.u32().ok()?);
-    let bytes = cursor.u32().ok()?;
-    let (_file, _at) = (cursor.u32().ok()?, cursor.u64().ok()?);
-    let copy = sample::copy_of_walk(&mut cursor, bytes)?;
+    let head = WalkHead::read(&mut cursor)?;
+    let copy = sample::copy_of_walk(&mut cursor, head.count)?;
     let registers = copy.registers();
     Some(spaces.unwind_parts(pid, &registers, copy.memory, addresses))
 }

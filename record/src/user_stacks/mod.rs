@@ -37,7 +37,7 @@ use crate::sieve::Stitcher;
 use crate::sys::ring::Ring;
 use check::CheckCounts;
 use python::{PythonCounts, Pythons};
-use sample::{Layout, Rewriter};
+use sample::{Layout, Rewriter, WalkHead};
 use spaces::Spaces;
 use tables::Tables;
 
@@ -496,14 +496,11 @@ fn take_walk(
     (tables, counts): (Option<&mut Tables>, &mut Counts),
 ) -> Option<Unwound> {
     let mut cursor = Cursor::new(walk, 0, Endian::Little);
-    let kind = cursor.u32().ok()?;
-    let end = WalkEnd::of(cursor.u32().ok()?)?;
-    let count = cursor.u32().ok()?;
-    let file = cursor.u32().ok()?;
-    let at = cursor.u64().ok()?;
-    match kind {
+    let head = WalkHead::read(&mut cursor)?;
+    let end = WalkEnd::of(head.end)?;
+    match head.kind {
         RECORD_WALK => {
-            for _ in 0..count {
+            for _ in 0..head.count {
                 addresses.push(cursor.u64().ok()?);
             }
             let unwound = match end {
@@ -518,14 +515,14 @@ fn take_walk(
             Some(unwound)
         }
         RECORD_COPY => {
-            let copy = sample::copy_of_walk(&mut cursor, count)?;
+            let copy = sample::copy_of_walk(&mut cursor, head.count)?;
             let registers = copy.registers();
             let unwound = spaces.unwind_parts(pid, &registers, copy.memory, addresses);
             if let Some(tables) = tables {
                 match end {
-                    WalkEnd::NoTable => tables.want_table(file),
+                    WalkEnd::NoTable => tables.want_table(head.file),
                     // The address is not in the list, or outside of all code.
-                    _ if at == 0 || spaces.has_code(pid, at) => tables.want_list(pid),
+                    _ if head.at == 0 || spaces.has_code(pid, head.at) => tables.want_list(pid),
                     _ => {}
                 }
             }

@@ -110,7 +110,33 @@ impl Copied {
     }
 }
 
-/// Parses the rest of a copy's record, from its fifth member.
+/// The members with which the records of walks and copies begin.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WalkHead {
+    pub(super) kind: u32,
+    pub(super) end: u32,
+    /// Number of frames of a walk, of bytes of a copy.
+    pub(super) count: u32,
+    /// The file without a table that ended the walk.
+    pub(super) file: u32,
+    /// The first address that was not followed.
+    pub(super) at: u64,
+}
+
+impl WalkHead {
+    /// Reads the members; `None` if the record is too short.
+    pub(super) fn read(cursor: &mut Cursor<'_>) -> Option<WalkHead> {
+        Some(WalkHead {
+            kind: cursor.u32().ok()?,
+            end: cursor.u32().ok()?,
+            count: cursor.u32().ok()?,
+            file: cursor.u32().ok()?,
+            at: cursor.u64().ok()?,
+        })
+    }
+}
+
+/// Parses the rest of a copy's record, after its head.
 pub(super) fn copy_of_walk<'a>(cursor: &mut Cursor<'a>, bytes: u32) -> Option<WalkCopy<'a>> {
     let ip = cursor.u64().ok()?;
     let mut numbered = vec![(PERF_IP, ip)];
