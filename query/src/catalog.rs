@@ -287,11 +287,14 @@ fn is_sorted(table: &TraceTable) -> bool {
 fn runs(trace: &Trace, table: &TraceTable, constants: &[ScalarValue]) -> Vec<Vec<PartFile>> {
     let mut runs = vec![Vec::new(); table.forms.len()];
     let root: Arc<Path> = trace.path.as_path().into();
+    let threads = trace.table(tables::threads::NAME);
+    let threads = threads.map_or(0, TraceTable::rows);
     for part in table.parts.iter().filter(|part| part.entry.rows > 0) {
         runs[part.form].push(PartFile {
             trace: Arc::clone(&root),
             entry: part.entry.clone(),
             constants: constants.to_vec(),
+            threads,
         });
     }
     runs

@@ -20,6 +20,8 @@ pub(crate) struct PartFile {
     pub(crate) entry: Part,
     /// Values of the constant columns.
     pub(crate) constants: Vec<ScalarValue>,
+    /// Number of threads of the trace; 0 if unknown.
+    pub(crate) threads: u64,
 }
 
 impl PartFile {
@@ -80,6 +82,7 @@ mod tests {
     fn part((time, time_nulls): Times, bytes: u64) -> PartFile {
         PartFile {
             trace: Path::new("").into(),
+            threads: 0,
             entry: Part {
                 rows: 1,
                 bytes,

@@ -5,6 +5,7 @@
 //! over time need no sort. Columns with one value per part (`trace`, and in the view `events` also
 //! `event`) are constants of the part, which cost nothing to read or to filter by.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -276,6 +277,13 @@ fn statistics(schema: &Schema, parts: &[PartFile]) -> Statistics {
             ..ColumnStatistics::new_unknown()
         };
     }
+    // A join keeps rows grouped by thread whole, as it knows that they are few, instead of dividing both sides.
+    let threads = parts.iter().map(|part| (&part.trace, part.threads));
+    let threads: u64 = threads.collect::<BTreeMap<_, _>>().values().sum();
+    let ids = ["pid", "tid"].map(|name| schema.index_of(name));
+    for id in ids.into_iter().flatten().filter(|_| threads > 0) {
+        statistics.column_statistics[id].distinct_count = Precision::Inexact(threads as usize);
+    }
     statistics
 }
 
@@ -295,4 +303,38 @@ fn constant_statistics(value: &ScalarValue) -> ColumnStatistics {
 /// A column whose value is the same in all rows of a part.
 pub(crate) fn constant_column(name: &str, kind: DataType) -> FieldRef {
     Arc::new(Field::new(name, kind, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perfquet_trace::store::Part;
+
+    #[test]
+    fn threads_of_each_trace_count_once() {
+        let part = |trace: &str, threads| PartFile {
+            trace: std::path::Path::new(trace).into(),
+            entry: Part::default(),
+            constants: Vec::new(),
+            threads,
+        };
+        let columns = ["time", "tid"].map(|name| Field::new(name, DataType::Int64, true));
+        let schema = Schema::new(columns.to_vec());
+        let distinct = |parts: &[PartFile]| {
+            let statistics = statistics(&schema, parts);
+            let counts = statistics.column_statistics.into_iter();
+            counts
+                .map(|column| column.distinct_count)
+                .collect::<Vec<_>>()
+        };
+        let parts = [part("a", 7), part("b", 5), part("a", 7)];
+        assert_eq!(
+            distinct(&parts),
+            [Precision::Absent, Precision::Inexact(12)]
+        );
+        // Without the table, their number is unknown, not 0.
+        let unknown = [Precision::Absent, Precision::Absent];
+        assert_eq!(distinct(&[part("a", 0)]), unknown);
+        assert_eq!(distinct(&[]), unknown);
+    }
 }
