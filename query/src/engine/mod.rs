@@ -1,11 +1,12 @@
 //! Extensions of DataFusion's planner, optimizer and operators, one per file or directory.
 //!
 //! ```text
-//! Merge        inputs in the order of time, instead of SortPreservingMergeExec
-//! AsOfJoin     ASOF JOIN, which DataFusion does not have
-//! RangeJoin    conditions on ranges of time, instead of HashJoinExec and NestedLoopJoinExec
-//! FewGroups    GROUP BY over few values, instead of AggregateExec in its first stage
-//! TimeWindow   lead, lag and the like by keys, instead of SortExec and BoundedWindowAggExec
+//! Merge            inputs in the order of time, instead of SortPreservingMergeExec
+//! AsOfJoin         ASOF JOIN, which DataFusion does not have
+//! RangeJoin        conditions on ranges of time, instead of HashJoinExec and NestedLoopJoinExec
+//! FewGroups        GROUP BY over few values, instead of AggregateExec in its first stage
+//! TimeWindow       lead, lag and the like by keys, instead of SortExec and BoundedWindowAggExec
+//! LateProjection   columns of the rows that ORDER BY … LIMIT keeps, instead of ProjectionExec before SortExec
 //! ```
 
 mod asof_join;
@@ -14,6 +15,7 @@ mod few_groups;
 mod gather;
 mod integers;
 mod keys;
+mod late_projection;
 mod merge;
 mod range_join;
 mod relations;
@@ -75,10 +77,10 @@ impl QueryPlanner for Planner {
 fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     let last = rules.pop();
-    let ensure = rules
-        .iter()
-        .position(|rule| rule.name() == "EnsureRequirements");
-    let ensure = ensure.expect("DataFusion has a rule that adds sorts");
+    let place = |name: &str| rules.iter().position(|rule| rule.name() == name);
+    let ensure = place("EnsureRequirements").expect("DataFusion has a rule that adds sorts");
+    let push = place("ProjectionPushdown").expect("DataFusion has a rule that moves projections");
+    rules.insert(push, Arc::new(late_projection::rule()));
     rules.insert(ensure, Arc::new(range_join::rule()));
     rules.insert(ensure, Arc::new(time_window::rule()));
     rules.push(Arc::new(merge::rule()));
