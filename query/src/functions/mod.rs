@@ -7,6 +7,7 @@ mod blocked_function;
 mod code_names;
 mod duration;
 mod flame;
+mod integer_sum;
 mod quantile;
 mod quantize;
 mod sketch;

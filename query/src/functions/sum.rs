@@ -1,4 +1,4 @@
-//! `sum(x)` without overflow: integers are summed as decimals of 38 digits.
+//! `sum(x)` without overflow: the sum of integers is a decimal of 38 digits.
 //!
 //! ```text
 //! SELECT sum(x) FROM (VALUES (9223372036854775807), (1)) AS v(x)      9223372036854775808
@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, FieldRef, Int64Type, UInt64Type};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
 };
 
 use super::Function;
+use super::integer_sum::{self, DistinctSum, GroupSums};
 
 pub(super) const FUNCTION: Function = Function {
     usage: "sum(x)",
@@ -25,11 +26,14 @@ pub(super) const FUNCTION: Function = Function {
     register: |context, _| context.register_udaf(AggregateUDF::from(Sum::new())),
 };
 
-/// Type of integer totals.
-pub(crate) const TOTAL: DataType = DataType::Decimal128(38, 0);
+/// Digits of integer totals.
+pub(super) const DIGITS: u8 = 38;
 
-/// Type to which integers are cast before adding: `sum` adds ten digits to these 28.
-const TERM: DataType = DataType::Decimal128(28, 0);
+/// Type of integer totals.
+pub(crate) const TOTAL: DataType = DataType::Decimal128(DIGITS, 0);
+
+/// Type of integers as decimals: `sum` adds ten digits to these 28.
+pub(super) const TERM: DataType = DataType::Decimal128(DIGITS - 10, 0);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sum {
@@ -67,8 +71,8 @@ impl AggregateUDFImpl for Sum {
             kind => kind,
         };
         Ok(vec![match kind {
-            // Includes narrow ones: the widened type is planned again, and its sum must have the same type.
-            kind if kind.is_integer() => TERM,
+            kind if kind.is_unsigned_integer() => T::UInt64,
+            kind if kind.is_signed_integer() => T::Int64,
             T::Null => TERM,
             T::Float16 | T::Float32 | T::Float64 => T::Float64,
             T::Decimal32(..) | T::Decimal64(..) | T::Decimal128(..) | T::Decimal256(..) => {
@@ -80,11 +84,20 @@ impl AggregateUDFImpl for Sum {
     }
 
     fn return_type(&self, kinds: &[DataType]) -> Result<DataType> {
-        self.built_in.return_type(kinds)
+        match kinds {
+            // Narrow ones, too: the widened type is planned again, and its sum must have the same type.
+            [kind] if kind.is_integer() => Ok(TOTAL),
+            _ => self.built_in.return_type(kinds),
+        }
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.built_in.accumulator(args)
+        Ok(match (integers(&args), args.is_distinct) {
+            (None, _) => self.built_in.accumulator(args)?,
+            (Some(_), true) => Box::new(DistinctSum(self.built_in.accumulator(args)?)),
+            (Some(Integers::Signed), false) => Box::new(integer_sum::Sum::<Int64Type>::new()),
+            (Some(Integers::Unsigned), false) => Box::new(integer_sum::Sum::<UInt64Type>::new()),
+        })
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -99,14 +112,24 @@ impl AggregateUDFImpl for Sum {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        self.built_in.create_groups_accumulator(args)
+        Ok(match integers(&args) {
+            None => self.built_in.create_groups_accumulator(args)?,
+            Some(Integers::Signed) => Box::new(GroupSums::<Int64Type>::new()),
+            Some(Integers::Unsigned) => Box::new(GroupSums::<UInt64Type>::new()),
+        })
     }
 
     fn create_sliding_accumulator(
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
-        self.built_in.create_sliding_accumulator(args)
+        match args.is_distinct {
+            true => Err(DataFusionError::NotImplemented(
+                "sum(DISTINCT x) over a sliding window is not supported".to_owned(),
+            )),
+            false if integers(&args).is_some() => self.accumulator(args),
+            false => self.built_in.create_sliding_accumulator(args),
+        }
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
@@ -115,5 +138,21 @@ impl AggregateUDFImpl for Sum {
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Insensitive
+    }
+}
+
+/// Types of integers that are summed.
+#[derive(Debug, Clone, Copy)]
+enum Integers {
+    Signed,
+    Unsigned,
+}
+
+/// Which integers an aggregate sums; `None` if others.
+fn integers(args: &AccumulatorArgs<'_>) -> Option<Integers> {
+    match args.expr_fields.first()?.data_type() {
+        DataType::Int64 => Some(Integers::Signed),
+        DataType::UInt64 => Some(Integers::Unsigned),
+        _ => None,
     }
 }
