@@ -6,8 +6,12 @@ use aya::include_bytes_aligned;
 pub const CALLS: &[u8] = include_bytes_aligned!("../objects/calls.bpf.o");
 /// Time off the CPU: offcpu.bpf.c.
 pub const OFF_CPU: &[u8] = include_bytes_aligned!("../objects/offcpu.bpf.o");
+/// The same with user stacks by unwind tables: offcpu_walk.bpf.c.
+pub const OFF_CPU_WALKED: &[u8] = include_bytes_aligned!("../objects/offcpu_walk.bpf.o");
 /// Aggregations of hits, stack counts: agg.bpf.c.
 pub const AGG: &[u8] = include_bytes_aligned!("../objects/agg.bpf.o");
+/// The same with user stacks by unwind tables: agg_walk.bpf.c.
+pub const AGG_WALKED: &[u8] = include_bytes_aligned!("../objects/agg_walk.bpf.o");
 /// Aggregations of calls: agg_calls.bpf.c.
 pub const AGG_CALLS: &[u8] = include_bytes_aligned!("../objects/agg_calls.bpf.o");
 /// Aggregations of latencies between events: agg_latency.bpf.c.

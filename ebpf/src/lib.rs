@@ -13,6 +13,7 @@ mod hooks;
 pub mod layout;
 mod object;
 mod sys;
+pub mod walk_tables;
 pub mod walker;
 
 pub use aya::{EbpfLoader, Pod};

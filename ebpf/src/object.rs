@@ -31,6 +31,13 @@ const FOLLOWERS: [(&str, &str); 3] = [
     ("follow_exit", "sched_process_exit"),
 ];
 
+/// Programs that observe the start and end of address spaces, and their tracepoints.
+const BIRTHS: [(&str, &str); 3] = [
+    ("walk_fork", "sched_process_fork"),
+    ("walk_exec", "sched_process_exec"),
+    ("walk_exit", "sched_process_exit"),
+];
+
 /// The target that an object's programs record.
 #[derive(Debug, Clone, Default)]
 pub struct Target {
@@ -154,19 +161,42 @@ impl Object {
         {
             return Ok(());
         }
+        let found = self.at_tracepoint(program, tracepoint)?;
+        found
+            .attach()
+            .map(drop)
+            .map_err(|error| Error::failed(format!("attaching the program {program}"), &error))
+    }
+
+    /// Loads a program of the section `tp_btf`, so that loading errors do not occur in [`Object::attach_tracepoint`].
+    pub fn prepare_tracepoint(&mut self, program: &str, tracepoint: &str) -> Result<(), Error> {
+        self.at_tracepoint(program, tracepoint).map(drop)
+    }
+
+    /// Attaches the programs that observe the start and end of address spaces, in objects whose programs walk stacks.
+    pub fn observe_births(&mut self) -> Result<(), Error> {
+        for (program, tracepoint) in BIRTHS {
+            self.attach_tracepoint(program, tracepoint)?;
+        }
+        Ok(())
+    }
+
+    /// Returns a program of the section `tp_btf`; loads it if necessary.
+    fn at_tracepoint(
+        &mut self,
+        program: &str,
+        tracepoint: &str,
+    ) -> Result<&mut BtfTracePoint, Error> {
         let btf = kernel_btf()?;
         let found: &mut BtfTracePoint = self
             .ebpf
             .program_mut(program)
             .and_then(|program| program.try_into().ok())
             .ok_or_else(|| no_such("program", program))?;
-        found
-            .load(tracepoint, &btf)
-            .map_err(|error| refused(program, error))?;
-        found
-            .attach()
-            .map(drop)
-            .map_err(|error| Error::failed(format!("attaching the program {program}"), &error))
+        match found.load(tracepoint, &btf) {
+            Ok(()) | Err(ProgramError::AlreadyLoaded) => Ok(found),
+            Err(error) => Err(refused(program, error)),
+        }
     }
 
     /// Starts or stops recording in the programs.
@@ -306,7 +336,12 @@ impl Object {
         self.ebpf.map(name).ok_or_else(|| no_such("map", name))
     }
 
-    pub(crate) fn map_mut(&mut self, name: &str) -> Result<&mut Map, Error> {
+    /// Takes a map out of the object.
+    pub(crate) fn take_map(&mut self, name: &str) -> Result<Map, Error> {
+        self.ebpf.take_map(name).ok_or_else(|| no_such("map", name))
+    }
+
+    fn map_mut(&mut self, name: &str) -> Result<&mut Map, Error> {
         self.ebpf.map_mut(name).ok_or_else(|| no_such("map", name))
     }
 }

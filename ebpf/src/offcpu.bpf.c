@@ -88,7 +88,7 @@ static ALWAYS_INLINE u32 state_of(bool is_preempted, struct task_struct *task)
 	return OFF_OTHER;
 }
 
-static ALWAYS_INLINE void leave(void *ctx, bool is_preempted, struct task_struct *task, u64 now)
+static ALWAYS_INLINE void go_off(void *ctx, bool is_preempted, struct task_struct *task, u64 now)
 {
 	u32 thread = task->pid;
 	u32 process = task->tgid;
@@ -142,7 +142,7 @@ int off_cpu_switch(u64 *ctx)
 	if (!is_on())
 		return 0;
 	u64 now = bpf_ktime_get_ns();
-	leave(ctx, ctx[0], (void *)ctx[1], now);
+	go_off(ctx, ctx[0], (void *)ctx[1], now);
 	come_back((void *)ctx[2], now);
 	return 0;
 }

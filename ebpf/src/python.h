@@ -75,6 +75,19 @@ struct {
 	TYPE(value, struct python);
 } python_reads SEC(".maps");
 
+static ALWAYS_INLINE void inherit_python(u32 from, u32 to)
+{
+	struct python_entry *python = bpf_map_lookup_elem(&pythons, &from);
+	if (python) {
+		struct python_entry same = *python;
+		bpf_map_update_elem(&pythons, &to, &same, BPF_ANY);
+	}
+}
+
+/* For births.h. */
+#define INHERIT_PYTHON(from, to) inherit_python(from, to)
+#define FORGET_PYTHON(process) bpf_map_delete_elem(&pythons, &(process))
+
 static ALWAYS_INLINE struct python *python_read(void)
 {
 	u32 first = 0;

@@ -9,6 +9,9 @@
 #pragma once
 
 #include "program.h"
+#ifdef WALKS_STACKS
+#include "births.h"
+#endif
 
 #define MOST_FRAMES 127
 /* A program at a tracepoint is called, so the innermost frames of the stack are its own: skip them. */
@@ -23,9 +26,12 @@ struct stack_record {
 	u32 unused;
 	u64 id;
 	u32 process;
-	u32 is_user;
+	u32 flags;
 	u64 addresses[MOST_FRAMES];
 };
+
+#define STACK_IS_USER 1
+#define STACK_IS_CUT 2 /* its outer frames are missing */
 
 #define STACK_HEAD_BYTES 24
 
@@ -71,13 +77,149 @@ static ALWAYS_INLINE u64 number_of_stack(struct stack_record *room, u32 frames, 
 	return hash ? hash : 1;
 }
 
+#ifdef WALKS_STACKS
+/*
+ * User stacks are walked with tables, as those of samples (walk.h). While a table or list is missing, frame pointers are
+ * followed, the stack is marked as cut, since these may not hold, and the recorder is asked for what is missing.
+ */
+
+#define WALK_BUSY 8 /* another program on this CPU was walking */
+#define WALK_ENDS 9
+#define RECORD_MISS 9
+#define MISS_INTERVAL_NS 1000000
+
+/* Number of walks by how they ended (layout.rs: WalkEnd); those without a table or list followed frame pointers. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	NUMBER(max_entries, WALK_ENDS);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} walk_ends SEC(".maps");
+
+/* Not 0: the walk is in use, by a program that this one has interrupted. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} walk_taken SEC(".maps");
+
+/* A walk_record without addresses, with the process instead of their number; the journal does not get it. */
+struct miss_record {
+	u32 kind;
+	u32 end;
+	u32 process;
+	u32 file;
+	u64 at;
+};
+
+/* When the recorder was last asked about a process. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_LRU_HASH);
+	NUMBER(max_entries, 16384);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} misses SEC(".maps");
+
+static ALWAYS_INLINE void tell_miss(void *ctx, struct walk *walk, u32 process)
+{
+	u64 now = bpf_ktime_get_ns();
+	u64 *last = bpf_map_lookup_elem(&misses, &process);
+	if (last && now - *last < MISS_INTERVAL_NS)
+		return;
+	struct miss_record miss = {
+		.kind = RECORD_MISS,
+		.end = walk->record.end,
+		.process = process,
+		.file = walk->record.file,
+		.at = walk->record.at,
+	};
+	/* One that does not fit into the ring is repeated. */
+	if (!bpf_perf_event_output(ctx, &stack_records, BPF_F_CURRENT_CPU, &miss, sizeof(miss)))
+		bpf_map_update_elem(&misses, &process, &now, BPF_ANY);
+}
+
+static ALWAYS_INLINE void count_end(u32 end)
+{
+	u64 *count = bpf_map_lookup_elem(&walk_ends, &end);
+	if (count)
+		*count += 1;
+}
+
+static ALWAYS_INLINE long walk_task(void *ctx, struct walk *walk, struct stack_record *room, u32 process, struct task_struct *task)
+{
+	if (take_registers_of(walk, task) != USER_CODE_64) {
+		count_end(WALK_UNSUPPORTED);
+		return -1;
+	}
+	if (is_between_programs(walk))
+		return 0;
+	walk_stack(walk, process);
+	if (is_new_thread(walk))
+		walk->record.end = WALK_ROOT;
+	u32 end = walk->record.end;
+	u32 frames = walk->record.frames;
+	if (end == WALK_ROOT && frames > MOST_FRAMES)
+		end = WALK_DEEP;
+	count_end(end);
+	if (end != WALK_ROOT)
+		room->flags |= STACK_IS_CUT;
+	if (end == WALK_NO_TABLE || end == WALK_NO_LIST) {
+		tell_miss(ctx, walk, process);
+		return -1;
+	}
+	u32 frame = 0;
+	for (; frame < MOST_FRAMES; frame++) {
+		if (frame >= frames)
+			break;
+		room->addresses[frame] = walk->record.addresses[frame];
+	}
+	return frame * 8;
+}
+
+/* Writes the user stack of the current task. Returns its bytes, negative if it was not walked. */
+static __attribute__((noinline)) long walk_user_stack(void *ctx, struct stack_record *room, u32 process)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 first = 0;
+	struct walk *walk = bpf_map_lookup_elem(&walks, &first);
+	u64 *taken = bpf_map_lookup_elem(&walk_taken, &first);
+	if (!walk || !taken || !room)
+		return -1;
+	if (!task->mm)
+		return 0;
+	if (__sync_lock_test_and_set(taken, 1)) {
+		room->flags |= STACK_IS_CUT;
+		count_end(WALK_BUSY);
+		return -1;
+	}
+	long bytes = walk_task(ctx, walk, room, process, task);
+	*(volatile u64 *)taken = 0;
+	return bytes;
+}
+#else
+/* Negative: user stacks are not walked. */
+#define walk_user_stack(ctx, room, process) ((void)(process), -1)
+#endif
+
+/* Writes a stack. Returns its bytes. */
+static ALWAYS_INLINE long read_stack(void *ctx, struct stack_record *room, u32 process, bool is_user)
+{
+	long bytes = is_user ? walk_user_stack(ctx, room, process) : -1;
+	if (bytes >= 0)
+		return bytes;
+	return bpf_get_stack(ctx, room->addresses, sizeof(room->addresses), is_user ? BPF_F_USER_STACK : FRAMES_OF_OUR_OWN);
+}
+
 static ALWAYS_INLINE u64 tell_stack(void *ctx, struct stack_record *room, u32 process, bool is_user)
 {
-	long bytes = bpf_get_stack(ctx, room->addresses, sizeof(room->addresses), is_user ? BPF_F_USER_STACK : FRAMES_OF_OUR_OWN);
+	room->flags = is_user ? STACK_IS_USER : 0;
+	long bytes = read_stack(ctx, room, process, is_user);
 	if (bytes <= 0)
 		return 0; /* a kernel thread has no user stack */
 	u32 frames = ((u32)bytes / 8) & 127;
-	u64 id = number_of_stack(room, frames, is_user ? process : 0);
+	u64 seed = is_user ? process | (u64)room->flags << 32 : 0;
+	u64 id = number_of_stack(room, frames, seed);
 	if (bpf_map_lookup_elem(&told_stacks, &id))
 		return id;
 	u32 is_told = 1;
@@ -89,7 +231,6 @@ static ALWAYS_INLINE u64 tell_stack(void *ctx, struct stack_record *room, u32 pr
 	room->unused = 0;
 	room->id = id;
 	room->process = process;
-	room->is_user = is_user;
 	if (bpf_perf_event_output(ctx, &stack_records, BPF_F_CURRENT_CPU, room, STACK_HEAD_BYTES + frames * 8)) {
 		bpf_map_delete_elem(&told_stacks, &id);
 		lose(LOST_NO_STACK);

@@ -4,6 +4,7 @@
  * no sample has a shorter stack because the tables came late.
  */
 #include "python.h"
+#include "births.h"
 
 #define COPY_PAGES 8
 #define PAGE_BYTES 4096
@@ -186,35 +187,6 @@ static ALWAYS_INLINE void tell_python(void *ctx, struct task_struct *task, u32 p
 		lose(LOST_NO_STACK);
 }
 
-#define USER_CODE_64 0x33
-
-#define NO_SYSTEM_CALL 0xffffffff
-#define CALLS_CLONE(number) ((number) == 56 || (number) == 435) /* clone, clone3 */
-#define CALLS_EXEC(number) ((number) == 59 || (number) == 322) /* execve, execveat */
-
-/* Not inlined: the compiler would merge loads from context and task, which the verifier treats differently. */
-static __attribute__((noinline)) u32 take_registers_of(struct walk *walk, struct task_struct *task)
-{
-	struct pt_regs *user = (void *)bpf_task_pt_regs(task);
-	TAKE_REGISTERS(walk, user);
-	walk->system_call = user->orig_ax;
-	return user->cs;
-}
-
-/* Inside execve(), between the address spaces of two programs: the old stack is gone, and the new program has not begun. */
-static ALWAYS_INLINE bool is_between_programs(struct walk *walk)
-{
-	u8 byte;
-	return CALLS_EXEC(walk->system_call) && bpf_probe_read_user(&byte, 1, (void *)walk->registers[RSP]);
-}
-
-/* A new thread that has not returned from clone() yet: its stack is empty, so the word at rsp is no return address. */
-static ALWAYS_INLINE bool is_new_thread(struct walk *walk)
-{
-	return CALLS_CLONE(walk->system_call) && !walk->registers[0] && walk->record.frames == 1 &&
-	       (walk->record.end == WALK_MEMORY || (walk->record.at && walk->record.end != WALK_ROOT));
-}
-
 /* Returns 1 to keep the sample, 0 to drop it. */
 SEC("perf_event")
 int walk_sample(struct pt_regs *ctx)
@@ -263,53 +235,4 @@ int walk_sample(struct pt_regs *ctx)
 		tell_walk(ctx, walk);
 	}
 	return 1;
-}
-
-/* A child starts with the mappings of its parent. */
-SEC("tp_btf/sched_process_fork")
-int walk_fork(u64 *ctx)
-{
-	struct task_struct *parent = (void *)ctx[0];
-	struct task_struct *child = (void *)ctx[1];
-	u32 from = parent->tgid, to = child->tgid;
-	if (from == to)
-		return 0;
-	u64 now = bpf_ktime_get_ns();
-	u64 *birth = bpf_map_lookup_elem(&births, &from);
-	struct process_entry *entry = bpf_map_lookup_elem(&processes, &from);
-	if (entry && !(birth && *birth >= entry->as_of)) {
-		struct process_entry same = *entry;
-		same.as_of = now + 1;
-		bpf_map_update_elem(&processes, &to, &same, BPF_ANY);
-	}
-	bpf_map_update_elem(&births, &to, &now, BPF_ANY);
-	struct python_entry *python = bpf_map_lookup_elem(&pythons, &from);
-	if (python) {
-		struct python_entry same = *python;
-		bpf_map_update_elem(&pythons, &to, &same, BPF_ANY);
-	}
-	return 0;
-}
-
-SEC("tp_btf/sched_process_exec")
-int walk_exec(u64 *ctx)
-{
-	struct task_struct *task = (void *)ctx[0];
-	u32 process = task->tgid;
-	u64 now = bpf_ktime_get_ns();
-	bpf_map_update_elem(&births, &process, &now, BPF_ANY);
-	bpf_map_delete_elem(&pythons, &process);
-	return 0;
-}
-
-SEC("tp_btf/sched_process_exit")
-int walk_exit(u64 *ctx)
-{
-	struct task_struct *task = (void *)ctx[0];
-	u32 process = task->tgid;
-	if (task->signal->live.counter <= 0) {
-		bpf_map_delete_elem(&processes, &process);
-		bpf_map_delete_elem(&pythons, &process);
-	}
-	return 0;
 }

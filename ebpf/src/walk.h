@@ -569,3 +569,32 @@ static ALWAYS_INLINE void walk_stack(struct walk *walk, u32 process)
 		walk->record.end = WALK_NO_LIST;
 	}
 }
+
+#define USER_CODE_64 0x33
+
+#define NO_SYSTEM_CALL 0xffffffff
+#define CALLS_CLONE(number) ((number) == 56 || (number) == 435) /* clone, clone3 */
+#define CALLS_EXEC(number) ((number) == 59 || (number) == 322) /* execve, execveat */
+
+/* Not inlined: the compiler would merge loads from context and task, which the verifier treats differently. */
+static __attribute__((noinline)) u32 take_registers_of(struct walk *walk, struct task_struct *task)
+{
+	struct pt_regs *user = (void *)bpf_task_pt_regs(task);
+	TAKE_REGISTERS(walk, user);
+	walk->system_call = user->orig_ax;
+	return user->cs;
+}
+
+/* Inside execve(), between the address spaces of two programs: the old stack is gone, and the new program has not begun. */
+static ALWAYS_INLINE bool is_between_programs(struct walk *walk)
+{
+	u8 byte;
+	return CALLS_EXEC(walk->system_call) && bpf_probe_read_user(&byte, 1, (void *)walk->registers[RSP]);
+}
+
+/* A new thread that has not returned from clone() yet: its stack is empty, so the word at rsp is no return address. */
+static ALWAYS_INLINE bool is_new_thread(struct walk *walk)
+{
+	return CALLS_CLONE(walk->system_call) && !walk->registers[0] && walk->record.frames == 1 &&
+	       (walk->record.end == WALK_MEMORY || (walk->record.at && walk->record.end != WALK_ROOT));
+}

@@ -234,7 +234,8 @@ pub(crate) const PRESETS: &[Preset] = &[
         parts: &[
             Part {
                 needs: &[],
-                options: &["--profile", "-F", "19"],
+                // Unwind tables of all programs would take more CPU time than the rest.
+                options: &["--profile", "-F", "19", "--call-graph", "fp"],
             },
             WAITS,
             RUNS,

@@ -214,6 +214,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     };
     let calls = plans.take_calls(&selection);
     let mut programs = plans.load(&whom, &settings)?;
+    for tables in programs.take_walk_tables() {
+        walking.get_or_insert_default().add(tables);
+    }
     probes.extend(programs.pair(calls, &whom, &mut definitions)?);
     let counters = match groups.is_empty() {
         true => None,

@@ -252,6 +252,85 @@ fn stacks_of_one_side_and_of_one_event() {
     );
 }
 
+/// The share of the aggregates' sum, in percent, with the stack of a function at a depth, up to the start of the thread. Fails if a
+/// stack is neither whole nor marked as cut.
+fn whole_share(room: &Room, leaf: &str, depth: usize) -> f64 {
+    let parents = pairs(room.rows("stacks", &["stack_id", "parent_id"]));
+    let cut = pairs(room.rows("stacks", &["stack_id", "cut"]));
+    let is_cut = |stack: &str| {
+        let mut outermost = stack;
+        while let Some(parent) = parents.get(outermost).filter(|parent| *parent != "0") {
+            outermost = parent;
+        }
+        cut.get(outermost).is_some_and(|cut| cut == "true")
+    };
+    let rows = room.rows("aggregates", &["value", "user_stack"]);
+    let (mut all, mut whole) = (0.0, 0.0);
+    for (row, (names, _)) in rows.iter().zip(stacks_of(room, "aggregates")) {
+        let (value, stack) = row.split_once(' ').expect("two cells");
+        let value: f64 = value.parse().expect("a number");
+        let start = names.last().is_some_and(|name| name == "_start");
+        assert!(start || names.is_empty() || is_cut(stack), "{names:?}");
+        let place = names.iter().position(|name| name == leaf);
+        let callers = place.map_or(&[][..], |place| &names[place + 1..]);
+        let expected = [vec!["down"; depth + 1], vec!["main"]].concat();
+        let is_whole = start
+            && callers
+                .get(..depth + 2)
+                .is_some_and(|found| found == expected);
+        all += value;
+        whole += if is_whole { value } else { 0.0 };
+    }
+    100.0 * whole / all
+}
+
+#[test]
+fn stacks_in_aggregates_are_whole() {
+    if !may_record() {
+        return;
+    }
+    let Some(room) = deep() else { return };
+    if !needs::met(&["bpf", "BTF"]) {
+        return;
+    }
+    room.compile("deep_sleep.c", WITHOUT_FRAME_POINTERS)
+        .expect("a compiler");
+    let sleep = "syscalls:sys_enter_clock_nanosleep";
+    let deep = ["./deep", "20", "20000"];
+    let deep_sleep = ["./deep_sleep", "20", "600"];
+    for (options, command, leaf) in [
+        (&["--profile", "-F", "499"][..], deep, "middle"),
+        (&["--off-cpu"], deep_sleep, "leaf"),
+        (
+            &["-e", sleep, "--agg", "count() by ustack"],
+            deep_sleep,
+            "leaf",
+        ),
+        (
+            &["-e", sleep, "--agg", "sum(flags), count() by ustack, comm"],
+            deep_sleep,
+            "leaf",
+        ),
+    ] {
+        let stderr = room.record(&[options, &["-v", "--"], &command].concat());
+        let share = whole_share(&room, leaf, 20);
+        assert!(share > 80.0, "{options:?}: {share}: {stderr}");
+        // The closing lines count the stacks before tables were loaded.
+        assert!(
+            stderr.contains("walked for aggregates"),
+            "{options:?}: {stderr}"
+        );
+        assert!(
+            !stderr.contains("aggregated user stacks cut"),
+            "{options:?}: {stderr}"
+        );
+        room.record(&[options, &["--call-graph", "fp", "--"], &command].concat());
+        let by_frame_pointers = stacks_of(&room, "aggregates");
+        let mut names = by_frame_pointers.iter().flat_map(|(names, _)| names);
+        assert!(!names.any(|name| name == "main"), "{options:?}");
+    }
+}
+
 #[test]
 fn invalid_stack_options_are_explained() {
     let room = Room::new();

@@ -11,13 +11,15 @@ use anyhow::Result;
 use perfquet_ebpf::layout::{
     AggSettings, Cell, Fetch, KeyPart, MOST_KEYS, NARROW_WORDS, Part, Value, WIDE_WORDS,
 };
-use perfquet_ebpf::{EbpfLoader, Object, Target, compiled};
+use perfquet_ebpf::walk_tables::WalkTables;
+use perfquet_ebpf::{EbpfLoader, Error, Object, Target, compiled};
 
 use super::aggregate_rows;
 use super::intervals::Intervals;
 use super::latency::Latency;
 use super::pairing::{self, Pairing};
 use super::plan::{Key, Located, Plan, Reads, Requested, has_cookies};
+use super::walking::Variants;
 use super::{OWN_RECORDS, Printing, Whom, put_losses, refused, send, whom};
 use crate::failure::{Failure, misuse};
 use crate::journal::own_records::OwnRecords;
@@ -64,6 +66,12 @@ const STARTS: [&str; 4] = [
     "latency_start_3",
 ];
 
+/// The object of aggregations of hits.
+const HITS: Variants = Variants {
+    walking: compiled::AGG_WALKED,
+    plain: compiled::AGG,
+};
+
 /// A loaded aggregation.
 pub(crate) struct Aggregation {
     plan: Plan,
@@ -73,11 +81,15 @@ pub(crate) struct Aggregation {
     /// Threads of the target; `None`: the whole system.
     tids: Option<Vec<i32>>,
     settings: Settings,
+    /// Tables of the programs that walk stacks, until they are taken.
+    tables: Vec<WalkTables>,
 }
 
 /// The programs for sources with equal fetches.
 struct Group {
     object: Object,
+    /// Whether its programs walk user stacks by unwind tables.
+    walks: bool,
     /// Names of the sources, indexed by their numbers in the programs.
     names: Vec<String>,
     attachments: Vec<Attachment>,
@@ -93,6 +105,15 @@ struct Attachment {
     program: &'static str,
     probe: Probe,
     cookie: u64,
+}
+
+/// The program for hits of a probe.
+fn program_at(probe: &Probe) -> &'static str {
+    match &probe.kind {
+        Kind::Sampled => "aggregate_sample",
+        Kind::Tracepoint(tracepoint) if tracepoint.is_own => "aggregate_probe",
+        Kind::Tracepoint(_) | Kind::Output { .. } => "aggregate_tracepoint",
+    }
 }
 
 impl Aggregation {
@@ -119,18 +140,27 @@ impl Aggregation {
         let groups = [sampled, others].map(|sources| together(&aggregation.plan, sources));
         for (reads, probes) in groups.into_iter().flatten() {
             let constants = constants(&aggregation.plan, &reads)?;
-            let object = aggregation.load(compiled::AGG, &target, (&constants, &reads), |_| {})?;
+            let how = (&constants, &reads);
+            let load = |bytes| aggregation.load(bytes, &target, how, |_| {});
+            let prepare = |object: &mut Object| {
+                probes
+                    .iter()
+                    .map(program_at)
+                    .try_for_each(|program| object.prepare(program))
+            };
+            let loaded = HITS.load(aggregation.walks(), load, prepare);
+            let (object, tables) =
+                loaded.map_err(|error| refused(aggregation.plan.name(), &error))?;
+            let walks = tables.is_some();
+            aggregation.tables.extend(tables);
             let attachment = |(number, probe): (u64, &Probe)| Attachment {
-                program: match &probe.kind {
-                    Kind::Sampled => "aggregate_sample",
-                    Kind::Tracepoint(tracepoint) if tracepoint.is_own => "aggregate_probe",
-                    Kind::Tracepoint(_) | Kind::Output { .. } => "aggregate_tracepoint",
-                },
+                program: program_at(probe),
                 probe: probe.clone(),
                 cookie: if has_numbers { number } else { 0 },
             };
             aggregation.groups.push(Group {
                 object,
+                walks,
                 names: probes.iter().map(|probe| probe.name.clone()).collect(),
                 attachments: (0..).zip(&probes).map(attachment).collect(),
                 functions: Vec::new(),
@@ -166,13 +196,14 @@ impl Aggregation {
             let has_texts = saved.texts[0] != Fetch::default();
             let constants = constants(&aggregation.plan, &reads)?;
             let how = (&constants, &reads);
-            let object = aggregation.load(compiled::AGG_CALLS, &target, how, |loader| {
+            let loaded = aggregation.load(compiled::AGG_CALLS, &target, how, |loader| {
                 loader.override_global("call_saved", &saved, true);
                 pairing::size(loader);
                 if has_texts {
                     loader.map_max_entries("open_texts", MOST_TEXTS);
                 }
-            })?;
+            });
+            let object = loaded.map_err(|error| refused(aggregation.plan.name(), &error))?;
             let is_here = |both: &Both| {
                 let is_it = |other: &Both| {
                     (&other.module, &other.function) == (&both.module, &both.function)
@@ -181,6 +212,7 @@ impl Aggregation {
             };
             aggregation.groups.push(Group {
                 object,
+                walks: false,
                 names: Vec::new(),
                 attachments: Vec::new(),
                 functions: vec![functions.only(is_here)],
@@ -206,10 +238,11 @@ impl Aggregation {
             let settings = latency.settings(&reads.saved);
             let constants = constants(&aggregation.plan, &reads)?;
             let how = (&constants, &reads);
-            let object = aggregation.load(compiled::AGG_LATENCY, &target, how, |loader| {
+            let loaded = aggregation.load(compiled::AGG_LATENCY, &target, how, |loader| {
                 loader.override_global("latency_settings", &settings, true);
                 loader.map_max_entries("starts", MOST_BEGUN);
-            })?;
+            });
+            let object = loaded.map_err(|error| refused(aggregation.plan.name(), &error))?;
             let attachment = |(program, probe)| Attachment {
                 program,
                 probe,
@@ -221,6 +254,7 @@ impl Aggregation {
                 std::iter::once(("latency_end", latency.end)).chain(STARTS.into_iter().zip(starts));
             aggregation.groups.push(Group {
                 object,
+                walks: false,
                 names: Vec::new(),
                 attachments: all.map(attachment).collect(),
                 functions: Vec::new(),
@@ -239,6 +273,7 @@ impl Aggregation {
             cpus: whom.cpus.to_vec(),
             tids: whom::tids(whom),
             settings: settings.clone(),
+            tables: Vec::new(),
         }
     }
 
@@ -249,7 +284,7 @@ impl Aggregation {
         target: &Target,
         (constants, reads): (&'a AggSettings, &'a Reads),
         configure: impl FnOnce(&mut EbpfLoader<'a>),
-    ) -> Result<Object> {
+    ) -> Result<Object, Error> {
         let plan = &self.plan;
         let cells = match constants.is_wide {
             0 => "narrow_cells",
@@ -268,14 +303,21 @@ impl Aggregation {
                 loader.map_max_entries("told_stacks", MOST_STACKS);
             }
             configure(loader);
-        })
-        .map_err(|error| refused(plan.name(), &error))?;
+        })?;
         for (place, edge) in plan.edges.iter().enumerate() {
-            object
-                .set("edges", place as u32, *edge)
-                .map_err(|error| refused(plan.name(), &error))?;
+            object.set("edges", place as u32, *edge)?;
         }
         Ok(object)
+    }
+
+    /// Whether its programs are to walk user stacks.
+    fn walks(&self) -> bool {
+        self.plan.keys.contains(&Key::UserStack) && self.settings.stacks.are_walked_by_programs()
+    }
+
+    /// Takes the tables of the programs.
+    pub(super) fn take_walk_tables(&mut self) -> Vec<WalkTables> {
+        std::mem::take(&mut self.tables)
     }
 
     /// Whether its keys include stacks.
@@ -297,6 +339,10 @@ impl Aggregation {
         let (mut rejected, mut taken) = (Rejected::default(), 0);
         for group in &mut self.groups {
             send(&mut group.object, "stack_records", recording, OWN_RECORDS)?;
+            if group.walks {
+                let observed = group.object.observe_births();
+                observed.map_err(|error| refused(name, &error))?;
+            }
             if !group.functions.is_empty() {
                 let object = &mut group.object;
                 let pairing = Pairing::attach(object, &group.functions, reach, definitions)?;

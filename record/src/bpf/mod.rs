@@ -21,6 +21,7 @@ mod off_cpu;
 mod pairing;
 mod plan;
 mod profile;
+mod walking;
 mod whom;
 
 use std::os::fd::{AsFd, RawFd};
@@ -30,6 +31,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use perfquet_cli::quantity::duration;
+use perfquet_ebpf::walk_tables::WalkTables;
 use perfquet_ebpf::{Error, Object, layout};
 use perfquet_events::event::Selection;
 
@@ -50,7 +52,7 @@ pub(crate) use agg::AGGREGATIONS;
 pub(crate) use live::Live;
 
 /// The event that carries stacks, aggregates and losses.
-const OWN_RECORDS: &str = "records";
+pub(crate) const OWN_RECORDS: &str = "records";
 
 /// Command-line options.
 #[derive(Debug, Clone, Args)]
@@ -278,7 +280,8 @@ impl Plans {
             programs.aggregations.push(loaded);
         }
         if let Some(plan) = self.off_cpu {
-            programs.off_cpu = Some(off_cpu::OffCpu::load(&plan, whom)?);
+            let walks = settings.stacks.are_walked_by_programs();
+            programs.off_cpu = Some(off_cpu::OffCpu::load(&plan, whom, walks)?);
         }
         Ok(programs)
     }
@@ -288,6 +291,16 @@ impl Programs {
     /// Whether aggregates include stacks.
     pub(crate) fn has_stacks(&self) -> bool {
         self.off_cpu.is_some() || self.aggregations.iter().any(Aggregation::has_stacks)
+    }
+
+    /// Takes the tables of the programs that walk the stacks in their keys.
+    pub(crate) fn take_walk_tables(&mut self) -> Vec<WalkTables> {
+        let aggregations = self.aggregations.iter_mut();
+        let off_cpu = self.off_cpu.as_mut();
+        aggregations
+            .flat_map(Aggregation::take_walk_tables)
+            .chain(off_cpu.and_then(off_cpu::OffCpu::take_walk_tables))
+            .collect()
     }
 
     /// Loads the programs that pair calls. Returns the events to record: the programs' output or, if they cannot be loaded,

@@ -14,10 +14,12 @@ use anyhow::Result;
 use clap::Args;
 use perfquet_cli::quantity::duration;
 use perfquet_ebpf::layout::{Cell, NO_BAR, OffCell, OffKey, OffSettings, OffStart};
+use perfquet_ebpf::walk_tables::WalkTables;
 use perfquet_ebpf::{EbpfLoader, Object, compiled};
 use perfquet_events::event::Action;
 
 use super::intervals::{CellKey, Entry, Intervals};
+use super::walking::Variants;
 use super::{OWN_RECORDS, Printing, Whom, put_losses, refused, send, whom};
 use crate::failure::Failure;
 use crate::journal::own_records::{OwnRecords, Row};
@@ -25,6 +27,12 @@ use crate::recording::Recording;
 use crate::sys::clock;
 
 const NAME: &str = "off-cpu";
+const VARIANTS: Variants = Variants {
+    walking: compiled::OFF_CPU_WALKED,
+    plain: compiled::OFF_CPU,
+};
+/// The program that reads the stacks, and its tracepoint.
+const SWITCH: (&str, &str) = ("off_cpu_switch", "sched_switch");
 /// Maximum number of distinct stacks.
 const MOST_STACKS: u32 = 65_536;
 
@@ -64,6 +72,10 @@ pub(crate) struct OffCpu {
     /// When the program was stopped.
     end: u64,
     least: u64,
+    /// Whether it walks user stacks by unwind tables.
+    walks: bool,
+    /// Its tables, until they are taken.
+    tables: Option<WalkTables>,
 }
 
 /// Returns the plan, if requested.
@@ -72,33 +84,45 @@ pub(super) fn plan(options: &Options) -> Option<Plan> {
 }
 
 impl OffCpu {
-    /// Loads the programs.
-    pub(crate) fn load(plan: &Plan, whom: &Whom<'_>) -> Result<OffCpu> {
+    /// Loads the programs. With `walks`, they walk user stacks by unwind tables if the kernel allows it.
+    pub(crate) fn load(plan: &Plan, whom: &Whom<'_>, walks: bool) -> Result<OffCpu> {
         let least = u64::try_from(plan.least.as_nanos()).unwrap_or(u64::MAX);
         let settings = OffSettings { least };
         let target = whom::filter(whom)?;
-        let object = Object::load(compiled::OFF_CPU, &target, |loader: &mut EbpfLoader<'_>| {
-            loader.override_global("off_settings", &settings, true);
-            loader.map_max_entries("told_stacks", MOST_STACKS);
-        });
+        let load = |bytes| {
+            Object::load(bytes, &target, |loader: &mut EbpfLoader<'_>| {
+                loader.override_global("off_settings", &settings, true);
+                loader.map_max_entries("told_stacks", MOST_STACKS);
+            })
+        };
+        let prepare = |object: &mut Object| object.prepare_tracepoint(SWITCH.0, SWITCH.1);
+        let loaded = VARIANTS.load(walks, load, prepare);
+        let (object, tables) = loaded.map_err(refused_off_cpu)?;
         Ok(OffCpu {
-            object: object.map_err(|error| refused("--off-cpu", &error))?,
+            object,
             intervals: Intervals::default(),
             end: 0,
             least,
+            walks: tables.is_some(),
+            tables,
         })
+    }
+
+    /// Takes the tables of the programs.
+    pub(super) fn take_walk_tables(&mut self) -> Option<WalkTables> {
+        self.tables.take()
     }
 
     /// Attaches the programs.
     pub(crate) fn connect(&mut self, recording: &Recording) -> Result<(), Failure> {
         send(&mut self.object, "stack_records", recording, OWN_RECORDS)?;
-        for (program, tracepoint) in [
-            ("off_cpu_waking", "sched_waking"),
-            ("off_cpu_switch", "sched_switch"),
-        ] {
+        if self.walks {
+            self.object.observe_births().map_err(refused_off_cpu)?;
+        }
+        for (program, tracepoint) in [("off_cpu_waking", "sched_waking"), SWITCH] {
             self.object
                 .attach_tracepoint(program, tracepoint)
-                .map_err(|error| refused("--off-cpu", &error))?;
+                .map_err(refused_off_cpu)?;
         }
         Ok(())
     }
@@ -110,13 +134,13 @@ impl OffCpu {
             self.intervals.begin(self.end);
         }
         let result = self.object.set_on(is_on);
-        Ok(result.map_err(|error| refused("--off-cpu", &error))?)
+        Ok(result.map_err(refused_off_cpu)?)
     }
 
     /// Switches the programs to the next interval.
     pub(crate) fn begin_interval(&mut self) -> Result<(), Failure> {
         let begun = self.object.begin_interval(self.intervals.next());
-        begun.map_err(|error| refused("--off-cpu", &error))
+        begun.map_err(refused_off_cpu)
     }
 
     /// Ends an interval that the programs have left, and adds its values. The last interval includes threads that are
@@ -126,10 +150,9 @@ impl OffCpu {
         records: &mut OwnRecords,
         printing: &mut Printing<'_>,
     ) -> Result<(), Failure> {
-        let refused = |error| refused("--off-cpu", &error);
         let mut entries = Vec::new();
         let cells = self.object.per_cpu::<OffKey, OffCell>("off_cells");
-        for (key, cells) in cells.map_err(refused)? {
+        for (key, cells) in cells.map_err(refused_off_cpu)? {
             let count = cells.iter().map(|cell| cell.count).sum();
             let total = cells.iter().map(|cell| cell.total).sum();
             entries.push(entry(&key, key.interval, count, total));
@@ -137,12 +160,12 @@ impl OffCpu {
                 let removed = self
                     .object
                     .remove_per_cpu::<OffKey, OffCell>("off_cells", &key);
-                removed.map_err(refused)?;
+                removed.map_err(refused_off_cpu)?;
             }
         }
         if printing.is_last {
             let starts = self.object.entries::<u32, OffStart>("starts");
-            for (_, start) in starts.map_err(refused)? {
+            for (_, start) in starts.map_err(refused_off_cpu)? {
                 let time = self.end.saturating_sub(start.time);
                 if time >= self.least {
                     let interval = self.intervals.number();
@@ -168,6 +191,10 @@ impl OffCpu {
         }
         put_losses(&self.object, NAME, records, &[])
     }
+}
+
+fn refused_off_cpu(error: perfquet_ebpf::Error) -> Failure {
+    refused("--off-cpu", &error)
 }
 
 fn entry(key: &OffKey, interval: u32, count: u64, total: u64) -> Entry {

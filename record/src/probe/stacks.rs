@@ -1,7 +1,7 @@
 //! Stack options: how stacks are unwound, of which side, and how deep; for all events or for one.
 //!
 //! ```text
-//! -g, --call-graph auto[,check]     whole: walked in the kernel by unwind tables, else as dwarf; tracepoints: as fp
+//! -g, --call-graph auto[,check]     whole: walked in the kernel by unwind tables, else as dwarf; tracepoints: as fp; keys: walked
 //! --call-graph fp[,defer]           frame pointers; defer: user stacks on the way back to user space
 //! --call-graph dwarf[,SIZE]         registers and a piece of the stack's memory, unwound when drained
 //! --call-graph lbr                  branches that the CPU recorded
@@ -47,6 +47,7 @@ pub(crate) struct StackOptions {
     /// Record stacks with every event: auto, fp, dwarf or lbr
     ///
     /// auto unwinds user stacks of samples in the kernel, by unwind tables (root, Linux 5.17); without these, like dwarf.
+    /// So do --profile, --off-cpu and --agg by ustack without this option; with fp, they follow frame pointers.
     /// auto,check also copies them, and counts the stacks whose frames differ from those of the copy, which costs more.
     /// fp follows frame pointers; fp,defer does so on return to user space (Linux 6.19). dwarf[,BYTES] copies BYTES of
     /// stack memory [default: 32768] and unwinds them while recording. lbr reads the CPU's last branch records, if
@@ -145,6 +146,11 @@ impl Stacks {
         let is_it = |probe: &Probe| probe.is_sampled() && probe.attr.sample_type == 0;
         let is_auto = matches!(self.how, Some(How::Auto { .. }));
         is_auto && !self.kernel_only && probes.iter().any(is_it)
+    }
+
+    /// Whether programs that aggregate by stack may walk it, too: unless frame pointers or copies are requested.
+    pub(crate) fn are_walked_by_programs(self) -> bool {
+        matches!(self.how, None | Some(How::Auto { .. })) && !self.kernel_only
     }
 
     /// Whether its walks are compared with copies.

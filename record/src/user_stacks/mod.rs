@@ -11,6 +11,9 @@
 //! lost, the kernel writes a LOST record before the next record. A user stack whose outer frames are missing ends with
 //! a second PERF_CONTEXT_USER.
 //!
+//! Programs that aggregate by stack walk it in the same way; where a table or list is missing, they follow frame pointers and
+//! ask for it by a record of their own ([`RECORD_MISS`]).
+//!
 //! With `--call-graph auto,check`, a copy precedes each walk, and the frames of the two are compared ([`check`]).
 //!
 //! Stacks are unwound with the address spaces as of each sample: records of all rings are sorted by time, and the
@@ -26,13 +29,16 @@ mod tables;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use perfquet_ebpf::walker::{RECORD_COPY, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK, WalkEnd};
+use perfquet_ebpf::walker::{
+    RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK, WalkEnd,
+};
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::{Roots, UnwindCounts, Unwound};
 
+use crate::bpf::OWN_RECORDS;
 use crate::journal::record::{self, kind};
 use crate::probe::stacks;
-use crate::recording::{Recording, WALK};
+use crate::recording::{Recording, Track, WALK};
 use crate::sieve::Stitcher;
 use crate::sys::ring::Ring;
 use check::CheckCounts;
@@ -41,8 +47,7 @@ use sample::{Layout, Rewriter, WalkHead};
 use spaces::Spaces;
 use tables::Tables;
 
-pub(crate) use tables::Walking;
-pub(crate) use tables::load;
+pub(crate) use tables::{Walking, is_possible, load, log_refusal};
 
 /// Maximum time until the record of a mapping is visible in its ring.
 const SETTLED_NS: u64 = 1_000_000;
@@ -67,6 +72,10 @@ pub(crate) struct Counts {
     walked: UnwindCounts,
     /// Copies, unwound in user space.
     copied: UnwindCounts,
+    /// Walks by programs that aggregate by stack.
+    aggregated: UnwindCounts,
+    /// Stacks of these programs by frame pointers, because a table or list was missing.
+    by_frame_pointers: u64,
     /// Stacks with Python functions.
     python: PythonCounts,
     /// Walks compared with copies.
@@ -88,8 +97,24 @@ impl Counts {
                 counts.unsupported
             )
         };
-        let walked = of("walked in the kernel", &self.walked);
-        let mut text = format!("{walked}; {}", of("copied", &self.copied));
+        let kinds = [
+            ("walked in the kernel", &self.walked),
+            ("copied", &self.copied),
+            ("walked for aggregates", &self.aggregated),
+        ];
+        let kinds = kinds.map(|(what, counts)| (what, counts, counts.complete + counts.cut()));
+        let known = kinds.iter().filter(|(_, _, all)| *all > 0);
+        let mut text: Vec<String> = known.map(|(what, counts, _)| of(what, counts)).collect();
+        if self.by_frame_pointers > 0 {
+            text.push(format!(
+                "by frame pointers, before tables were loaded, {}",
+                self.by_frame_pointers
+            ));
+        }
+        let mut text = match text.is_empty() {
+            true => "none".to_owned(),
+            false => text.join("; "),
+        };
         let PythonCounts {
             complete,
             incomplete,
@@ -108,9 +133,11 @@ impl Counts {
     pub(crate) fn sentences(&self) -> impl Iterator<Item = String> {
         let walked = stacks::cut_sentence("walked", &self.walked);
         let copied = stacks::cut_sentence("copied", &self.copied);
+        let aggregated = stacks::cut_sentence("aggregated", &self.aggregated);
         walked
             .into_iter()
             .chain(copied)
+            .chain(aggregated)
             .chain(self.checks.sentence())
     }
 }
@@ -120,6 +147,8 @@ pub(crate) struct UserStacks {
     /// All events, by identifier.
     events: HashMap<u64, RingEvent>,
     walk_ids: Vec<u64>,
+    /// Events whose records may be requests of aggregating programs.
+    own_ids: Vec<u64>,
     rings: Vec<RingState>,
     side_band: Stitcher,
     /// Side-band records that are newer than the samples so far, with their times.
@@ -193,19 +222,23 @@ impl UserStacks {
                 track.events.iter().map(move |opened| (opened.id, event))
             })
             .collect();
-        if events.values().all(|event| event.layout.is_none()) {
+        if walking.is_none() && events.values().all(|event| event.layout.is_none()) {
             return None;
         }
         let walk = recording.output(WALK);
+        let ids_of = |track: Option<&Track>| -> Vec<u64> {
+            let opened = track.iter().flat_map(|track| &track.events);
+            opened.map(|opened| opened.id).collect()
+        };
         let first = walk.and_then(|track| track.events.first());
         let pythons = first
             .filter(|_| has_python)
             .map(|opened| Pythons::new(opened.id));
-        let walk_ids = walk.iter().flat_map(|track| &track.events);
         let room = rings.iter().map(Ring::size_bytes).min().unwrap_or(0) / COPY_ROOM_PART;
         Some(UserStacks {
             events,
-            walk_ids: walk_ids.map(|opened| opened.id).collect(),
+            walk_ids: ids_of(walk),
+            own_ids: ids_of(recording.output(OWN_RECORDS)),
             rings: rings.iter().map(|_| RingState::default()).collect(),
             side_band: Stitcher::default(),
             waiting: Vec::new(),
@@ -256,6 +289,16 @@ impl UserStacks {
         self.counts.python = self
             .pythons
             .map_or_else(PythonCounts::default, |pythons| pythons.counts);
+        if let Some(tables) = &self.tables {
+            for end in WalkEnd::ALL {
+                let count = tables.ended(Some(end));
+                match end {
+                    WalkEnd::NoTable | WalkEnd::NoList => self.counts.by_frame_pointers += count,
+                    _ => self.counts.aggregated.add_many(unwound(end), count),
+                }
+            }
+            self.counts.by_frame_pointers += tables.ended(None);
+        }
         log::info!("user stacks {}", self.counts.text());
         for (module, reason) in self.spaces.missing() {
             log::info!("stacks through {module} may be cut: {reason}");
@@ -429,6 +472,17 @@ impl UserStacks {
         due
     }
 
+    /// Requests what an aggregating program has missed.
+    fn miss(&mut self, payload: &[u8]) {
+        let mut cursor = Cursor::new(payload, 0, Endian::Little);
+        if let (Some(head), Some(tables)) = (WalkHead::read(&mut cursor), &mut self.tables)
+            && let (Some(end), Ok(pid)) = (WalkEnd::of(head.end), i32::try_from(head.count))
+        {
+            self.has_copies = true;
+            tables.want(pid, end, (head.file, head.at), &self.spaces);
+        }
+    }
+
     fn write(&mut self, due: &Due, out: &mut Vec<u8>) {
         let Some(state) = self.rings.get(due.ring) else {
             return;
@@ -441,7 +495,10 @@ impl UserStacks {
         }
         let head = Head::of(record, &self.events);
         let Some(layout) = &head.layout else {
-            out.extend_from_slice(record);
+            match head.kind == kind::SAMPLE && self.own_ids.contains(&head.id) {
+                true if is_miss(record) => self.miss(&record[WALK_PAYLOAD..].to_vec()),
+                _ => out.extend_from_slice(record),
+            }
             return;
         };
         let rewriter = &mut self.rewriter;
@@ -484,6 +541,11 @@ impl UserStacks {
     }
 }
 
+/// Whether a record of an aggregating program asks for a table or list.
+fn is_miss(record: &[u8]) -> bool {
+    Endian::Little.u32_at(record, WALK_PAYLOAD) == Some(RECORD_MISS)
+}
+
 /// Bytes of a walk's sample before its payload: header, id, pid and tid, time, cpu, size.
 const WALK_PAYLOAD: usize = 8 + 8 + 8 + 8 + 8 + 4;
 
@@ -503,14 +565,7 @@ fn take_walk(
             for _ in 0..head.count {
                 addresses.push(cursor.u64().ok()?);
             }
-            let unwound = match end {
-                WalkEnd::Root => Unwound::Complete,
-                WalkEnd::Memory => Unwound::MemoryEnded,
-                WalkEnd::NoRule => Unwound::NoRule,
-                WalkEnd::Deep => Unwound::TooDeep,
-                WalkEnd::Unsupported => Unwound::Unsupported,
-                WalkEnd::Lost | WalkEnd::NoTable | WalkEnd::NoList => Unwound::Lost,
-            };
+            let unwound = unwound(end);
             counts.walked.add(unwound);
             Some(unwound)
         }
@@ -519,17 +574,24 @@ fn take_walk(
             let registers = copy.registers();
             let unwound = spaces.unwind_parts(pid, &registers, copy.memory, addresses);
             if let Some(tables) = tables {
-                match end {
-                    WalkEnd::NoTable => tables.want_table(head.file),
-                    // The address is not in the list, or outside of all code.
-                    _ if head.at == 0 || spaces.has_code(pid, head.at) => tables.want_list(pid),
-                    _ => {}
-                }
+                tables.want(pid, end, (head.file, head.at), spaces);
             }
             counts.copied.add(unwound);
             Some(unwound)
         }
         _ => None,
+    }
+}
+
+/// The result of a walk.
+fn unwound(end: WalkEnd) -> Unwound {
+    match end {
+        WalkEnd::Root => Unwound::Complete,
+        WalkEnd::Memory => Unwound::MemoryEnded,
+        WalkEnd::NoRule => Unwound::NoRule,
+        WalkEnd::Deep => Unwound::TooDeep,
+        WalkEnd::Unsupported => Unwound::Unsupported,
+        WalkEnd::Lost | WalkEnd::NoTable | WalkEnd::NoList => Unwound::Lost,
     }
 }
 

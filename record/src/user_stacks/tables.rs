@@ -3,7 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use perfquet_ebpf::walker::{List, ListRow, WalkSettings, Walker};
+use perfquet_ebpf::walk_tables::{List, ListRow, WalkTables};
+use perfquet_ebpf::walker::{WalkEnd, WalkSettings, Walker};
 use perfquet_trace::symbols::UnwindTable;
 
 use super::builder::Builder;
@@ -17,25 +18,45 @@ use crate::sys::host;
 /// Required for bpf_loop.
 const KERNEL: (u32, u32) = (5, 17);
 
-/// The loaded program.
+/// The programs that walk stacks, and their tables.
+#[derive(Default)]
 pub(crate) struct Walking {
-    walker: Walker,
+    /// The program for samples.
+    walker: Option<Walker>,
     /// CPUs whose samples are walked.
     cpus: Vec<u32>,
+    /// Those of each object.
+    tables: Vec<WalkTables>,
 }
 
-/// Loads the program. Returns `None` if it cannot be used, and logs the reason.
-pub(crate) fn load(excludes_self: bool, checks_walks: bool) -> Option<Walking> {
+/// Whether programs can walk stacks on this system; logs the reason if not.
+pub(crate) fn is_possible() -> bool {
     let (major, minor) = KERNEL;
     if !cfg!(target_arch = "x86_64") {
-        return None;
+        return false;
     }
     if !host::is_linux(major, minor) {
         log::info!("stacks are not walked in the kernel: requires Linux {major}.{minor}");
-        return None;
+        return false;
     }
     if !crate::sys::procfs::has_the_machines_numbers() {
         log::info!("stacks are not walked in the kernel: PIDs in this container differ");
+        return false;
+    }
+    true
+}
+
+/// Logs why a program that walks stacks could not be loaded.
+pub(crate) fn log_refusal(error: &perfquet_ebpf::Error) {
+    if let perfquet_ebpf::Error::Refused { log, .. } = error {
+        log::debug!("{log}");
+    }
+    log::info!("stacks are not walked in the kernel: {error}");
+}
+
+/// Loads the program for samples. Returns `None` if it cannot be used, and logs the reason.
+pub(crate) fn load(excludes_self: bool, checks_walks: bool) -> Option<Walking> {
+    if !is_possible() {
         return None;
     }
     let cpus = host::possible_cpus();
@@ -45,25 +66,31 @@ pub(crate) fn load(excludes_self: bool, checks_walks: bool) -> Option<Walking> {
         checks_walks,
     };
     match Walker::load(cpus, settings) {
-        Ok(walker) => Some(Walking {
-            walker,
+        Ok((walker, tables)) => Some(Walking {
+            walker: Some(walker),
             cpus: Vec::new(),
+            tables: vec![tables],
         }),
         Err(error) => {
-            if let perfquet_ebpf::Error::Refused { log, .. } = &error {
-                log::debug!("{log}");
-            }
-            log::info!("stacks are not walked in the kernel: {error}");
+            log_refusal(&error);
             None
         }
     }
 }
 
 impl Walking {
-    /// Connects the program's output to the rings, and attaches it to the events whose stacks it walks.
+    /// Adds the tables of programs that walk the stacks in their keys.
+    pub(crate) fn add(&mut self, tables: WalkTables) {
+        self.tables.push(tables);
+    }
+
+    /// Connects the output of the program for samples to the rings, and attaches it to the events whose stacks it walks.
     pub(crate) fn connect(&mut self, recording: &Recording) -> Result<(), Failure> {
+        let Some(walker) = &mut self.walker else {
+            return Ok(());
+        };
         let refused = |error| bpf::refused("-g", &error);
-        self.walker.start().map_err(refused)?;
+        walker.start().map_err(refused)?;
         for opened in recording
             .output(WALK)
             .iter()
@@ -71,17 +98,19 @@ impl Walking {
         {
             use std::os::fd::AsFd;
             let cpu = opened.place.cpu;
-            self.walker
-                .send_to(cpu, opened.event.as_fd())
-                .map_err(refused)?;
+            walker.send_to(cpu, opened.event.as_fd()).map_err(refused)?;
             self.cpus.push(cpu);
         }
         let walked = recording.tracks.iter().filter(|track| track.is_walked);
         for opened in walked.flat_map(|track| &track.events) {
             use std::os::fd::AsFd;
-            self.walker.attach(opened.event.as_fd()).map_err(refused)?;
+            walker.attach(opened.event.as_fd()).map_err(refused)?;
         }
         Ok(())
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.tables.iter().map(WalkTables::memory_bytes).sum()
     }
 }
 
@@ -92,7 +121,8 @@ pub(super) struct Tables {
     /// Files whose table exists or is being built.
     files: HashSet<u32>,
     wanted_files: Vec<u32>,
-    lists: HashMap<i32, Option<List>>,
+    /// By process, the list in each object.
+    lists: HashMap<i32, Vec<Option<List>>>,
     /// Processes whose list must be rebuilt.
     changed: HashSet<i32>,
     has_complained: bool,
@@ -118,7 +148,10 @@ impl Tables {
 
     /// Allows the program to copy deep stacks again, after the rings were read.
     pub(super) fn renew_copy_room(&mut self) {
-        let Walking { walker, cpus } = &mut self.walking;
+        let Walking { walker, cpus, .. } = &mut self.walking;
+        let Some(walker) = walker else {
+            return;
+        };
         for &cpu in cpus.iter() {
             if let Err(error) = walker.set_copy_room(cpu, self.copy_room) {
                 log::debug!("deep stacks on CPU {cpu} are not copied: {error}");
@@ -126,17 +159,24 @@ impl Tables {
         }
     }
 
-    /// Requests the table of a file, by the walker's number, after a sample missed it.
-    pub(super) fn want_table(&mut self, number: u32) {
-        if number > 0 && self.files.insert(number) {
-            self.wanted_files.push(number);
+    /// Requests what a walk has missed: the table of a file, by the walker's number, or the list of the process, which lacks an
+    /// address; 0 if there was none.
+    pub(super) fn want(
+        &mut self,
+        pid: i32,
+        end: WalkEnd,
+        (file, address): (u32, u64),
+        spaces: &Spaces,
+    ) {
+        if end == WalkEnd::NoTable {
+            if file > 0 && self.files.insert(file) {
+                self.wanted_files.push(file);
+            }
+        } else if address == 0 || spaces.has_code(pid, address) {
+            self.lists.entry(pid).or_default();
+            self.changed.insert(pid);
         }
-    }
-
-    /// Requests the list of a process, after a sample missed it.
-    pub(super) fn want_list(&mut self, pid: i32) {
-        self.lists.entry(pid).or_default();
-        self.changed.insert(pid);
+        // Otherwise, the address is outside of all code.
     }
 
     /// Marks the mappings of a process as changed.
@@ -157,7 +197,7 @@ impl Tables {
         mut pythons: Option<&mut Pythons>,
         as_of: u64,
     ) {
-        self.walking.walker.settle();
+        self.walking.tables.iter_mut().for_each(WalkTables::settle);
         for number in std::mem::take(&mut self.wanted_files) {
             if let Some(source) = spaces.table_source(number - 1) {
                 self.builder.request(number, source);
@@ -178,18 +218,21 @@ impl Tables {
         let value = |row: &perfquet_trace::symbols::Row| {
             u32::from(row.cfa) | u32::from(row.rbp as u16) << 16
         };
-        let rows = table.rows.iter().map(|row| (row.address, value(row)));
         let wide: Vec<[u64; 2]> = table.wide.iter().map(|rule| rule.words()).collect();
-        let walker = &mut self.walking.walker;
-        let added = walker.add_table(number, rows, &wide, table.chains.hold());
-        let bytes = walker.memory_bytes();
+        let mut is_added = true;
+        for tables in &mut self.walking.tables {
+            let rows = table.rows.iter().map(|row| (row.address, value(row)));
+            let added = tables.add_table(number, rows, &wide, table.chains.hold());
+            is_added &= matches!(added, Ok(true));
+        }
+        let bytes = self.walking.memory_bytes();
         log::debug!(
             "table {number}: {} rows, {} KiB in all, frame pointers hold: {}",
             table.rows.len(),
             bytes >> 10,
             table.chains.hold()
         );
-        if !matches!(added, Ok(true)) && !self.has_complained {
+        if !is_added && !self.has_complained {
             self.has_complained = true;
             log::info!("no room for more unwind tables: stacks through other files are copied");
         }
@@ -199,10 +242,13 @@ impl Tables {
         let Ok(process) = u32::try_from(pid) else {
             return;
         };
-        if let Some(entry) = pythons.entry(pid)
-            && let Err(error) = self.walking.walker.set_python(process, &entry)
-        {
-            log::debug!("Python of process {pid}: {error}");
+        let Some(entry) = pythons.entry(pid) else {
+            return;
+        };
+        for tables in &mut self.walking.tables {
+            if let Err(error) = tables.set_python(process, &entry) {
+                log::debug!("Python of process {pid}: {error}");
+            }
         }
     }
 
@@ -211,11 +257,14 @@ impl Tables {
             return;
         };
         let mapped = spaces.mapped_code(pid);
-        let former = self.lists.remove(&pid).flatten();
-        let walker = &mut self.walking.walker;
+        let former = self.lists.remove(&pid).unwrap_or_default();
+        let mut former = former.into_iter().chain(std::iter::repeat_with(|| None));
+        let objects = self.walking.tables.iter_mut().zip(&mut former);
         if mapped.is_empty() {
-            if let Some(list) = former {
-                let _ = walker.remove_list(process, list);
+            for (tables, former) in objects {
+                if let Some(list) = former {
+                    tables.remove_list(process, list);
+                }
             }
             return;
         }
@@ -228,12 +277,21 @@ impl Tables {
                 file_start: u32::try_from(code.file_start).unwrap_or(u32::MAX),
             })
             .collect();
-        match walker.set_list(process, as_of, &rows, former) {
-            Ok(list) => {
-                self.lists.insert(pid, list);
-            }
-            Err(error) => log::debug!("list of process {pid}: {error}"),
+        let mut lists = Vec::new();
+        for (tables, former) in objects {
+            let list = tables.set_list(process, as_of, &rows, former);
+            lists.push(list.unwrap_or_else(|error| {
+                log::debug!("list of process {pid}: {error}");
+                None
+            }));
         }
+        self.lists.insert(pid, lists);
+    }
+
+    /// Returns the number of walks by aggregating programs that ended for this reason, as [`WalkTables::ended`].
+    pub(super) fn ended(&self, end: Option<WalkEnd>) -> u64 {
+        let tables = self.walking.tables.iter();
+        tables.map(|tables| tables.ended(end)).sum()
     }
 
     /// Logs the total size.
@@ -241,7 +299,7 @@ impl Tables {
         log::info!(
             "unwind tables of {} files, {} KiB of the kernel's memory",
             self.files.len(),
-            self.walking.walker.memory_bytes() >> 10
+            self.walking.memory_bytes() >> 10
         );
     }
 }

@@ -126,7 +126,7 @@ impl Unfinished {
             stack: Stack::Addresses {
                 space,
                 addresses,
-                is_cut: false,
+                is_cut: record.is_cut,
             },
         }))
     }

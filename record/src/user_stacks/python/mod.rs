@@ -17,7 +17,7 @@ mod process;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use perfquet_ebpf::walker::PythonEntry;
+use perfquet_ebpf::walk_tables::PythonEntry;
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::wire::update;
 

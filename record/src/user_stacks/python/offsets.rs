@@ -6,7 +6,7 @@
 //! ```
 //! (python/cpython: `Include/internal/pycore_frame.h`, `pycore_debug_offsets.h`)
 
-use perfquet_ebpf::walker::PythonEntry;
+use perfquet_ebpf::walk_tables::PythonEntry;
 use perfquet_events::bytes::{Cursor, Endian, Short};
 
 /// Size of `_Py_DebugOffsets` that is read; the members used are in its first half.

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use perfquet_ebpf::walker::PythonEntry;
+use perfquet_ebpf::walk_tables::PythonEntry;
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::Object;
 

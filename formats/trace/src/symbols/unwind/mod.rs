@@ -106,6 +106,11 @@ impl UnwindCounts {
 
     /// Counts one walk.
     pub fn add(&mut self, unwound: Unwound) {
+        self.add_many(unwound, 1);
+    }
+
+    /// Counts walks with the same result.
+    pub fn add_many(&mut self, unwound: Unwound, more: u64) {
         let count = match unwound {
             Unwound::Complete => &mut self.complete,
             Unwound::MemoryEnded => &mut self.memory_ended,
@@ -114,7 +119,7 @@ impl UnwindCounts {
             Unwound::TooDeep => &mut self.too_deep,
             Unwound::Unsupported => &mut self.unsupported,
         };
-        *count += 1;
+        *count += more;
     }
 }
 

@@ -1,0 +1,3 @@
+/* offcpu.bpf.c with user stacks by unwind tables; Linux 5.17. */
+#define WALKS_STACKS
+#include "offcpu.bpf.c"
