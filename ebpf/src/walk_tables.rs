@@ -12,7 +12,6 @@ use aya::maps::{Array, ArrayOfMaps, HashMap, MapData, PerCpuArray};
 
 use crate::error::Error;
 use crate::object::Object;
-use crate::walker::WalkEnd;
 
 /// Place of the walks in a map of counts that did not begin.
 pub(crate) const WALK_BUSY: u32 = 8;
@@ -37,6 +36,46 @@ type ProcessEntry = [u64; 4];
 
 pub(crate) const FILE_TABLE: u32 = 1;
 pub(crate) const FILE_WITHOUT: u32 = 2;
+
+/// Reason why a walk ended (`walk.h`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WalkEnd {
+    /// At the start of the thread.
+    Root,
+    /// Returned to an address outside of all code.
+    Lost,
+    /// A word of the stack could not be read.
+    Memory,
+    /// Code without unwind information and frame pointers.
+    NoRule,
+    /// The maximum depth was reached.
+    Deep,
+    /// The file's table has not arrived yet.
+    NoTable,
+    /// The process's list of mappings has not arrived yet.
+    NoList,
+    /// A 32-bit process.
+    Unsupported,
+}
+
+impl WalkEnd {
+    /// All ends, in the order of their numbers.
+    pub const ALL: [WalkEnd; 8] = [
+        WalkEnd::Root,
+        WalkEnd::Lost,
+        WalkEnd::Memory,
+        WalkEnd::NoRule,
+        WalkEnd::Deep,
+        WalkEnd::NoTable,
+        WalkEnd::NoList,
+        WalkEnd::Unsupported,
+    ];
+
+    /// The end by its number.
+    pub fn of(number: u32) -> Option<WalkEnd> {
+        WalkEnd::ALL.get(number as usize).copied()
+    }
+}
 
 /// A mapping of code (`struct mapping_row`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

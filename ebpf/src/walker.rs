@@ -28,46 +28,6 @@ pub const WALK_HEAD_BYTES: usize = 24;
 /// Registers in a copy's record, by their DWARF numbers.
 pub const COPY_REGISTERS: usize = 16;
 
-/// Reason why a walk ended (`walk.h`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WalkEnd {
-    /// At the start of the thread.
-    Root,
-    /// Returned to an address outside of all code.
-    Lost,
-    /// A word of the stack could not be read.
-    Memory,
-    /// Code without unwind information and frame pointers.
-    NoRule,
-    /// The maximum depth was reached.
-    Deep,
-    /// The file's table has not arrived yet.
-    NoTable,
-    /// The process's list of mappings has not arrived yet.
-    NoList,
-    /// A 32-bit process.
-    Unsupported,
-}
-
-impl WalkEnd {
-    /// All ends, in the order of their numbers.
-    pub const ALL: [WalkEnd; 8] = [
-        WalkEnd::Root,
-        WalkEnd::Lost,
-        WalkEnd::Memory,
-        WalkEnd::NoRule,
-        WalkEnd::Deep,
-        WalkEnd::NoTable,
-        WalkEnd::NoList,
-        WalkEnd::Unsupported,
-    ];
-
-    /// The end by its number.
-    pub fn of(number: u32) -> Option<WalkEnd> {
-        WalkEnd::ALL.get(number as usize).copied()
-    }
-}
-
 /// What the program does.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WalkSettings {
@@ -136,6 +96,7 @@ mod tests {
     use super::*;
     use crate::walk_tables::{
         ADDRESSES, CHUNK_BLOCKS, CHUNKS_MAX, FILE_TABLE, FILE_WITHOUT, FILES_MAX, WALK_BUSY,
+        WalkEnd,
     };
 
     #[test]

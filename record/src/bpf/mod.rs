@@ -21,7 +21,7 @@ mod off_cpu;
 mod pairing;
 mod plan;
 mod profile;
-mod walking;
+pub(crate) mod walking;
 mod whom;
 
 use std::os::fd::{AsFd, RawFd};

@@ -1,9 +1,38 @@
-//! Objects in two variants: one walks the user stacks in its keys by unwind tables, the other follows frame pointers.
+//! Whether programs can walk user stacks by unwind tables; objects in two variants: one walks the stacks in its keys, the other
+//! follows frame pointers.
 
 use perfquet_ebpf::walk_tables::WalkTables;
 use perfquet_ebpf::{Error, Object};
 
-use crate::user_stacks;
+use crate::sys::{host, procfs};
+
+/// Required for bpf_loop.
+const KERNEL: (u32, u32) = (5, 17);
+
+/// Whether programs can walk stacks on this system; logs the reason if not.
+pub(crate) fn is_possible() -> bool {
+    let (major, minor) = KERNEL;
+    if !cfg!(target_arch = "x86_64") {
+        return false;
+    }
+    if !host::is_linux(major, minor) {
+        log::info!("stacks are not walked in the kernel: requires Linux {major}.{minor}");
+        return false;
+    }
+    if !procfs::has_the_machines_numbers() {
+        log::info!("stacks are not walked in the kernel: PIDs in this container differ");
+        return false;
+    }
+    true
+}
+
+/// Logs why a program that walks stacks could not be loaded.
+pub(crate) fn log_refusal(error: &Error) {
+    if let Error::Refused { log, .. } = error {
+        log::debug!("{log}");
+    }
+    log::info!("stacks are not walked in the kernel: {error}");
+}
 
 /// The two variants of an object.
 pub(super) struct Variants {
@@ -20,7 +49,7 @@ impl Variants {
         load: impl Fn(&'static [u8]) -> Result<Object, Error>,
         prepare: impl FnOnce(&mut Object) -> Result<(), Error>,
     ) -> Result<(Object, Option<WalkTables>), Error> {
-        if !walks || !user_stacks::is_possible() {
+        if !walks || !is_possible() {
             return Ok((load(self.plain)?, None));
         }
         let loaded = load(self.walking).and_then(|mut object| {
@@ -29,7 +58,7 @@ impl Variants {
             Ok((object, Some(tables)))
         });
         loaded.or_else(|error| {
-            user_stacks::log_refusal(&error);
+            log_refusal(&error);
             Ok((load(self.plain)?, None))
         })
     }

@@ -29,9 +29,8 @@ mod tables;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use perfquet_ebpf::walker::{
-    RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK, WalkEnd,
-};
+use perfquet_ebpf::walk_tables::WalkEnd;
+use perfquet_ebpf::walker::{RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK};
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::{Roots, UnwindCounts, Unwound};
 
@@ -47,7 +46,7 @@ use sample::{Layout, Rewriter, WalkHead};
 use spaces::Spaces;
 use tables::Tables;
 
-pub(crate) use tables::{Walking, is_possible, load, log_refusal};
+pub(crate) use tables::{Walking, load};
 
 /// Maximum time until the record of a mapping is visible in its ring.
 const SETTLED_NS: u64 = 1_000_000;
@@ -472,17 +471,6 @@ impl UserStacks {
         due
     }
 
-    /// Requests what an aggregating program has missed.
-    fn miss(&mut self, payload: &[u8]) {
-        let mut cursor = Cursor::new(payload, 0, Endian::Little);
-        if let (Some(head), Some(tables)) = (WalkHead::read(&mut cursor), &mut self.tables)
-            && let (Some(end), Ok(pid)) = (WalkEnd::of(head.end), i32::try_from(head.count))
-        {
-            self.has_copies = true;
-            tables.want(pid, end, (head.file, head.at), &self.spaces);
-        }
-    }
-
     fn write(&mut self, due: &Due, out: &mut Vec<u8>) {
         let Some(state) = self.rings.get(due.ring) else {
             return;
@@ -495,9 +483,15 @@ impl UserStacks {
         }
         let head = Head::of(record, &self.events);
         let Some(layout) = &head.layout else {
-            match head.kind == kind::SAMPLE && self.own_ids.contains(&head.id) {
-                true if is_miss(record) => self.miss(&record[WALK_PAYLOAD..].to_vec()),
-                _ => out.extend_from_slice(record),
+            let is_own = head.kind == kind::SAMPLE && self.own_ids.contains(&head.id);
+            match Miss::read(record).filter(|_| is_own) {
+                Some(miss) => {
+                    self.has_copies = true;
+                    if let Some(tables) = &mut self.tables {
+                        tables.want(miss.pid, miss.end, miss.place, &self.spaces);
+                    }
+                }
+                None => out.extend_from_slice(record),
             }
             return;
         };
@@ -541,9 +535,26 @@ impl UserStacks {
     }
 }
 
-/// Whether a record of an aggregating program asks for a table or list.
-fn is_miss(record: &[u8]) -> bool {
-    Endian::Little.u32_at(record, WALK_PAYLOAD) == Some(RECORD_MISS)
+/// What an aggregating program has missed.
+struct Miss {
+    pid: i32,
+    end: WalkEnd,
+    /// The file and the address, as in a [`WalkHead`].
+    place: (u32, u64),
+}
+
+impl Miss {
+    /// Reads a sample of an aggregating program; `None` if it is another record.
+    fn read(record: &[u8]) -> Option<Miss> {
+        let mut cursor = Cursor::new(record.get(WALK_PAYLOAD..)?, 0, Endian::Little);
+        let head = WalkHead::read(&mut cursor).filter(|head| head.kind == RECORD_MISS)?;
+        Some(Miss {
+            // In place of a number of frames.
+            pid: head.count.try_into().ok()?,
+            end: WalkEnd::of(head.end)?,
+            place: (head.file, head.at),
+        })
+    }
 }
 
 /// Bytes of a walk's sample before its payload: header, id, pid and tid, time, cpu, size.

@@ -3,20 +3,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use perfquet_ebpf::walk_tables::{List, ListRow, WalkTables};
-use perfquet_ebpf::walker::{WalkEnd, WalkSettings, Walker};
+use perfquet_ebpf::walk_tables::{List, ListRow, WalkEnd, WalkTables};
+use perfquet_ebpf::walker::{WalkSettings, Walker};
 use perfquet_trace::symbols::UnwindTable;
 
 use super::builder::Builder;
 use super::python::Pythons;
 use super::spaces::Spaces;
-use crate::bpf;
+use crate::bpf::{self, walking};
 use crate::failure::Failure;
 use crate::recording::{Recording, WALK};
 use crate::sys::host;
-
-/// Required for bpf_loop.
-const KERNEL: (u32, u32) = (5, 17);
 
 /// The programs that walk stacks, and their tables.
 #[derive(Default)]
@@ -29,34 +26,9 @@ pub(crate) struct Walking {
     tables: Vec<WalkTables>,
 }
 
-/// Whether programs can walk stacks on this system; logs the reason if not.
-pub(crate) fn is_possible() -> bool {
-    let (major, minor) = KERNEL;
-    if !cfg!(target_arch = "x86_64") {
-        return false;
-    }
-    if !host::is_linux(major, minor) {
-        log::info!("stacks are not walked in the kernel: requires Linux {major}.{minor}");
-        return false;
-    }
-    if !crate::sys::procfs::has_the_machines_numbers() {
-        log::info!("stacks are not walked in the kernel: PIDs in this container differ");
-        return false;
-    }
-    true
-}
-
-/// Logs why a program that walks stacks could not be loaded.
-pub(crate) fn log_refusal(error: &perfquet_ebpf::Error) {
-    if let perfquet_ebpf::Error::Refused { log, .. } = error {
-        log::debug!("{log}");
-    }
-    log::info!("stacks are not walked in the kernel: {error}");
-}
-
 /// Loads the program for samples. Returns `None` if it cannot be used, and logs the reason.
 pub(crate) fn load(excludes_self: bool, checks_walks: bool) -> Option<Walking> {
-    if !is_possible() {
+    if !walking::is_possible() {
         return None;
     }
     let cpus = host::possible_cpus();
@@ -72,7 +44,7 @@ pub(crate) fn load(excludes_self: bool, checks_walks: bool) -> Option<Walking> {
             tables: vec![tables],
         }),
         Err(error) => {
-            log_refusal(&error);
+            walking::log_refusal(&error);
             None
         }
     }
