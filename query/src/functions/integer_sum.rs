@@ -14,12 +14,19 @@ use arrow::array::{
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
-use arrow::datatypes::Decimal128Type;
+use arrow::datatypes::{DataType, Decimal128Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
-use super::sum::{DIGITS, TERM};
+/// Digits of integer totals.
+const DIGITS: u8 = 38;
+
+/// Type of integer totals.
+pub(crate) const TOTAL: DataType = DataType::Decimal128(DIGITS, 0);
+
+/// Type of integers as decimals: `sum` adds ten digits to these 28.
+pub(super) const TERM: DataType = DataType::Decimal128(DIGITS - 10, 0);
 
 /// Sums of groups.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use datafusion::prelude::SessionContext;
 use crate::stacks::Forest;
 
 pub(crate) use duration::in_fitting_unit;
-pub(crate) use sum::TOTAL;
+pub(crate) use integer_sum::TOTAL;
 
 /// A function, for registration and for the shell's help and completion.
 pub(crate) struct Function {

@@ -18,22 +18,13 @@ use datafusion::logical_expr::{
 };
 
 use super::Function;
-use super::integer_sum::{self, DistinctSum, GroupSums};
+use super::integer_sum::{self, DistinctSum, GroupSums, TERM, TOTAL};
 
 pub(super) const FUNCTION: Function = Function {
     usage: "sum(x)",
     about: "sum of x; a decimal for integers, so it never wraps",
     register: |context, _| context.register_udaf(AggregateUDF::from(Sum::new())),
 };
-
-/// Digits of integer totals.
-pub(super) const DIGITS: u8 = 38;
-
-/// Type of integer totals.
-pub(crate) const TOTAL: DataType = DataType::Decimal128(DIGITS, 0);
-
-/// Type of integers as decimals: `sum` adds ten digits to these 28.
-pub(super) const TERM: DataType = DataType::Decimal128(DIGITS - 10, 0);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sum {
