@@ -1,5 +1,7 @@
 //! System calls by number, which differs between architectures.
 
+use std::collections::BTreeSet;
+
 use syscalls::{
     aarch64, arm, loongarch64, mips, mips64, powerpc, powerpc64, riscv32, riscv64, s390x, sparc,
     sparc64, x86, x86_64,
@@ -40,6 +42,26 @@ pub(crate) fn name(number: i64, architecture: &str) -> Option<&'static str> {
     }
 }
 
+/// The numbers of system calls with these names, on any architecture.
+pub(crate) fn numbers(names: &[&str]) -> BTreeSet<i64> {
+    let mut numbers = BTreeSet::new();
+    macro_rules! add {
+        ($name:ident, $($table:ident)+) => {
+            $(if let Ok(call) = $name.parse::<$table::Sysno>() {
+                numbers.insert(i64::from(call.id()));
+            })+
+        };
+    }
+    for name in names {
+        add!(name, aarch64 arm loongarch64 mips mips64 powerpc powerpc64 riscv32 riscv64);
+        add!(name, s390x sparc sparc64 x86 x86_64);
+        if let Ok(call) = name.parse::<x86_64::Sysno>() {
+            numbers.insert(i64::from(call.id()) | X32);
+        }
+    }
+    numbers
+}
+
 /// The name that programs use for a system call, by the name of its event.
 pub(crate) fn of_event(name: &str) -> &str {
     match name {
@@ -75,5 +97,22 @@ mod tests {
             openat, openat, None, openat, openat, openat, None, None, None,
         ];
         assert_eq!(names, expected);
+    }
+    #[test]
+    fn a_name_has_numbers_of_all_architectures() {
+        let futex = numbers(&["futex"]);
+        for (number, architecture) in [
+            (202, "x86_64"),
+            (202 | X32, "x86_64"),
+            (240, "i686"),
+            (98, "aarch64"),
+            (4238, "mips"),
+        ] {
+            assert_eq!(name(number, architecture), Some("futex"));
+            assert!(futex.contains(&number), "{number}: {futex:?}");
+        }
+        assert!(!futex.contains(&0));
+        assert!(numbers(&["futex", "read"]).contains(&0));
+        assert!(numbers(&["no such call"]).is_empty());
     }
 }

@@ -160,6 +160,8 @@ impl Pass for SystemCalls {
         let only = self.only;
         let has_strings = || entries.iter().any(|entry| entry.has_strings(tables));
         let wants_paths = selection.wants(PATH) && has_strings();
+        // The architecture is known only with the rows. Calls of its other numbers are dropped then.
+        let numbers = only.filter(|_| !wants_paths).map(system_call::numbers);
         // Names of descriptors come from earlier calls, of any thread of the process; all else from the entry at the time of the call.
         let of_selection = |source: Source, columns: &[(usize, &str)]| {
             let last = selection.times.last;
@@ -186,6 +188,10 @@ impl Pass for SystemCalls {
                 Input::integers(&["args"]),
             ],
         );
+        let raw = match &numbers {
+            Some(numbers) => raw.with_values(Input::integer(&["id"]), numbers.clone()),
+            None => raw,
+        };
         let mut sources = vec![
             Source::facts(),
             match wants_paths {
@@ -199,8 +205,12 @@ impl Pass for SystemCalls {
         ];
         let named = entries.iter().map(|entry| entry.source(wants_arguments));
         sources.extend(named.map(|entry| of_selection(entry, &[(TID, "tid")])));
-        let is_one = column("function").like(lit("sys\\_%"));
-        let is_one = is_one.or(column("function").like(lit("syscall:%")));
+        let numbered = |number: &i64| lit(format!("syscall:{number}"));
+        let is_numbered = match &numbers {
+            Some(all) => column("function").in_list(all.iter().map(numbered).collect(), false),
+            None => column("function").like(lit("syscall:%")),
+        };
+        let is_one = column("function").like(lit("sys\\_%")).or(is_numbered);
         let requested = |column: usize, name: &'static str| {
             let is_needed = match column {
                 PID => wants_paths,

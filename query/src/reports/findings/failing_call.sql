@@ -6,7 +6,9 @@ WITH results AS (
   GROUP BY 1, 2
 ), named AS (
   SELECT errno_name(failure) AS error, count, sum(count) OVER (PARTITION BY function) AS calls,
-    CASE WHEN function LIKE 'syscall:%'
+    -- Of failures only: else the condition below would be checked for each call.
+    CASE WHEN failure IS NULL THEN NULL
+      WHEN function LIKE 'syscall:%'
       THEN syscall_name(TRY_CAST(substr(function, 9) AS BIGINT), (SELECT value FROM trace_info WHERE name = 'architecture'))
       ELSE substr(function, 5) END AS name
   FROM results
