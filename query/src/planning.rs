@@ -39,18 +39,23 @@ pub(crate) fn on_large_stack(work: impl FnOnce() + Send + 'static) -> Result<()>
     let work = std::sync::Arc::new(std::sync::Mutex::new(Some(work)));
     let mut failure = None;
     for size in STACKS {
-        let work = std::sync::Arc::clone(&work);
+        let on_thread = std::sync::Arc::clone(&work);
+        // Held until the thread is detached: glibc may read a thread's memory after detaching it, but frees a large stack as soon
+        // as the thread ends (SIGSEGV in pthread_detach).
+        let before_detached = work.lock();
         let thread = std::thread::Builder::new()
             .name("planner".to_owned())
             .stack_size(size)
             .spawn(move || {
-                let work = work.lock().ok().and_then(|mut work| work.take());
+                let work = on_thread.lock().ok().and_then(|mut work| work.take());
                 if let Some(work) = work {
                     work();
                 }
-            });
+            })
+            .map(drop);
+        drop(before_detached);
         match thread {
-            Ok(_) => return Ok(()),
+            Ok(()) => return Ok(()),
             Err(error) => failure = Some(error),
         }
     }
