@@ -12,14 +12,10 @@
 #endif
 
 /* A child starts with the mappings of its parent. */
-SEC("tp_btf/sched_process_fork")
-int walk_fork(u64 *ctx)
+static ALWAYS_INLINE void inherit_mappings(u32 from, u32 to)
 {
-	struct task_struct *parent = (void *)ctx[0];
-	struct task_struct *child = (void *)ctx[1];
-	u32 from = parent->tgid, to = child->tgid;
 	if (from == to)
-		return 0;
+		return; /* a new thread */
 	u64 now = bpf_ktime_get_ns();
 	u64 *birth = bpf_map_lookup_elem(&births, &from);
 	struct process_entry *entry = bpf_map_lookup_elem(&processes, &from);
@@ -30,28 +26,28 @@ int walk_fork(u64 *ctx)
 	}
 	bpf_map_update_elem(&births, &to, &now, BPF_ANY);
 	INHERIT_PYTHON(from, to);
-	return 0;
 }
 
-SEC("tp_btf/sched_process_exec")
-int walk_exec(u64 *ctx)
-{
-	struct task_struct *task = (void *)ctx[0];
-	u32 process = task->tgid;
-	u64 now = bpf_ktime_get_ns();
-	bpf_map_update_elem(&births, &process, &now, BPF_ANY);
-	FORGET_PYTHON(process);
-	return 0;
-}
+#define WALK_FORK(READ) \
+	struct task_struct *parent = (void *)ctx[0]; \
+	struct task_struct *child = (void *)ctx[1]; \
+	inherit_mappings(READ(parent, tgid), READ(child, tgid))
+AT_TRACEPOINT(walk_fork, "sched_process_fork", WALK_FORK)
 
-SEC("tp_btf/sched_process_exit")
-int walk_exit(u64 *ctx)
-{
-	struct task_struct *task = (void *)ctx[0];
-	u32 process = task->tgid;
-	if (task->signal->live.counter <= 0) {
-		bpf_map_delete_elem(&processes, &process);
-		FORGET_PYTHON(process);
-	}
-	return 0;
-}
+#define WALK_EXEC(READ) \
+	struct task_struct *task = (void *)ctx[0]; \
+	u32 process = READ(task, tgid); \
+	u64 now = bpf_ktime_get_ns(); \
+	bpf_map_update_elem(&births, &process, &now, BPF_ANY); \
+	FORGET_PYTHON(process)
+AT_TRACEPOINT(walk_exec, "sched_process_exec", WALK_EXEC)
+
+#define WALK_EXIT(READ) \
+	struct task_struct *task = (void *)ctx[0]; \
+	u32 process = READ(task, tgid); \
+	struct signal_struct *signal = READ(task, signal); \
+	if (READ(signal, live.counter) > 0) \
+		return 0; \
+	bpf_map_delete_elem(&processes, &process); \
+	FORGET_PYTHON(process)
+AT_TRACEPOINT(walk_exit, "sched_process_exit", WALK_EXIT)
