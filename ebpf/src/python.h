@@ -20,7 +20,7 @@
 /* The lowest owner of frames that run no Python code: they stand for the call from C. */
 #define OWNED_BY_C 3
 
-/* walker.rs: PythonEntry; all but the first are offsets. */
+/* walk_tables.rs: PythonEntry; all but the first are offsets. */
 struct python_entry {
 	u64 interpreter; /* where the address of the main interpreter is */
 	u32 threads; /* in the interpreter: its first thread */
@@ -37,7 +37,7 @@ struct python_entry {
 	u32 qualname; /* in a code object */
 };
 
-/* walker.rs: PythonFrame */
+/* record/src/user_stacks/python reads it. */
 struct python_frame {
 	u64 code; /* lowest bit: called from C */
 	u64 instruction;

@@ -88,7 +88,7 @@ static ALWAYS_INLINE u64 number_of_stack(struct stack_record *room, u32 frames, 
 #define RECORD_MISS 9
 #define MISS_INTERVAL_NS 1000000
 
-/* Number of walks by how they ended (layout.rs: WalkEnd); those without a table or list followed frame pointers. */
+/* Number of walks by how they ended (walk_tables.rs: WalkEnd); those without a table or list followed frame pointers. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	NUMBER(max_entries, WALK_ENDS);

@@ -14,7 +14,7 @@
 #define MOST_TOP_PIECES 2
 #define MOST_STACK_BYTES (1ull << 26)
 
-/* layout.rs: WalkSettings */
+/* walker.rs: WalkSettings */
 struct walk_settings {
 	u32 leaves_own_out; /* samples of the recorder are dropped */
 	u32 has_user_stacks;
@@ -24,7 +24,7 @@ struct walk_settings {
 
 const volatile struct walk_settings walk_settings = {};
 
-/* layout.rs: CopyRecord */
+/* record/src/user_stacks/sample.rs reads it. */
 struct copy_record {
 	u32 kind;
 	u32 end;

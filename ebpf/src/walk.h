@@ -21,7 +21,7 @@
 #define MOST_FILES 8192
 #define MOST_LOST_COPIED 16
 
-/* The rows of a block (layout.rs: Pair, MappingRow). */
+/* The rows of a block (walk_tables.rs writes them). */
 struct pair {
 	u32 key;
 	u32 value;
@@ -44,7 +44,7 @@ struct list_block {
 	struct mapping_row rows[128];
 };
 
-/* layout.rs: FileEntry */
+/* walk_tables.rs: FileEntry */
 struct file_entry {
 	u32 state;
 	u32 levels; /* height of the tree */
@@ -57,7 +57,7 @@ struct file_entry {
 #define FILE_TABLE 1
 #define FILE_WITHOUT 2 /* code without a table: frame pointers, if `chains_hold` */
 
-/* layout.rs: WideRule */
+/* formats/trace/src/symbols/unwind/rule.rs writes it: two words. */
 struct wide_rule {
 	u8 base;
 	u8 flags;
@@ -67,7 +67,7 @@ struct wide_rule {
 	s32 rbp;
 };
 
-/* layout.rs: ProcessEntry */
+/* walk_tables.rs: ProcessEntry */
 struct process_entry {
 	u64 as_of; /* the list has all mappings made before this time */
 	u64 generation;
@@ -112,7 +112,7 @@ struct {
 	TYPE(value, u64);
 } births SEC(".maps");
 
-/* How a walk ended (layout.rs: WalkEnd). */
+/* How a walk ended (walk_tables.rs: WalkEnd). */
 #define WALK_ROOT 0
 #define WALK_LOST 1 /* the next address is outside all code */
 #define WALK_MEMORY 2 /* a word of the stack could not be read */
@@ -127,7 +127,7 @@ struct {
 #define RBP 6
 #define RSP 7
 
-/* layout.rs: WalkRecord; read by the recorder. */
+/* record/src/user_stacks/mod.rs reads it. */
 struct walk_record {
 	u32 kind; /* RECORD_WALK, RECORD_COPY or RECORD_PIECE */
 	u32 end;

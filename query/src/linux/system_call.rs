@@ -98,6 +98,7 @@ mod tests {
         ];
         assert_eq!(names, expected);
     }
+
     #[test]
     fn a_name_has_numbers_of_all_architectures() {
         let futex = numbers(&["futex"]);
