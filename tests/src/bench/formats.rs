@@ -1,26 +1,27 @@
 //! Import of trace.dat compared with `trace-cmd report`, and of texts by the megabyte.
 //!
-//! Many hosts do not let trace-cmd record (lockdown, containers): the texts are measured nevertheless.
+//! Many hosts do not let trace-cmd record (lockdown, containers): then it records in a virtual machine of `cargo xtask
+//! vm`, and the file is read here.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::measure::{self, Run, median};
 use super::report::Report;
 use super::{Setting, require, traces};
-use crate::place;
+use crate::{place, vm};
 
 /// Texts by the megabyte; and a trace.dat, if trace-cmd may record.
 pub(super) fn run(setting: &Setting) -> Result<Report> {
     require(&["perf", "perf events"])?;
     let mut report = Report::new(setting.rounds);
-    match trace_dat(setting) {
+    match trace_dat(setting).or_else(|_| trace_dat_of_machine()) {
         Ok(dat) => binary(&mut report, setting, &dat)?,
         Err(error) => {
-            let message = error.to_string();
+            let message = format!("{error:#}");
             let reason = message.lines().last().unwrap_or_default().trim();
             report.note(&format!(
                 "trace.dat: not measured, trace-cmd cannot record here ({reason})"
@@ -69,7 +70,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     );
     for (title, seconds, peak) in speeds {
         report.budget(&format!("{title}: CPU seconds for 100 MB"), seconds, 1.0);
-        report.budget(&format!("{title}: peak memory in MB"), peak / 1e6, 268.0);
+        report.budget(&format!("{title}: peak memory in MB"), peak / 1e6, 168.0);
     }
     Ok(report)
 }
@@ -148,11 +149,11 @@ fn binary(report: &mut Report, setting: &Setting, input: &Path) -> Result<()> {
         ],
     );
     report.budget(
-        "wall time against trace-cmd report",
-        wall(&ours) / wall(&theirs),
+        "CPU time against trace-cmd report",
+        cpu(&ours) / cpu(&theirs),
         1.0 / 8.0,
     );
-    report.budget("peak memory in MB", peak(&ours) / 1e6, 268.0);
+    report.budget("peak memory in MB", peak(&ours) / 1e6, 168.0);
     Ok(())
 }
 
@@ -173,6 +174,24 @@ fn trace_dat(setting: &Setting) -> Result<PathBuf> {
     command.args(["syscalls", "250000"]);
     measure::run(&mut command, &setting.directory)?;
     Ok(path)
+}
+
+/// Half a million events, recorded in a virtual machine.
+fn trace_dat_of_machine() -> Result<PathBuf> {
+    const KERNEL: &str = "6.12";
+    let record = "trace-cmd record -q -b 65536 -C mono -e raw_syscalls:sys_enter -e raw_syscalls:sys_exit \
+        -e sched:sched_switch -o storm.dat ./storm syscalls 120000";
+    let job = vm::Job {
+        name: "trace-dat".to_owned(),
+        programs: vec!["trace-cmd".to_owned()],
+        files: vec![("storm".to_owned(), std::fs::read(traces::storm()?)?)],
+        commands: vec![record.to_owned()],
+        clock: vm::Clock::Hosts,
+    };
+    let done = vm::run_job(&job, KERNEL, None)?;
+    let recorded = done.results.first().context("the machine ran nothing")?;
+    anyhow::ensure!(recorded.0 == 0, "{}", recorded.1);
+    Ok(done.directory.join("storm.dat"))
 }
 
 fn repeated(setting: &Setting, command: impl Fn() -> Command) -> Result<Vec<Run>> {

@@ -1,104 +1,209 @@
-//! Import of perf.data compared with perf's own reading of the same file: time, CPU, peak memory.
+//! Import of perf.data compared with perf's own reading of the same file, and with the time that DuckDB takes to write
+//! the same rows: time, CPU, peak memory; from a pipe, on one CPU and on all.
 
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::measure::{self, Run, median};
 use super::report::Report;
 use super::{Setting, require, traces};
-use crate::place;
+use crate::{needs, place, say};
 
-/// Both kinds of file, every reader.
+/// A kind of file, and its budgets.
+struct Scenario {
+    title: &'static str,
+    record: fn(&Path) -> Result<std::path::PathBuf>,
+    /// Wall time against perf script, on two idle CPUs.
+    wall: f64,
+    /// CPU nanoseconds per event.
+    cpu_ns: f64,
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        title: "Tracepoints",
+        record: traces::unpaired_perf_data,
+        wall: 0.10,
+        cpu_ns: 240.0,
+    },
+    Scenario {
+        title: "Tracepoints in pairs, with calls",
+        record: traces::tracepoint_perf_data,
+        wall: 0.18,
+        cpu_ns: 320.0,
+    },
+    Scenario {
+        title: "Samples and sched_switch with stacks",
+        record: traces::mixed_perf_data,
+        wall: 0.10,
+        cpu_ns: 430.0,
+    },
+];
+
+/// Every kind of file, every reader.
 pub(super) fn run(setting: &Setting) -> Result<Report> {
     require(&["perf", "perf events", "tracefs"])?;
     let mut report = Report::new(setting.rounds);
-    let mixed = traces::mixed_perf_data(&setting.directory)?;
-    let tracepoints = traces::tracepoint_perf_data(&setting.directory)?;
-    compare(&mut report, setting, "Tracepoints", &tracepoints)?;
-    compare(
-        &mut report,
-        setting,
-        "Samples and sched_switch with stacks",
-        &mixed,
-    )?;
+    for scenario in SCENARIOS {
+        say::note(scenario.title);
+        compare(&mut report, setting, scenario)?;
+    }
     report.note("`--no-symbols`: no symbolization, as in `perf script` with these fields; `perf report` symbolizes and sorts.");
+    report.note("DuckDB: `COPY` of all tables of the trace from its memory to Parquet with zstd; reading and decoding an input are not in it.");
+    report.note("Busiest thread: its CPU time bounds the events per second that any number of CPUs can reach.");
+    if let Some(reason) = needs::missing("DuckDB for Python") {
+        report.note(&format!("DuckDB: not measured ({reason})"));
+    }
     Ok(report)
 }
 
-/// Builds the command that reads an input.
-type Contestant = fn(&Path) -> Command;
+/// The runs of one contestant.
+#[derive(Default)]
+struct Runs(Vec<Run>);
 
-fn compare(report: &mut Report, setting: &Setting, title: &str, input: &Path) -> Result<()> {
-    let trace = traces::import(input, &setting.directory)?;
+impl Runs {
+    fn wall(&self) -> f64 {
+        median(self.0.iter().map(|run| run.wall.as_secs_f64()))
+    }
+
+    fn cpu(&self) -> f64 {
+        median(self.0.iter().map(|run| run.cpu.as_secs_f64()))
+    }
+
+    fn busiest_thread(&self) -> f64 {
+        median(self.0.iter().map(|run| run.busiest_thread.as_secs_f64()))
+    }
+
+    fn peak_bytes(&self) -> f64 {
+        median(self.0.iter().map(|run| run.peak_bytes as f64))
+    }
+
+    fn row(&self, title: &str, events: f64) -> Vec<String> {
+        vec![
+            title.to_owned(),
+            format!("{:.2}", self.wall()),
+            format!("{:.2}", self.cpu()),
+            format!("{:.0}", self.cpu() * 1e9 / events),
+            format!("{:.0}", self.busiest_thread() * 1e9 / events),
+            format!("{:.2}", events / self.wall() / 1e6),
+            format!("{:.0}", self.peak_bytes() / 1e6),
+        ]
+    }
+}
+
+fn compare(report: &mut Report, setting: &Setting, scenario: &Scenario) -> Result<()> {
+    let input = &(scenario.record)(&setting.directory)?;
+    let scratch = &setting.directory;
+    let trace = traces::import(input, scratch)?;
     let events = traces::events(&trace)? as f64;
-    let contestants: [(&str, Contestant); 3] = [
-        ("perfquet-convert", convert),
-        (
-            "perf script -F comm,pid,tid,cpu,time,event,trace",
-            perf_script,
-        ),
-        ("perf report --stdio", perf_report),
-    ];
-    let mut runs: Vec<Vec<Run>> = contestants.iter().map(|_| Vec::new()).collect();
+    let has_duckdb = needs::missing("DuckDB for Python").is_none();
+    let mut copies = Vec::new();
+    let [mut ours, mut alone, mut piped, mut script, mut full_report] =
+        [(); 5].map(|()| Runs::default());
     for _ in 0..setting.rounds {
-        for ((_, command), runs) in contestants.iter().zip(&mut runs) {
-            runs.push(measure::run(&mut command(input), &setting.directory)?);
+        ours.0.push(measure::run(
+            &mut convert(Command::new(place::bin(CONVERT)), input, input),
+            scratch,
+        )?);
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0"]).arg(place::bin(CONVERT));
+        alone
+            .0
+            .push(measure::run(&mut convert(command, input, input), scratch)?);
+        let stdin = Path::new("-");
+        piped.0.push(measure::run_fed(
+            &mut convert(Command::new(place::bin(CONVERT)), stdin, input),
+            input,
+            scratch,
+        )?);
+        script
+            .0
+            .push(measure::run(&mut perf_script(input), scratch)?);
+        full_report
+            .0
+            .push(measure::run(&mut perf_report(input), scratch)?);
+        if has_duckdb {
+            copies.push(duckdb_copy(&trace, scratch)?);
         }
     }
-    let wall = |runs: &[Run]| median(runs.iter().map(|run| run.wall.as_secs_f64()));
-    let cpu = |runs: &[Run]| median(runs.iter().map(|run| run.cpu.as_secs_f64()));
-    let peak = |runs: &[Run]| median(runs.iter().map(|run| run.peak_bytes as f64));
-    let rows: Vec<Vec<String>> = contestants
-        .iter()
-        .zip(&runs)
-        .map(|((title, _), runs)| {
-            vec![
-                format!("`{title}`"),
-                format!("{:.2}", wall(runs)),
-                format!("{:.2}", cpu(runs)),
-                format!("{:.0}", cpu(runs) * 1e9 / events),
-                format!("{:.0}", peak(runs) / 1e6),
-            ]
-        })
-        .collect();
     report.scenario(
-        title,
+        scenario.title,
         &format!(
             "{events} events, {:.1} MB of perf.data.",
             traces::bytes(input)? as f64 / 1e6
         ),
     );
+    let mut rows = vec![
+        ours.row("`perfquet-convert`", events),
+        alone.row("the same on one CPU", events),
+        piped.row("the same from a pipe", events),
+        script.row("`perf script -F comm,pid,tid,cpu,time,event,trace`", events),
+        full_report.row("`perf report --stdio`", events),
+    ];
+    let copy = median(copies.iter().copied());
+    if has_duckdb {
+        let mut row = vec!["–".to_owned(); rows[0].len()];
+        row[0] = "DuckDB's `COPY` of the same rows".to_owned();
+        row[2] = format!("{copy:.2}");
+        row[3] = format!("{:.0}", copy * 1e9 / events);
+        rows.push(row);
+    }
     report.table(
-        &["reader", "wall s", "CPU s", "CPU ns per event", "peak MB"],
+        &[
+            "reader",
+            "wall s",
+            "CPU s",
+            "CPU ns per event",
+            "of the busiest thread",
+            "M events/s",
+            "peak MB",
+        ],
         &rows,
     );
-    let [ours, script, full_report] = runs.as_slice() else {
-        return Ok(());
-    };
     report.budget(
         "wall time against perf script",
-        wall(ours) / wall(script),
-        0.1,
+        ours.wall() / script.wall(),
+        scenario.wall,
     );
     report.note(&format!(
         "wall time against perf report: {:.3}",
-        wall(ours) / wall(full_report)
+        ours.wall() / full_report.wall()
     ));
     report.budget(
         "CPU time per event in ns",
-        cpu(ours) * 1e9 / events,
-        if title == "Tracepoints" { 250.0 } else { 400.0 },
+        ours.cpu() * 1e9 / events,
+        scenario.cpu_ns,
     );
-    report.budget("peak memory in MB", peak(ours) / 1e6, 268.0);
+    if has_duckdb {
+        report.budget("CPU time against DuckDB's COPY", ours.cpu() / copy, 0.7);
+    }
+    report.budget(
+        "busiest thread, ns per event",
+        ours.busiest_thread() * 1e9 / events,
+        100.0,
+    );
+    report.note(&format!(
+        "serial fraction, the busiest thread's share of the CPU time: {:.2}; on all CPUs {:.2} times as fast as on one",
+        ours.busiest_thread() / ours.cpu(),
+        alone.wall() / ours.wall()
+    ));
+    report.budget(
+        "CPU time from a pipe against that from a file",
+        piped.cpu() / ours.cpu(),
+        1.1,
+    );
+    report.budget("peak memory in MB", ours.peak_bytes() / 1e6, 168.0);
     Ok(())
 }
 
-fn convert(input: &Path) -> Command {
-    let mut command = Command::new(place::bin("perfquet-convert"));
+const CONVERT: &str = "perfquet-convert";
+
+/// `command` with the arguments of an import of `from`; its output is named after `input`.
+fn convert(mut command: Command, from: &Path, input: &Path) -> Command {
     command
-        .arg(input)
+        .arg(from)
         .args(["--force", "--no-symbols", "-o"])
         .arg(input.with_extension("pqt"));
     command
@@ -116,4 +221,17 @@ fn perf_report(input: &Path) -> Command {
     let mut command = Command::new("perf");
     command.args(["report", "--stdio", "-i"]).arg(input);
     command
+}
+
+/// CPU seconds in which DuckDB writes the rows of the trace.
+fn duckdb_copy(trace: &Path, scratch: &Path) -> Result<f64> {
+    let mut command = Command::new("python3");
+    command.arg(place::root().join("tests/bench/copy.py"));
+    let run = measure::run(command.arg(trace).arg(scratch), scratch)?;
+    let ms: f64 = run
+        .stdout
+        .trim()
+        .parse()
+        .context("copy.py: expected a number")?;
+    Ok(ms / 1e3)
 }

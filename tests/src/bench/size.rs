@@ -26,17 +26,24 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
         &["file", "events", "perf.data B", "zstd -3 B", "Parquet B"],
         &rows.iter().map(|row| row.shown()).collect::<Vec<_>>(),
     );
-    for row in &rows {
+    for (row, budget) in rows.iter().zip([0.65, 0.6]) {
         report.budget(
             &format!("{}: Parquet against zstd -3", row.title),
             row.parquet / row.compressed,
-            1.0,
+            budget,
         );
     }
     report.budget(
         "tracepoints: Parquet against perf.data",
         rows[0].parquet / rows[0].raw,
         1.0 / 18.0,
+    );
+    let trace = tracepoints.with_extension("pqt");
+    report.budget(
+        "tracepoints: bytes per row of `calls`",
+        traces::bytes(&trace.join("calls"))? as f64
+            / traces::rows(&trace, |name| name == "calls")? as f64,
+        3.5,
     );
     Ok(report)
 }

@@ -60,26 +60,37 @@ pub(super) fn mixed_perf_data(directory: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A perf.data of about a million tracepoint hits without stacks.
+/// A perf.data of more than a million tracepoint hits without stacks: entries and exits of system calls, and switches.
 pub(super) fn tracepoint_perf_data(directory: &Path) -> Result<PathBuf> {
-    let path = directory.join("tracepoints.data");
+    let events = [
+        "raw_syscalls:sys_enter",
+        "raw_syscalls:sys_exit",
+        "sched:sched_switch",
+    ];
+    perf_data(directory.join("tracepoints.data"), &events, "250000")
+}
+
+/// The same without calls: entries of system calls only, and switches.
+pub(super) fn unpaired_perf_data(directory: &Path) -> Result<PathBuf> {
+    let events = [
+        "syscalls:sys_enter_write",
+        "syscalls:sys_enter_read",
+        "sched:sched_switch",
+    ];
+    perf_data(directory.join("unpaired.data"), &events, "500000")
+}
+
+/// What perf records of the whole system while the storm reads and writes.
+fn perf_data(path: PathBuf, events: &[&str], repetitions: &str) -> Result<PathBuf> {
     let storm = storm()?;
     let mut command = Command::new("perf");
     command.args(["record", "-q", "-a", "-m", "32M", "-k", "CLOCK_MONOTONIC"]);
-    command.args([
-        "-e",
-        "raw_syscalls:sys_enter",
-        "-e",
-        "raw_syscalls:sys_exit",
-        "-e",
-        "sched:sched_switch",
-    ]);
-    command
-        .arg("-o")
-        .arg(&path)
-        .arg("--")
-        .arg(&storm)
-        .args(["syscalls", "250000"]);
+    for event in events {
+        command.args(["-e", event]);
+    }
+    command.arg("-o").arg(&path).arg("--");
+    command.arg(&storm).args(["syscalls", repetitions]);
+    let directory = path.parent().context("the scratch directory")?;
     measure::run(&mut command, directory)?;
     Ok(path)
 }
@@ -93,28 +104,27 @@ pub(super) fn import(input: &Path, directory: &Path) -> Result<PathBuf> {
     Ok(output)
 }
 
-/// Rows of samples and of all event tables, from the manifest.
+/// Rows of samples and of all event tables.
 pub(super) fn events(trace: &Path) -> Result<u64> {
+    rows(trace, |name| {
+        name == "samples" || name.starts_with("events/") || name.contains('.')
+    })
+}
+
+/// Rows of the tables that `is_wanted`, from the manifest.
+pub(super) fn rows(trace: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<u64> {
     let manifest = std::fs::read_to_string(trace.join("manifest.json"))
         .with_context(|| format!("{}: no manifest", trace.display()))?;
     let manifest: serde_json::Value = serde_json::from_str(&manifest)?;
     let tables = manifest["tables"]
         .as_object()
         .context("manifest.json: no tables")?;
-    let mut rows = 0;
-    for (name, table) in tables {
-        if name == "samples" || name.starts_with("events/") || name.contains('.') {
-            let parts = table["parts"]
-                .as_array()
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            rows += parts
-                .iter()
-                .filter_map(|part| part["rows"].as_u64())
-                .sum::<u64>();
-        }
-    }
-    Ok(rows)
+    let parts = tables
+        .iter()
+        .filter(|(name, _)| is_wanted(name))
+        .filter_map(|(_, table)| table["parts"].as_array())
+        .flatten();
+    Ok(parts.filter_map(|part| part["rows"].as_u64()).sum())
 }
 
 /// Number of events that the trace reports as lost.
