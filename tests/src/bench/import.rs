@@ -226,12 +226,12 @@ fn perf_report(input: &Path) -> Command {
 /// CPU seconds in which DuckDB writes the rows of the trace.
 fn duckdb_copy(trace: &Path, scratch: &Path) -> Result<f64> {
     let mut command = Command::new("python3");
-    command.arg(place::root().join("tests/bench/copy.py"));
+    command.arg(place::root().join("tests/bench/duckdb_copy.py"));
     let run = measure::run(command.arg(trace).arg(scratch), scratch)?;
     let ms: f64 = run
         .stdout
         .trim()
         .parse()
-        .context("copy.py: expected a number")?;
+        .context("duckdb_copy.py: expected a number")?;
     Ok(ms / 1e3)
 }

@@ -81,8 +81,9 @@ impl Pass for CriticalPath {
     }
 
     fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
+        let has_stacks = selection.wants_any(&[KERNEL_STACK, USER_STACK]);
         let needs = Needs {
-            stacks: selection.wants_any(&[KERNEL_STACK, USER_STACK]),
+            stacks: has_stacks,
             waker_context: true,
             wakers: true,
             names: ThreadNames::All,
@@ -92,6 +93,7 @@ impl Pass for CriticalPath {
         PassPlan::new(sources(&needs), move || {
             SchedulerMachine::new(Stretches {
                 path,
+                has_stacks,
                 threads: HashMap::new(),
                 count: 0,
                 first: i64::MAX,
@@ -102,7 +104,7 @@ impl Pass for CriticalPath {
     }
 }
 
-/// A stretch of a thread.
+/// A stretch of a thread. All those of the interval wait in memory until its end, so it is small.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     begin: i64,
@@ -111,15 +113,45 @@ struct Stretch {
     comm: Name,
     pid: Option<i32>,
     /// Who ended a sleep, or began a wait for a CPU.
-    waker: Option<Waker>,
-    kernel_stack: Option<i64>,
-    user_stack: Option<i64>,
+    waker: Option<WokenBy>,
+}
+
+/// The parts of a waker that are shown.
+#[derive(Debug, Clone, Copy)]
+struct WokenBy {
+    tid: Option<i32>,
+    comm: Name,
+    context: Option<Context>,
+    interrupt: Name,
+}
+
+impl WokenBy {
+    fn new(waker: &Waker) -> WokenBy {
+        WokenBy {
+            tid: waker.tid,
+            comm: waker.comm,
+            context: waker.context,
+            interrupt: waker.interrupt,
+        }
+    }
+}
+
+/// The kernel and the user stack with which a thread left its CPU.
+type Stacks = [Option<i64>; 2];
+
+/// The stretches of a thread, in order of time.
+#[derive(Debug, Default)]
+struct Stretched {
+    stretches: Vec<Stretch>,
+    /// Of each stretch; empty if stacks are not wanted.
+    stacks: Vec<Stacks>,
 }
 
 /// The stretches within the interval, by thread.
 struct Stretches {
     path: CriticalPath,
-    threads: HashMap<i32, Vec<Stretch>>,
+    has_stacks: bool,
+    threads: HashMap<i32, Stretched>,
     count: usize,
     /// First and last time of an event of the scheduler.
     first: i64,
@@ -136,18 +168,23 @@ impl Observer for Stretches {
         if end <= self.path.from || thread.since >= self.path.to {
             return;
         }
-        let left = thread.left.filter(|_| thread.state != State::Running);
         self.count += 1;
-        self.threads.entry(thread.tid).or_default().push(Stretch {
+        let stretched = self.threads.entry(thread.tid).or_default();
+        stretched.stretches.push(Stretch {
             begin: thread.since,
             end,
             state: thread.state,
             comm: thread.comm,
             pid: thread.pid,
-            waker: thread.wake.map(|wake| wake.waker),
-            kernel_stack: left.and_then(|left| left.kernel_stack),
-            user_stack: left.and_then(|left| left.user_stack),
+            waker: thread.wake.map(|wake| WokenBy::new(&wake.waker)),
         });
+        if self.has_stacks {
+            let left = thread.left.filter(|_| thread.state != State::Running);
+            stretched.stacks.push([
+                left.and_then(|left| left.kernel_stack),
+                left.and_then(|left| left.user_stack),
+            ]);
+        }
     }
 
     fn passed(&mut self, time: i64, _: &mut Rows) {
@@ -174,7 +211,11 @@ impl Observer for Stretches {
     }
 
     fn bytes(&self) -> usize {
-        self.count * 2 * size_of::<Stretch>()
+        let stacks = match self.has_stacks {
+            true => size_of::<Stacks>(),
+            false => 0,
+        };
+        self.count * 2 * (size_of::<Stretch>() + stacks)
     }
 }
 
@@ -187,6 +228,7 @@ struct Part {
     depth: i32,
     /// `None` if nothing is known of the thread at that time.
     stretch: Option<Stretch>,
+    stacks: Stacks,
 }
 
 /// Maximum number of threads that wait for one another.
@@ -195,33 +237,41 @@ const DEEPEST: i32 = 64;
 impl Stretches {
     /// Appends the parts of a thread's path, last one first.
     fn follow(&self, tid: i32, (from, to): (i64, i64), depth: i32, parts: &mut Vec<Part>) {
-        let stretches = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
+        let stretched = self.threads.get(&tid);
+        let stretches = stretched.map_or(&[][..], |stretched| &stretched.stretches);
+        let stacks = stretched.map_or(&[][..], |stretched| &stretched.stacks);
         let mut time = to;
         // Stretches of a thread are in order.
         let mut place = stretches.partition_point(|stretch| stretch.begin < to);
         while time > from {
-            let stretch = place.checked_sub(1).and_then(|place| stretches.get(place));
-            let part = |begin: i64, stretch: Option<Stretch>| Part {
+            let before = place.checked_sub(1);
+            let part = |begin: i64, stretch: Option<Stretch>, stacks: Stacks| Part {
                 begin: begin.max(from),
                 end: time,
                 tid,
                 depth,
                 stretch,
+                stacks,
             };
-            let Some(&stretch) = stretch else {
-                parts.push(part(from, None));
+            let Some((place_before, &stretch)) =
+                before.and_then(|place| Some((place, stretches.get(place)?)))
+            else {
+                parts.push(part(from, None, [None; 2]));
                 return;
             };
             if stretch.end < time {
-                parts.push(part(stretch.end, None));
+                parts.push(part(stretch.end, None, [None; 2]));
                 time = stretch.end.max(from);
                 continue;
             }
-            place -= 1;
+            place = place_before;
             let begin = stretch.begin.max(from);
             match self.cause(&stretch, tid, depth) {
                 Some(waker) => self.follow(waker, (begin, time), depth + 1, parts),
-                None => parts.push(part(begin, Some(stretch))),
+                None => {
+                    let stacks = stacks.get(place).copied().unwrap_or_default();
+                    parts.push(part(begin, Some(stretch), stacks));
+                }
             }
             time = begin;
         }
@@ -262,11 +312,9 @@ impl Part {
             INTERRUPT,
             waker.and_then(|waker| names.text(waker.interrupt)),
         );
-        rows.integer(
-            KERNEL_STACK,
-            stretch.and_then(|stretch| stretch.kernel_stack),
-        );
-        rows.integer(USER_STACK, stretch.and_then(|stretch| stretch.user_stack));
+        let [kernel_stack, user_stack] = self.stacks;
+        rows.integer(KERNEL_STACK, kernel_stack);
+        rows.integer(USER_STACK, user_stack);
         rows.end_row();
     }
 }

@@ -1,6 +1,6 @@
 """Writes the tables of a trace once more, from DuckDB's memory; prints the CPU milliseconds of its COPY.
 
-usage: copy.py TRACE SCRATCH
+usage: duckdb_copy.py TRACE SCRATCH
 """
 
 import os
