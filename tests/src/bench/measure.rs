@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -45,10 +46,8 @@ fn run_with(command: &mut Command, input: Option<File>, scratch: &Path) -> Resul
     let mut child = command
         .spawn()
         .with_context(|| format!("cannot run {command:?}"))?;
-    let fed = child.stdin.take().zip(input).map(|(mut pipe, mut input)| {
-        // A program that ends early closes the pipe: its status tells more.
-        std::thread::spawn(move || std::io::copy(&mut input, &mut pipe))
-    });
+    let fed = (child.stdin.take().zip(input))
+        .map(|(pipe, input)| std::thread::spawn(move || feed(pipe, input)));
     let process = format!("/proc/{}", child.id());
     let mut peak_bytes = 0;
     let mut threads = HashMap::new();
@@ -102,6 +101,20 @@ fn high_water_mark(status_file: &str) -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok())
         .unwrap_or(0)
         * 1024
+}
+
+/// Writes a file into a pipe, in blocks of the size that `cat` uses. `std::io::copy` would lend the pages of the file to
+/// the pipe, as no program does that makes its output itself.
+fn feed(mut pipe: ChildStdin, mut input: File) {
+    let mut block = vec![0; 128 << 10];
+    while let Ok(count) = input.read(&mut block)
+        && count > 0
+    {
+        // A program that ends early closes the pipe: its status tells more.
+        if pipe.write_all(&block[..count]).is_err() {
+            return;
+        }
+    }
 }
 
 /// CPU times of the process's threads so far (`/proc/PID/task/TID/schedstat`: the first number, in nanoseconds).
