@@ -17,8 +17,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::vec;
 
+use zstd::bulk::Compressor;
 use zstd::stream::read::Decoder;
-use zstd::stream::write::Encoder;
+use zstd::zstd_safe::CParameter;
 
 use perfquet_events::Error;
 
@@ -26,11 +27,13 @@ use perfquet_events::Error;
 const PREFIX: &str = "packed.";
 /// The name of an incomplete piece.
 const UNFINISHED: &str = ".packed";
-/// A journal of stacks shrinks to a ninth at 300 MB/s; level 6 reaches a tenth, at 80 MB/s.
-const LEVEL: i32 = 3;
+/// Level 3 takes 1.6 times the CPU time (of 88 MB of system calls: 56 ms instead of 35), and saves 4 % of a journal of stacks;
+/// one of system calls becomes larger.
+const LEVEL: i32 = 1;
 /// Maximum number of zeros read in place of an unreadable piece.
 const PIECE_BYTES_MAX: u64 = 1 << 30;
-const BUFFER_BYTES: usize = 1 << 17;
+/// Each frame has this many bytes, compressed at once: a stream would copy them, and compress them with two windows.
+const FRAME_BYTES: usize = 4 << 20;
 
 /// A file with a part of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,25 +86,27 @@ fn write(journal: &Path, range: &Range<u64>, unfinished: &Path) -> io::Result<u6
         _ => {}
     }
     // Traces contain secrets, and this may run as root.
-    let file = OpenOptions::new()
+    let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(unfinished)?;
     let journal = File::open(journal)?;
-    let mut encoder = Encoder::new(&file, LEVEL)?;
-    encoder.include_checksum(true)?;
-    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut compressor = Compressor::new(LEVEL)?;
+    compressor.set_parameter(CParameter::ChecksumFlag(true))?;
+    let mut buffer = vec![0; FRAME_BYTES];
+    let mut packed = Vec::with_capacity(zstd::zstd_safe::compress_bound(FRAME_BYTES));
     let mut position = range.start;
     while position < range.end {
-        let wanted = (range.end - position).min(BUFFER_BYTES as u64) as usize;
+        let wanted = (range.end - position).min(FRAME_BYTES as u64) as usize;
         let piece = buffer.get_mut(..wanted).unwrap_or_default();
         journal.read_exact_at(piece, position)?;
-        encoder.write_all(piece)?;
+        compressor.compress_to_buffer(piece, &mut packed)?;
+        file.write_all(&packed)?;
+        packed.clear();
         position += wanted as u64;
     }
-    encoder.finish()?;
     file.sync_all()?;
     Ok(file.metadata()?.len())
 }
@@ -295,6 +300,15 @@ mod tests {
         file.write_all(b"more").unwrap();
         assert!(read(&path) == [&bytes[..], b"more"].concat());
         assert!(!folder.path().join(UNFINISHED).exists());
+    }
+
+    #[test]
+    fn a_piece_has_several_frames() {
+        let (_folder, path, bytes) = journal(2 * FRAME_BYTES + 1000);
+        let range = 500..bytes.len() as u64;
+        pack_journal(&path, range.clone()).unwrap();
+        punch(&path, range);
+        assert!(read(&path) == bytes);
     }
 
     #[test]
