@@ -1,14 +1,18 @@
 //! Compresses the part of the journal that the encoder has read, and punches it out of the file.
 //!
 //! ```text
-//! 0 ……… packed ……… | less than 32 MiB that were read | what waits for the encoder
+//! 0 ……… packed ……… | up to 128 MiB of the last 10 s that were read | what waits for the encoder
 //! ```
+//! The kernel writes pages to the disk once they are half a minute old. What is punched before costs no write, and what
+//! the recording's end finds in the journal is removed with it: a short recording packs nothing.
 //! Recovery reads the original journal (`pack_journal` describes why that holds at every moment). On a full disk, or on
 //! a file system without holes, the journal is left unchanged.
 
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use perfquet_import::pack_journal;
@@ -17,6 +21,12 @@ use crate::sys::file;
 
 /// Size of a piece in bytes.
 const PIECE_BYTES: u64 = 32 << 20;
+/// Maximum size of what was read but is not packed.
+const WAITING_BYTES_MAX: u64 = 128 << 20;
+/// A piece is packed at this age.
+const AGE: Duration = Duration::from_secs(10);
+/// With less free space than this, pieces are packed at once.
+const FREE_BYTES_MIN: u64 = 1 << 30;
 
 /// The packer of one journal.
 pub(crate) struct Packer {
@@ -25,6 +35,8 @@ pub(crate) struct Packer {
     file: Option<File>,
     /// Offset up to which it is compressed.
     packed: u64,
+    /// When each of the pieces that follow was read.
+    waiting: VecDeque<Instant>,
 }
 
 impl Packer {
@@ -39,18 +51,23 @@ impl Packer {
             path: journal.to_owned(),
             file: file.ok(),
             packed: 0,
+            waiting: VecDeque::new(),
         }
     }
 
-    /// Compresses the bytes read so far, if they are enough for a piece.
+    /// Compresses pieces of the bytes read so far, when it is time.
     pub(crate) fn follow(&mut self, read: u64) {
+        while self.packed + (self.waiting.len() as u64 + 1) * PIECE_BYTES <= read {
+            self.waiting.push_back(Instant::now());
+        }
         while let Some(file) = &self.file
-            && self.packed + PIECE_BYTES <= read
+            && self.is_time(file)
         {
             match self.pack(file) {
                 Ok(packed) => {
                     log::debug!("32 MiB of the journal packed into {} KiB", packed >> 10);
                     self.packed += PIECE_BYTES;
+                    self.waiting.pop_front();
                 }
                 Err(error) => {
                     log::info!("the journal is not packed any further: {error:#}");
@@ -58,6 +75,15 @@ impl Packer {
                 }
             }
         }
+    }
+
+    fn is_time(&self, journal: &File) -> bool {
+        let Some(first) = self.waiting.front() else {
+            return false;
+        };
+        self.waiting.len() as u64 * PIECE_BYTES > WAITING_BYTES_MAX
+            || first.elapsed() >= AGE
+            || file::free_bytes(journal).is_ok_and(|free| free < FREE_BYTES_MIN)
     }
 
     fn pack(&self, journal: &File) -> Result<u64> {

@@ -1,9 +1,10 @@
-//! Allocation and deallocation of parts of files: fallocate(2).
+//! Space for files: fallocate(2), fstatvfs(3).
 
-#![expect(unsafe_code, reason = "fallocate")]
+#![expect(unsafe_code, reason = "fallocate and fstatvfs")]
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
@@ -21,6 +22,18 @@ pub(crate) fn punch(file: &File, range: &Range<u64>) -> io::Result<()> {
 pub(crate) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
     fallocate(file, 0, 0, length)
+}
+
+/// Returns the number of bytes that the file system of a file can take.
+pub(crate) fn free_bytes(file: &File) -> io::Result<u64> {
+    let mut system = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the memory is writable, and the descriptor is that of an open file.
+    if unsafe { libc::fstatvfs(file.as_raw_fd(), system.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: filled by the call, which succeeded.
+    let system = unsafe { system.assume_init() };
+    Ok(system.f_bavail.saturating_mul(system.f_frsize))
 }
 
 fn fallocate(
@@ -41,6 +54,14 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[test]
+    fn free_space_is_that_of_the_file_system() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(free_bytes(&file).unwrap() > 0);
+        let full = File::open("/proc/self/maps").unwrap();
+        assert_eq!(free_bytes(&full).unwrap(), 0);
+    }
 
     #[test]
     fn punched_hole_frees_space() {
