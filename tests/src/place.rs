@@ -28,13 +28,7 @@ pub fn cargo() -> Command {
 /// features of the dependencies differently, and recompiles them.
 pub fn cargo_test(arguments: &[&str]) -> Command {
     let mut command = cargo();
-    command.arg("test");
-    for name in [
-        "events", "readers", "trace", "import", "cli", "views", "record", "convert", "ebpf",
-        "tests",
-    ] {
-        command.arg("-p").arg(format!("perfquet-{name}"));
-    }
+    command.args(["test", "--workspace", "--exclude", "perfquet-query"]);
     command.args(arguments);
     command
 }
