@@ -176,11 +176,11 @@ fn trace_dat(setting: &Setting) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Half a million events, recorded in a virtual machine.
+/// More than a million events, recorded in a virtual machine.
 fn trace_dat_of_machine() -> Result<PathBuf> {
     const KERNEL: &str = "6.12";
     let record = "trace-cmd record -q -b 65536 -C mono -e raw_syscalls:sys_enter -e raw_syscalls:sys_exit \
-        -e sched:sched_switch -o storm.dat ./storm syscalls 120000";
+        -e sched:sched_switch -o storm.dat ./storm syscalls 300000";
     let job = vm::Job {
         name: "trace-dat".to_owned(),
         programs: vec!["trace-cmd".to_owned()],
