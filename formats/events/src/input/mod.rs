@@ -7,7 +7,7 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +17,7 @@ use crate::Error;
 use crate::bytes::Endian;
 
 mod map;
+mod pipe;
 
 pub use map::Map;
 
@@ -100,7 +101,7 @@ impl Input {
         {
             return Input::of_file(name, file, &metadata);
         }
-        widen_pipe(&stdin);
+        pipe::widen(&stdin);
         Input::from_reader(&name, Box::new(stdin))
     }
 
@@ -550,15 +551,6 @@ fn too_large(what: &str, max: u64) -> Error {
              hint: raise it with --max-temporary SIZE, or decompress the input first"
         ),
     }
-}
-
-/// Has a pipe take a megabyte instead of 64 KiB, so that reader and writer wake each other less often. Nothing happens
-/// for other files, or if the user's pipes are at the limit of `/proc/sys/fs/pipe-user-pages-soft`.
-#[expect(unsafe_code, reason = "std has no fcntl")]
-fn widen_pipe(pipe: &impl AsRawFd) {
-    const BYTES: libc::c_int = 1 << 20;
-    // SAFETY: the descriptor is open; a wrong kind of file, or no permission, is an error that changes nothing.
-    unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, BYTES) };
 }
 
 /// Creates an unnamed file, deleted when it is closed.
