@@ -18,7 +18,7 @@ use perfquet_trace::store::WriterOptions;
 use perfquet_trace::symbols::{self, Roots};
 
 use crate::failure::{Failure, failed};
-use crate::journal::Packer;
+use crate::journal::{Packer, Packing};
 use crate::sys::thread;
 
 /// The source of the records.
@@ -28,7 +28,7 @@ pub(crate) enum Source {
     Following {
         journal: PathBuf,
         settled: Arc<AtomicU64>,
-        packs: bool,
+        packing: Packing,
         displayed: Option<Arc<AtomicU64>>,
     },
     /// The complete journal of this trace: a flight recorder's memory, which no longer grows.
@@ -167,11 +167,11 @@ fn encode(
     let (mut packer, displayed) = match source {
         Source::Following {
             journal,
-            packs: true,
+            packing,
             displayed,
             ..
-        } => (Some(Packer::new(journal)), displayed.clone()),
-        Source::Following { .. } | Source::Whole(_) => (None, None),
+        } => (Packer::new(journal, *packing), displayed.clone()),
+        Source::Whole(_) => (None, None),
     };
     let trace = output.to_owned();
     // Read after the rings' bytes: files added when the recording ends.

@@ -20,7 +20,7 @@ use crate::encoder::{Encoder, Source};
 use crate::failure::{Failure, failed, misuse};
 use crate::flight::{self, Buffer, Last, Limit, Loads, Memory, Snapshots, Watch};
 use crate::ftrace::Tracing;
-use crate::journal::{Journal, header, samples_by_id};
+use crate::journal::{Journal, Packing, header, samples_by_id};
 use crate::lifecycle::{Running, Start, Stopped};
 use crate::list;
 use crate::live;
@@ -414,6 +414,17 @@ fn recording_on<'a>(host: &'a str, cli: &Cli) -> Result<remote::Request<'a>, Fai
     })
 }
 
+/// When the encoded part of the journal is packed.
+fn packing(cli: &Cli) -> Packing {
+    if cli.keep_raw {
+        Packing::Never
+    } else if cli.rotation.segment().is_some() {
+        Packing::Soon
+    } else {
+        Packing::Late
+    }
+}
+
 /// Whether nothing is recorded event by event.
 fn has_aggregates_only(probes: &[Probe], plans: &Plans) -> bool {
     plans.has_sums() && plans.calls.is_empty() && probes.iter().all(Probe::is_output)
@@ -477,7 +488,7 @@ fn record(
             Source::Following {
                 journal: output.journal_path(),
                 settled: Arc::clone(&settled),
-                packs: !cli.keep_raw,
+                packing: packing(cli),
                 displayed: displayed.clone(),
             },
             path,

@@ -22,7 +22,7 @@ use super::load::{Exceeded, Loads};
 use super::{numbered, slow};
 use crate::closing_line;
 use crate::encoder::{Encoder, Source, no_tables};
-use crate::journal::Journal;
+use crate::journal::{Journal, Packing};
 use crate::output::{Form, Format, Output};
 use crate::sys::signals::User;
 use crate::sys::thread;
@@ -302,7 +302,7 @@ fn write(path: &Path, form: Form, held: &Held, roots: Roots, last: Option<Last>)
     let source = Source::Following {
         journal: output.journal_path(),
         settled: journal.settled(),
-        packs: false,
+        packing: Packing::Never,
         displayed: None,
     };
     let encoder = Encoder::start(source, path.to_owned(), &all, roots);

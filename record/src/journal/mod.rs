@@ -41,7 +41,7 @@ use crate::sys::clock;
 use crate::sys::file::allocate;
 use record::{Records, kind};
 
-pub(crate) use packer::Packer;
+pub(crate) use packer::{Packer, Packing};
 pub(crate) use perf_file::complete as complete_file;
 use walk::Walk;
 pub(crate) use walk::samples_by_id;

@@ -28,9 +28,20 @@ const AGE: Duration = Duration::from_secs(10);
 /// With less free space than this, pieces are packed at once.
 const FREE_BYTES_MIN: u64 = 1 << 30;
 
+/// When the encoded part of a journal is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Packing {
+    Never,
+    /// As soon as it is large enough for a piece: the size of a ring of traces is limited.
+    Soon,
+    /// When much of it waits, or it is old.
+    Late,
+}
+
 /// The packer of one journal.
 pub(crate) struct Packer {
     path: PathBuf,
+    is_soon: bool,
     /// `None` if the rest of the journal is left unchanged.
     file: Option<File>,
     /// Offset up to which it is compressed.
@@ -40,19 +51,23 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    /// Creates a packer that has compressed nothing yet.
-    pub(crate) fn new(journal: &Path) -> Packer {
+    /// Creates a packer that has compressed nothing yet, unless it never is to.
+    pub(crate) fn new(journal: &Path, packing: Packing) -> Option<Packer> {
+        if packing == Packing::Never {
+            return None;
+        }
         let mut options = OpenOptions::new();
         let file = options
             .write(true)
             .custom_flags(libc::O_NOFOLLOW)
             .open(journal);
-        Packer {
+        Some(Packer {
             path: journal.to_owned(),
+            is_soon: packing == Packing::Soon,
             file: file.ok(),
             packed: 0,
             waiting: VecDeque::new(),
-        }
+        })
     }
 
     /// Compresses pieces of the bytes read so far, when it is time.
@@ -81,7 +96,8 @@ impl Packer {
         let Some(first) = self.waiting.front() else {
             return false;
         };
-        self.waiting.len() as u64 * PIECE_BYTES > WAITING_BYTES_MAX
+        self.is_soon
+            || self.waiting.len() as u64 * PIECE_BYTES > WAITING_BYTES_MAX
             || first.elapsed() >= AGE
             || file::free_bytes(journal).is_ok_and(|free| free < FREE_BYTES_MIN)
     }
