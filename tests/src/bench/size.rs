@@ -18,7 +18,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
         "Bytes per event",
         "The whole trace directory counts: stacks, threads, mappings, the manifest.",
     );
-    let rows = vec![
+    let rows = [
         row("tracepoints", &tracepoints, setting)?,
         row("samples and sched_switch with stacks", &mixed, setting)?,
     ];
