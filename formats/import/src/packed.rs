@@ -32,7 +32,7 @@ const UNFINISHED: &str = ".packed";
 const LEVEL: i32 = 1;
 /// Maximum number of zeros read in place of an unreadable piece.
 const PIECE_BYTES_MAX: u64 = 1 << 30;
-/// Each frame has this many bytes, compressed at once: a stream would copy them, and compress them with two windows.
+/// Uncompressed size of a frame. Frames are compressed in one call each: streaming copies the input, and is slower.
 const FRAME_BYTES: usize = 4 << 20;
 
 /// A file with a part of the journal.

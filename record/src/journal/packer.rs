@@ -3,8 +3,8 @@
 //! ```text
 //! 0 ……… packed ……… | up to 128 MiB of the last 10 s that were read | what waits for the encoder
 //! ```
-//! The kernel writes pages to the disk once they are half a minute old. What is punched before costs no write, and what
-//! the recording's end finds in the journal is removed with it: a short recording packs nothing.
+//! The kernel writes a modified page to the disk after about 30 s. A part that is punched out earlier is never written. The
+//! journal is removed at the end of the recording, so a short recording packs nothing.
 //! Recovery reads the original journal (`pack_journal` describes why that holds at every moment). On a full disk, or on
 //! a file system without holes, the journal is left unchanged.
 
@@ -32,16 +32,16 @@ const FREE_BYTES_MIN: u64 = 1 << 30;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packing {
     Never,
-    /// As soon as it is large enough for a piece: the size of a ring of traces is limited.
+    /// As soon as it is large enough for a piece, for a ring of traces, whose size is limited.
     Soon,
-    /// When much of it waits, or it is old.
+    /// When it is old or large, or the disk is nearly full.
     Late,
 }
 
 /// The packer of one journal.
 pub(crate) struct Packer {
     path: PathBuf,
-    is_soon: bool,
+    packing: Packing,
     /// `None` if the rest of the journal is left unchanged.
     file: Option<File>,
     /// Offset up to which it is compressed.
@@ -51,7 +51,7 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    /// Creates a packer that has compressed nothing yet, unless it never is to.
+    /// Creates a packer that has compressed nothing yet; `None` for [`Packing::Never`].
     pub(crate) fn new(journal: &Path, packing: Packing) -> Option<Packer> {
         if packing == Packing::Never {
             return None;
@@ -63,20 +63,20 @@ impl Packer {
             .open(journal);
         Some(Packer {
             path: journal.to_owned(),
-            is_soon: packing == Packing::Soon,
+            packing,
             file: file.ok(),
             packed: 0,
             waiting: VecDeque::new(),
         })
     }
 
-    /// Compresses pieces of the bytes read so far, when it is time.
+    /// Compresses the pieces of the bytes read so far that are due.
     pub(crate) fn follow(&mut self, read: u64) {
         while self.packed + (self.waiting.len() as u64 + 1) * PIECE_BYTES <= read {
             self.waiting.push_back(Instant::now());
         }
         while let Some(file) = &self.file
-            && self.is_time(file)
+            && self.is_due(file)
         {
             match self.pack(file) {
                 Ok(packed) => {
@@ -92,11 +92,12 @@ impl Packer {
         }
     }
 
-    fn is_time(&self, journal: &File) -> bool {
+    /// Whether the next piece is to be compressed now.
+    fn is_due(&self, journal: &File) -> bool {
         let Some(first) = self.waiting.front() else {
             return false;
         };
-        self.is_soon
+        self.packing == Packing::Soon
             || self.waiting.len() as u64 * PIECE_BYTES > WAITING_BYTES_MAX
             || first.elapsed() >= AGE
             || file::free_bytes(journal).is_ok_and(|free| free < FREE_BYTES_MIN)

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::measure::{self, Run, median};
+use super::measure::{self, Runs};
 use super::report::Report;
 use super::{Setting, require, traces};
 use crate::{place, vm};
@@ -51,8 +51,7 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     ] {
         let runs = repeated(setting, || convert(&path))?;
         let bytes = traces::bytes(&path)? as f64;
-        let cpu = median(runs.iter().map(|run| run.cpu.as_secs_f64()));
-        let peak = median(runs.iter().map(|run| run.peak_bytes as f64));
+        let (cpu, peak) = (runs.cpu(), runs.peak_bytes());
         let events = traces::events(&path.with_extension("pqt"))?;
         rows.push(vec![
             title.to_owned(),
@@ -114,7 +113,7 @@ fn time_of(line: &str) -> Option<(usize, u64)> {
 }
 
 fn binary(report: &mut Report, setting: &Setting, input: &Path) -> Result<()> {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut theirs) = (Runs::default(), Runs::default());
     for _ in 0..setting.rounds {
         ours.push(measure::run(&mut convert(input), &setting.directory)?);
         let mut report = Command::new("trace-cmd");
@@ -122,16 +121,13 @@ fn binary(report: &mut Report, setting: &Setting, input: &Path) -> Result<()> {
         theirs.push(measure::run(&mut report, &setting.directory)?);
     }
     let events = traces::events(&input.with_extension("pqt"))? as f64;
-    let wall = |runs: &[Run]| median(runs.iter().map(|run| run.wall.as_secs_f64()));
-    let cpu = |runs: &[Run]| median(runs.iter().map(|run| run.cpu.as_secs_f64()));
-    let peak = |runs: &[Run]| median(runs.iter().map(|run| run.peak_bytes as f64));
-    let row = |title: &str, runs: &[Run]| {
+    let row = |title: &str, runs: &Runs| {
         vec![
             format!("`{title}`"),
-            format!("{:.2}", wall(runs)),
-            format!("{:.2}", cpu(runs)),
-            format!("{:.0}", cpu(runs) * 1e9 / events),
-            format!("{:.0}", peak(runs) / 1e6),
+            format!("{:.2}", runs.wall()),
+            format!("{:.2}", runs.cpu()),
+            format!("{:.0}", runs.cpu() * 1e9 / events),
+            format!("{:.0}", runs.peak_bytes() / 1e6),
         ]
     };
     report.scenario(
@@ -150,54 +146,67 @@ fn binary(report: &mut Report, setting: &Setting, input: &Path) -> Result<()> {
     );
     report.budget(
         "CPU time against trace-cmd report",
-        cpu(&ours) / cpu(&theirs),
+        ours.cpu() / theirs.cpu(),
         1.0 / 8.0,
     );
-    report.budget("peak memory in MB", peak(&ours) / 1e6, 168.0);
+    report.budget("peak memory in MB", ours.peak_bytes() / 1e6, 168.0);
     Ok(())
+}
+
+/// Arguments of trace-cmd; `storm` is the workload program.
+fn recording(output: &str, storm: &str, repetitions: u32) -> Vec<String> {
+    let repetitions = repetitions.to_string();
+    [
+        ["record", "-q", "-b", "65536", "-C", "mono"].as_slice(),
+        &["-e", "raw_syscalls:sys_enter"],
+        &["-e", "raw_syscalls:sys_exit"],
+        &["-e", "sched:sched_switch"],
+        &["-o", output, storm, "syscalls", &repetitions],
+    ]
+    .concat()
+    .into_iter()
+    .map(str::to_owned)
+    .collect()
 }
 
 /// About a million events.
 fn trace_dat(setting: &Setting) -> Result<PathBuf> {
-    let path = setting.directory.join("storm.dat");
-    let storm = traces::storm()?;
+    const OUTPUT: &str = "storm.dat";
+    let storm = traces::storm()?.display().to_string();
     let mut command = Command::new("trace-cmd");
-    command.args(["record", "-q", "-b", "65536", "-C", "mono"]);
-    for event in [
-        "raw_syscalls:sys_enter",
-        "raw_syscalls:sys_exit",
-        "sched:sched_switch",
-    ] {
-        command.args(["-e", event]);
-    }
-    command.arg("-o").arg(&path).arg(&storm);
-    command.args(["syscalls", "250000"]);
+    command
+        .args(recording(OUTPUT, &storm, 250_000))
+        .current_dir(&setting.directory);
     measure::run(&mut command, &setting.directory)?;
-    Ok(path)
+    Ok(setting.directory.join(OUTPUT))
 }
 
 /// More than a million events, recorded in a virtual machine.
 fn trace_dat_of_machine() -> Result<PathBuf> {
     const KERNEL: &str = "6.12";
-    let record = "trace-cmd record -q -b 65536 -C mono -e raw_syscalls:sys_enter -e raw_syscalls:sys_exit \
-        -e sched:sched_switch -o storm.dat ./storm syscalls 300000";
+    const OUTPUT: &str = "storm.dat";
     let job = vm::Job {
         name: "trace-dat".to_owned(),
         programs: vec!["trace-cmd".to_owned()],
         files: vec![("storm".to_owned(), std::fs::read(traces::storm()?)?)],
-        commands: vec![record.to_owned()],
+        commands: vec![format!(
+            "trace-cmd {}",
+            recording(OUTPUT, "./storm", 300_000).join(" ")
+        )],
         clock: vm::Clock::Hosts,
     };
     let done = vm::run_job(&job, KERNEL, None)?;
     let recorded = done.results.first().context("the machine ran nothing")?;
     anyhow::ensure!(recorded.0 == 0, "{}", recorded.1);
-    Ok(done.directory.join("storm.dat"))
+    Ok(done.directory.join(OUTPUT))
 }
 
-fn repeated(setting: &Setting, command: impl Fn() -> Command) -> Result<Vec<Run>> {
-    (0..setting.rounds)
-        .map(|_| measure::run(&mut command(), &setting.directory))
-        .collect()
+fn repeated(setting: &Setting, command: impl Fn() -> Command) -> Result<Runs> {
+    let mut runs = Runs::default();
+    for _ in 0..setting.rounds {
+        runs.push(measure::run(&mut command(), &setting.directory)?);
+    }
+    Ok(runs)
 }
 
 fn convert(input: &Path) -> Command {

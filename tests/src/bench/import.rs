@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::measure::{self, Run, median};
+use super::measure::{self, Runs, median};
 use super::report::Report;
 use super::{Setting, require, traces};
 use crate::{needs, place, say};
@@ -59,38 +59,16 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     Ok(report)
 }
 
-/// The runs of one contestant.
-#[derive(Default)]
-struct Runs(Vec<Run>);
-
-impl Runs {
-    fn wall(&self) -> f64 {
-        median(self.0.iter().map(|run| run.wall.as_secs_f64()))
-    }
-
-    fn cpu(&self) -> f64 {
-        median(self.0.iter().map(|run| run.cpu.as_secs_f64()))
-    }
-
-    fn busiest_thread(&self) -> f64 {
-        median(self.0.iter().map(|run| run.busiest_thread.as_secs_f64()))
-    }
-
-    fn peak_bytes(&self) -> f64 {
-        median(self.0.iter().map(|run| run.peak_bytes as f64))
-    }
-
-    fn row(&self, title: &str, events: f64) -> Vec<String> {
-        vec![
-            title.to_owned(),
-            format!("{:.2}", self.wall()),
-            format!("{:.2}", self.cpu()),
-            format!("{:.0}", self.cpu() * 1e9 / events),
-            format!("{:.0}", self.busiest_thread() * 1e9 / events),
-            format!("{:.2}", events / self.wall() / 1e6),
-            format!("{:.0}", self.peak_bytes() / 1e6),
-        ]
-    }
+fn row(title: &str, runs: &Runs, events: f64) -> Vec<String> {
+    vec![
+        title.to_owned(),
+        format!("{:.2}", runs.wall()),
+        format!("{:.2}", runs.cpu()),
+        format!("{:.0}", runs.cpu() * 1e9 / events),
+        format!("{:.0}", runs.busiest_thread() * 1e9 / events),
+        format!("{:.2}", events / runs.wall() / 1e6),
+        format!("{:.0}", runs.peak_bytes() / 1e6),
+    ]
 }
 
 fn compare(report: &mut Report, setting: &Setting, scenario: &Scenario) -> Result<()> {
@@ -103,27 +81,21 @@ fn compare(report: &mut Report, setting: &Setting, scenario: &Scenario) -> Resul
     let [mut ours, mut alone, mut piped, mut script, mut full_report] =
         [(); 5].map(|()| Runs::default());
     for _ in 0..setting.rounds {
-        ours.0.push(measure::run(
+        ours.push(measure::run(
             &mut convert(Command::new(place::bin(CONVERT)), input, input),
             scratch,
         )?);
         let mut command = Command::new("taskset");
         command.args(["-c", "0"]).arg(place::bin(CONVERT));
-        alone
-            .0
-            .push(measure::run(&mut convert(command, input, input), scratch)?);
+        alone.push(measure::run(&mut convert(command, input, input), scratch)?);
         let stdin = Path::new("-");
-        piped.0.push(measure::run_fed(
+        piped.push(measure::run_fed(
             &mut convert(Command::new(place::bin(CONVERT)), stdin, input),
             input,
             scratch,
         )?);
-        script
-            .0
-            .push(measure::run(&mut perf_script(input), scratch)?);
-        full_report
-            .0
-            .push(measure::run(&mut perf_report(input), scratch)?);
+        script.push(measure::run(&mut perf_script(input), scratch)?);
+        full_report.push(measure::run(&mut perf_report(input), scratch)?);
         if has_duckdb {
             copies.push(duckdb_copy(&trace, scratch)?);
         }
@@ -136,11 +108,15 @@ fn compare(report: &mut Report, setting: &Setting, scenario: &Scenario) -> Resul
         ),
     );
     let mut rows = vec![
-        ours.row("`perfquet-convert`", events),
-        alone.row("the same on one CPU", events),
-        piped.row("the same from a pipe", events),
-        script.row("`perf script -F comm,pid,tid,cpu,time,event,trace`", events),
-        full_report.row("`perf report --stdio`", events),
+        row("`perfquet-convert`", &ours, events),
+        row("the same on one CPU", &alone, events),
+        row("the same from a pipe", &piped, events),
+        row(
+            "`perf script -F comm,pid,tid,cpu,time,event,trace`",
+            &script,
+            events,
+        ),
+        row("`perf report --stdio`", &full_report, events),
     ];
     let copy = median(copies.iter().copied());
     if has_duckdb {

@@ -21,6 +21,35 @@ pub(super) struct Run {
     pub(super) stdout: String,
 }
 
+/// The runs of one contestant, and their medians.
+#[derive(Default)]
+pub(super) struct Runs(Vec<Run>);
+
+impl Runs {
+    pub(super) fn push(&mut self, run: Run) {
+        self.0.push(run);
+    }
+
+    /// Wall time in seconds.
+    pub(super) fn wall(&self) -> f64 {
+        median(self.0.iter().map(|run| run.wall.as_secs_f64()))
+    }
+
+    /// CPU time in seconds.
+    pub(super) fn cpu(&self) -> f64 {
+        median(self.0.iter().map(|run| run.cpu.as_secs_f64()))
+    }
+
+    /// CPU time of the busiest thread in seconds.
+    pub(super) fn busiest_thread(&self) -> f64 {
+        median(self.0.iter().map(|run| run.busiest_thread.as_secs_f64()))
+    }
+
+    pub(super) fn peak_bytes(&self) -> f64 {
+        median(self.0.iter().map(|run| run.peak_bytes as f64))
+    }
+}
+
 /// Runs the program to its end and measures it. Only one may run at a time: the kernel reports the CPU time of all
 /// children as one sum.
 pub(super) fn run(command: &mut Command, scratch: &Path) -> Result<Run> {
@@ -103,14 +132,14 @@ fn high_water_mark(status_file: &str) -> u64 {
         * 1024
 }
 
-/// Writes a file into a pipe, in blocks of the size that `cat` uses. `std::io::copy` would lend the pages of the file to
-/// the pipe, as no program does that makes its output itself.
+/// Writes a file into a pipe, in blocks of the size that `cat` uses. `std::io::copy` would splice the pages of the file
+/// into the pipe, which a program that generates its output does not do.
 fn feed(mut pipe: ChildStdin, mut input: File) {
     let mut block = vec![0; 128 << 10];
     while let Ok(count) = input.read(&mut block)
         && count > 0
     {
-        // A program that ends early closes the pipe: its status tells more.
+        // A program that exits early closes the pipe; its exit status is checked anyway.
         if pipe.write_all(&block[..count]).is_err() {
             return;
         }

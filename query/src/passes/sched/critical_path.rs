@@ -244,7 +244,7 @@ impl Stretches {
         // Stretches of a thread are in order.
         let mut place = stretches.partition_point(|stretch| stretch.begin < to);
         while time > from {
-            let before = place.checked_sub(1);
+            let stretch = place.checked_sub(1).and_then(|place| stretches.get(place));
             let part = |begin: i64, stretch: Option<Stretch>, stacks: Stacks| Part {
                 begin: begin.max(from),
                 end: time,
@@ -253,9 +253,7 @@ impl Stretches {
                 stretch,
                 stacks,
             };
-            let Some((place_before, &stretch)) =
-                before.and_then(|place| Some((place, stretches.get(place)?)))
-            else {
+            let Some(&stretch) = stretch else {
                 parts.push(part(from, None, [None; 2]));
                 return;
             };
@@ -264,7 +262,7 @@ impl Stretches {
                 time = stretch.end.max(from);
                 continue;
             }
-            place = place_before;
+            place -= 1;
             let begin = stretch.begin.max(from);
             match self.cause(&stretch, tid, depth) {
                 Some(waker) => self.follow(waker, (begin, time), depth + 1, parts),
