@@ -16,7 +16,8 @@ fn compiled(folder: &Path, name: &str, options: &[&str]) -> Option<PathBuf> {
     // The file names differ, as between builds: functions match nevertheless.
     let program = folder.join(name);
     let status = Command::new("cc")
-        .args(["-O1", "-o"])
+        // Functions stay in the order of the source: its comment says why.
+        .args(["-O1", "-fno-toplevel-reorder", "-o"])
         .arg(&program)
         .args(options)
         .arg(root().join("tests/oracle/compared.c"))
@@ -29,7 +30,7 @@ fn compiled(folder: &Path, name: &str, options: &[&str]) -> Option<PathBuf> {
 fn record(program: &Path, trace: &Path) {
     let output = Command::new(bin("perfquet-record"))
         // Leaf functions have no frame pointer, so frame-pointer stacks would lack their callers.
-        .args(["--call-graph", "dwarf", "-F", "1997"])
+        .args(["--force", "--call-graph", "dwarf", "-F", "1997"])
         .args(["-e", "cpu-clock:u", "-o"])
         .arg(trace)
         .arg("--")
@@ -74,20 +75,36 @@ fn significant(rows: &[serde_json::Value]) -> Vec<&str> {
         .collect()
 }
 
+/// Functions called significant although nobody has touched them, in new recordings of both programs.
+fn falsely_significant(folder: &Path, old: &Path, new: &Path) -> Vec<String> {
+    record_both(folder, old, new);
+    let rows = diff(folder, &["before-*.pqt", "after-*.pqt"]);
+    let functions = significant(&rows);
+    // The largest change is first.
+    assert_eq!(functions.first(), Some(&"hash"), "{rows:#?}");
+    assert_eq!(rows[0]["function"], "hash", "{rows:#?}");
+    assert_eq!(rows[0]["module"], "old → new");
+    let named = |name: &str| rows.iter().any(|row| row["function"] == name);
+    assert!(named("sort_all → order_all"), "{rows:#?}");
+    functions[1..].iter().map(ToString::to_string).collect()
+}
+
 #[test]
 fn only_the_slower_function_is_significant() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let Some(old) = compiled(folder, "old", &["-DHASH_ROUNDS=40"]) else {
+    let Some(old) = compiled(folder, "old", &["-DHASH_STEPS=1"]) else {
         return;
     };
-    let new = compiled(folder, "new", &["-DHASH_ROUNDS=80", "-DRENAMED"]).unwrap();
-    record_both(folder, &old, &new);
-    let rows = diff(folder, &["before-*.pqt", "after-*.pqt"]);
-    assert_eq!(significant(&rows), ["hash"], "{rows:#?}");
-    assert_eq!(rows[0]["module"], "old → new");
-    let named = |name: &str| rows.iter().any(|row| row["function"] == name);
-    assert!(named("sort_all → order_all"), "{rows:#?}");
+    let new = compiled(folder, "new", &["-DHASH_STEPS=2", "-DRENAMED"]).unwrap();
+    // One comparison in twenty may call a function significant by chance; chance does not name it again.
+    let first = falsely_significant(folder, &old, &new);
+    if !first.is_empty() {
+        eprintln!("significant, perhaps by chance: {first:?}");
+        let mut both = falsely_significant(folder, &old, &new);
+        both.retain(|function| first.contains(function));
+        assert!(both.is_empty(), "twice significant: {both:?}");
+    }
 
     // A single recording of each is tested too; on a noisy host, nothing need be significant.
     let rows = diff(folder, &["before-0.pqt", "after-0.pqt"]);
