@@ -153,8 +153,10 @@ pub(super) fn run(setting: &Setting) -> Result<Report> {
     report.budget(
         "start to end of `SELECT 1`, wall ms",
         median(times.start.iter().copied()),
-        100.0,
+        12.0,
     );
+    let program = std::fs::metadata(place::bin("perfquet-query"))?;
+    report.budget("size of the program, MB", program.len() as f64 / 1e6, 100.0);
     for (words, limit) in [("info", 50.0), ("top", 1000.0), ("findings", 1000.0)] {
         let mut walls = Vec::new();
         for _ in 0..setting.rounds {
