@@ -55,7 +55,7 @@ use arrow::error::ArrowError;
 use clap::{ArgMatches, Command};
 use parquet::errors::ParquetError;
 
-use crate::commands::{COMMANDS, Subcommand};
+use crate::commands::{COMMANDS, Subcommand, misplaced};
 use crate::failure::{Interrupted, Misuse};
 use crate::reports::REPORTS;
 
@@ -68,6 +68,7 @@ fn main() -> ExitCode {
     let matches = match command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
+            let error = misplaced::with_tip(error);
             // A closed stdout is not a failure of `--help`.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });

@@ -127,23 +127,28 @@ impl Texts {
             self.round = self.round.wrapping_add(1);
         }
         let (mut last, mut code) = (NO_VIEW, 0);
-        codes.reserve(texts.len());
-        for (row, &view) in texts.views().iter().enumerate() {
-            if texts.is_null(row) {
-                let null = self.null.unwrap_or(self.count);
-                if self.null.is_none() {
-                    self.null = Some(null);
-                    self.count += 1;
-                    new.push(row as u32);
-                }
-                codes.push(null);
+        let nulls = texts.nulls().filter(|nulls| nulls.null_count() > 0);
+        codes.resize(texts.len(), 0);
+        let rows = texts.views().iter().zip(codes.iter_mut()).enumerate();
+        for (row, (&view, place)) in rows {
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                *place = self.null(row, new);
                 continue;
             }
             if view != last {
                 (last, code) = (view, self.code(texts, view, row, new));
             }
-            codes.push(code);
+            *place = code;
         }
+    }
+
+    fn null(&mut self, row: usize, new: &mut Vec<u32>) -> u32 {
+        let count = &mut self.count;
+        *self.null.get_or_insert_with(|| {
+            new.push(row as u32);
+            *count += 1;
+            *count - 1
+        })
     }
 
     #[inline]
