@@ -26,6 +26,7 @@ mod limits;
 mod linux;
 mod literals;
 mod macros;
+mod misplaced;
 mod part_runs;
 mod passes;
 mod planning;
@@ -55,7 +56,7 @@ use arrow::error::ArrowError;
 use clap::{ArgMatches, Command};
 use parquet::errors::ParquetError;
 
-use crate::commands::{COMMANDS, Subcommand, misplaced};
+use crate::commands::{COMMANDS, Subcommand};
 use crate::failure::{Interrupted, Misuse};
 use crate::reports::REPORTS;
 

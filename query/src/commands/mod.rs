@@ -1,7 +1,6 @@
 //! The subcommands other than reports, one file each.
 
 pub(crate) mod info;
-pub(crate) mod misplaced;
 mod shell;
 mod sql;
 mod tables;

@@ -26,6 +26,15 @@ fn slot_of(bits: u64) -> usize {
     (bits.wrapping_mul(MULTIPLIER) >> (u64::BITS - SLOT_BITS)) as usize
 }
 
+/// Returns the code of NULL, which is the next one at its first row.
+fn code_of_null(null: &mut Option<u32>, count: &mut u32, row: usize, new: &mut Vec<u32>) -> u32 {
+    *null.get_or_insert_with(|| {
+        new.push(row as u32);
+        *count += 1;
+        *count - 1
+    })
+}
+
 /// The codes of a column.
 #[derive(Debug)]
 pub(super) enum Codes {
@@ -53,7 +62,7 @@ impl Codes {
                 let keys = integers.values.iter().enumerate();
                 codes.extend(keys.map(|(row, &key)| {
                     if integers.is_null(row) {
-                        numbers.null(row, &mut new)
+                        code_of_null(&mut numbers.null, &mut numbers.count, row, &mut new)
                     } else {
                         numbers.number(key, row, &mut new)
                     }
@@ -132,7 +141,7 @@ impl Texts {
         let rows = texts.views().iter().zip(codes.iter_mut()).enumerate();
         for (row, (&view, place)) in rows {
             if nulls.is_some_and(|nulls| nulls.is_null(row)) {
-                *place = self.null(row, new);
+                *place = code_of_null(&mut self.null, &mut self.count, row, new);
                 continue;
             }
             if view != last {
@@ -140,15 +149,6 @@ impl Texts {
             }
             *place = code;
         }
-    }
-
-    fn null(&mut self, row: usize, new: &mut Vec<u32>) -> u32 {
-        let count = &mut self.count;
-        *self.null.get_or_insert_with(|| {
-            new.push(row as u32);
-            *count += 1;
-            *count - 1
-        })
     }
 
     #[inline]
@@ -223,15 +223,6 @@ impl Numbers {
     fn look_up(&mut self, key: i64, row: usize, new: &mut Vec<u32>) -> u32 {
         let count = &mut self.count;
         *self.codes.entry(key).or_insert_with(|| {
-            new.push(row as u32);
-            *count += 1;
-            *count - 1
-        })
-    }
-
-    fn null(&mut self, row: usize, new: &mut Vec<u32>) -> u32 {
-        let count = &mut self.count;
-        *self.null.get_or_insert_with(|| {
             new.push(row as u32);
             *count += 1;
             *count - 1
