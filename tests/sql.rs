@@ -12,6 +12,9 @@
 //! differ between hosts. Rows come from `perfquet-query sql` itself, so its rendering is tested too. NULL reads `NULL`,
 //! an empty string `(empty)`. `PERFQUET_UPDATE=1` fills in the rows; review them before you commit.
 
+#[path = "sql/findings.rs"]
+mod findings;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -10,11 +10,14 @@
 use anyhow::anyhow;
 use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
+use perfquet_cli::quantity::nanoseconds;
 use perfquet_cli::{nearest, suggestion};
 use perfquet_trace::store;
 
 use crate::functions::FUNCTIONS;
+use crate::literals::{original_place, with_nanoseconds};
 use crate::sentences::{plain, sentence};
+use crate::synonyms;
 
 /// The names that a query may use.
 pub(crate) trait Known {
@@ -46,7 +49,9 @@ pub(crate) fn error(error: DataFusionError, sql: &str, known: Option<&dyn Known>
             let text = parser.to_string();
             let text = text.strip_prefix("sql parser error: ").unwrap_or(&text);
             let text = text.split(" at Line:").next().unwrap_or(text);
-            sentence(text).unwrap_or_else(|| lower_first(text))
+            let hint =
+                synonyms::syntax(text).map_or_else(String::new, |hint| format!("\nhint: {hint}"));
+            sentence(text).unwrap_or_else(|| lower_first(text) + &hint)
         }
         DataFusionError::ResourcesExhausted(text) => {
             let text = text.lines().next().unwrap_or_default();
@@ -146,6 +151,13 @@ fn schema_error(error: &SchemaError) -> String {
 
 /// Translates a message without a place in the SQL.
 fn translated(text: &str) -> String {
+    let quoted =
+        between(text, "Cannot cast string '", "'").filter(|text| nanoseconds(text).is_some());
+    if let Some(duration) = quoted {
+        return format!(
+            "expected a number, found the string '{duration}'\nhint: write a duration without quotes: {duration}"
+        );
+    }
     sentence(text).unwrap_or_else(|| lower_first(message(&plain(text))))
 }
 
@@ -165,7 +177,10 @@ fn no_column(field: &Column, valid: &[Column]) -> String {
         tables => format!(" in {}", tables.join(", ")),
     };
     let names: Vec<&str> = valid.iter().map(|column| column.name.as_str()).collect();
-    let near = nearest(&field.name, names.iter().copied());
+    let mut near = synonyms::columns(&field.name, &names);
+    if near.is_empty() {
+        near = nearest(&field.name, names.iter().copied());
+    }
     let hint = if !near.is_empty() {
         suggestion(&near)
     } else if names.is_empty() {
@@ -191,10 +206,12 @@ fn plan_error(text: &str, known: Option<&dyn Known>) -> String {
             .trim_start_matches("main.");
         let names = known.map(Known::table_names).unwrap_or_default();
         let near = nearest(name, names.iter().map(String::as_str));
-        let hint = if near.is_empty() {
-            "list the tables with: perfquet-query tables TRACE".to_owned()
-        } else {
-            suggestion(&near)
+        let hint = match synonyms::table(name) {
+            Some(hint) => hint.to_owned(),
+            None if near.is_empty() => {
+                "list the tables with: perfquet-query tables TRACE".to_owned()
+            }
+            None => suggestion(&near),
         };
         return format!("no table {name}\nhint: {hint}");
     }
@@ -215,10 +232,10 @@ fn plan_error(text: &str, known: Option<&dyn Known>) -> String {
             return format!("{name} needs a window\nhint: use {name}(…) OVER (ORDER BY time)");
         }
         let near = nearest(name, names.iter().map(String::as_str));
-        let hint = if near.is_empty() {
-            String::new()
-        } else {
-            format!("\nhint: {}", suggestion(&near))
+        let hint = match synonyms::function(name) {
+            Some(hint) => format!("\nhint: {hint}"),
+            None if near.is_empty() => String::new(),
+            None => format!("\nhint: {}", suggestion(&near)),
         };
         return format!("no function {name}{hint}");
     }
@@ -243,8 +260,10 @@ fn wrong_argument(text: &str) -> Option<String> {
         })?;
     // The suffix names a variant of the function.
     let name = name.strip_suffix("_pop").unwrap_or(name);
+    let hint = synonyms::arguments(name)
+        .unwrap_or("use numeric arguments; count() takes any type, and --by groups by strings");
     Some(format!(
-        "{name}: wrong number or types of arguments\nhint: use numeric arguments; count() takes any type, and --by groups by strings"
+        "{name}: wrong number or types of arguments\nhint: {hint}"
     ))
 }
 
@@ -277,6 +296,7 @@ fn position(error: &DataFusionError) -> Option<(usize, usize)> {
 /// Marks the place in the fragment written by the user; `None` if it is in none of them.
 fn place_in_piece(error: &DataFusionError, sql: &str, pieces: &[String]) -> Option<String> {
     let (line, column) = position(error)?;
+    let sql = with_nanoseconds(sql).ok()?;
     let lines = sql.split_inclusive('\n').take(line.checked_sub(1)?);
     let before: usize = lines.map(str::len).sum();
     let in_line = sql
@@ -302,6 +322,8 @@ fn place_in_piece(error: &DataFusionError, sql: &str, pieces: &[String]) -> Opti
 /// Returns the wrong line of `sql`, with a mark under the place.
 fn place_of(error: &DataFusionError, sql: &str) -> Option<String> {
     let (line, column) = position(error)?;
+    // Durations are longer in what was planned.
+    let (line, column) = original_place(sql, line, column);
     picture(sql, line, column)
 }
 

@@ -13,6 +13,7 @@ use perfquet_cli::quantity::time_range;
 use crate::failure::Misuse;
 use crate::functions::in_fitting_unit;
 use crate::literals::with_nanoseconds;
+use crate::scoping::Condition;
 use crate::session::{Session, literal};
 use crate::text::strings;
 
@@ -25,6 +26,14 @@ pub(crate) struct Filters {
     /// Durations may have a unit (ns, us, ms, s, m), as in "duration > 500us and comm = 'dd'".
     #[arg(long = "where", value_name = "EXPR")]
     condition: Option<String>,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+/// Filters for rows by time, thread and CPU.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Filters")]
+pub(crate) struct Scope {
     /// Keep only this time range, from the start of the trace, such as 1.2s..1.5s
     ///
     /// Either end may be missing: ..500ms, 2m...
@@ -45,29 +54,28 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
+    /// Returns the filters by time, thread and CPU.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
     /// Whether there are any.
     pub(crate) fn are_given(&self) -> bool {
-        let lists = [
-            self.pid.len(),
-            self.tid.len(),
-            self.comm.len(),
-            self.cpu.len(),
-        ];
-        self.condition.is_some() || self.time.is_some() || lists.iter().sum::<usize>() > 0
+        self.condition.is_some() || self.scope.is_given()
     }
 
     /// Filters by a condition and a time range, as their options take them.
     pub(crate) fn of(condition: Option<String>, time: Option<String>) -> Filters {
-        Filters {
-            condition,
+        let scope = Scope {
             time,
-            ..Filters::default()
-        }
+            ..Scope::default()
+        };
+        Filters { condition, scope }
     }
 
     /// Returns the time range as an SQL condition; `TRUE` without one.
     pub(crate) fn time_condition(&self, session: &Session) -> Result<String> {
-        match &self.time {
+        match &self.scope.time {
             Some(time) => time_condition(session, time),
             None => Ok("TRUE".to_owned()),
         }
@@ -75,11 +83,7 @@ impl Filters {
 
     /// Returns the ends of the time range in a trace that starts at `start`, in nanoseconds; `None` without a range.
     pub(crate) fn time_bounds(&self, start: i64) -> Option<(i64, i64)> {
-        let (from, to) = time_range(self.time.as_deref()?).ok()?;
-        let end = |offset: Option<i64>, missing| {
-            offset.map_or(missing, |offset| start.saturating_add(offset))
-        };
-        Some((end(from, i64::MIN), end(to, i64::MAX)))
+        self.scope.time_bounds(start)
     }
 
     /// Returns all filters as one SQL condition; `TRUE` if there are none.
@@ -93,19 +97,8 @@ impl Filters {
             // A trailing comment must not swallow the bracket.
             all.push(format!("({condition}\n)"));
         }
-        if let Some(time) = &self.time {
-            all.push(time_condition(session, time)?);
-        }
-        let mut one_of = |column: &str, values: Vec<String>| {
-            if !values.is_empty() {
-                all.push(format!("{column} IN ({})", values.join(", ")));
-            }
-        };
-        let texts = |values: &[i32]| values.iter().map(ToString::to_string).collect();
-        one_of("pid", texts(&self.pid));
-        one_of("tid", texts(&self.tid));
-        one_of("cpu", texts(&self.cpu));
-        one_of("comm", self.comm.iter().map(|name| literal(name)).collect());
+        let scope = self.scope.conditions(session)?;
+        all.extend(scope.into_iter().map(|(_, condition)| condition));
         Ok(if all.is_empty() {
             "TRUE".to_owned()
         } else {
@@ -122,13 +115,14 @@ impl Filters {
             false => Some(format!("{name} {}", values.join(", "))),
         };
         let texts = |values: &[i32]| values.iter().map(ToString::to_string).collect();
+        let scope = &self.scope;
         let all = [
             self.condition.clone(),
-            self.time.clone(),
-            list("pid", texts(&self.pid)),
-            list("tid", texts(&self.tid)),
-            list("comm", self.comm.clone()),
-            list("CPU", texts(&self.cpu)),
+            scope.time.clone(),
+            list("pid", texts(&scope.pid)),
+            list("tid", texts(&scope.tid)),
+            list("comm", scope.comm.clone()),
+            list("CPU", texts(&scope.cpu)),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
         (!all.is_empty()).then(|| all.join(", "))
@@ -136,20 +130,8 @@ impl Filters {
 
     /// Returns the filters as arguments of any report.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let mut arguments = Vec::new();
-        let mut add = |option: &str, values: Vec<String>| {
-            if !values.is_empty() {
-                arguments.push(format!("--{option}={}", values.join(",")));
-            }
-        };
-        let texts = |values: &[i32]| values.iter().map(ToString::to_string).collect();
-        add("where", self.condition.iter().cloned().collect());
-        add("time", self.time.iter().cloned().collect());
-        add("pid", texts(&self.pid));
-        add("tid", texts(&self.tid));
-        add("comm", self.comm.clone());
-        add("cpu", texts(&self.cpu));
-        arguments
+        let condition = self.condition.iter().map(|text| format!("--where={text}"));
+        condition.chain(self.scope.arguments()).collect()
     }
 
     /// Returns the error for a name or ID that no row of `table` has, with the nearest existing ones; `None` if all exist.
@@ -160,11 +142,12 @@ impl Filters {
         condition: &str,
     ) -> Result<Option<String>> {
         let texts = |values: &[i32]| values.iter().map(ToString::to_string).collect();
+        let scope = &self.scope;
         let wanted: [(&str, &str, Vec<String>); 4] = [
-            ("comm", "thread named", self.comm.clone()),
-            ("pid", "process with PID", texts(&self.pid)),
-            ("tid", "thread with TID", texts(&self.tid)),
-            ("cpu", "rows of CPU", texts(&self.cpu)),
+            ("comm", "thread named", scope.comm.clone()),
+            ("pid", "process with PID", texts(&scope.pid)),
+            ("tid", "thread with TID", texts(&scope.tid)),
+            ("cpu", "rows of CPU", texts(&scope.cpu)),
         ];
         for (column, says, wanted) in wanted {
             if wanted.is_empty() {
@@ -196,6 +179,62 @@ impl Filters {
             )));
         }
         Ok(None)
+    }
+}
+
+impl Scope {
+    pub(crate) fn is_given(&self) -> bool {
+        let lists = [
+            self.pid.len(),
+            self.tid.len(),
+            self.cpu.len(),
+            self.comm.len(),
+        ];
+        self.time.is_some() || lists.iter().sum::<usize>() > 0
+    }
+
+    /// Returns the ends of the time range in a trace that starts at `start`, in nanoseconds; `None` without a range.
+    pub(crate) fn time_bounds(&self, start: i64) -> Option<(i64, i64)> {
+        let (from, to) = time_range(self.time.as_deref()?).ok()?;
+        let end = |offset: Option<i64>, missing| {
+            offset.map_or(missing, |offset| start.saturating_add(offset))
+        };
+        Some((end(from, i64::MIN), end(to, i64::MAX)))
+    }
+
+    /// Returns the filters as arguments of any command.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let texts = |values: &[i32]| values.iter().map(ToString::to_string).collect();
+        let options: [(&str, Vec<String>); 5] = [
+            ("time", self.time.iter().cloned().collect()),
+            ("pid", texts(&self.pid)),
+            ("tid", texts(&self.tid)),
+            ("comm", self.comm.clone()),
+            ("cpu", texts(&self.cpu)),
+        ];
+        let given = options.into_iter().filter(|(_, values)| !values.is_empty());
+        given
+            .map(|(option, values)| format!("--{option}={}", values.join(",")))
+            .collect()
+    }
+
+    /// Returns each filter as an SQL condition, with the column that it needs.
+    pub(crate) fn conditions(&self, session: &Session) -> Result<Vec<Condition>> {
+        let mut all = Vec::new();
+        if let Some(time) = &self.time {
+            all.push(("time", time_condition(session, time)?));
+        }
+        let mut one_of = |column: &'static str, values: Vec<String>| {
+            if !values.is_empty() {
+                all.push((column, format!("{column} IN ({})", values.join(", "))));
+            }
+        };
+        let texts = |values: &[i32]| values.iter().map(ToString::to_string).collect();
+        one_of("pid", texts(&self.pid));
+        one_of("tid", texts(&self.tid));
+        one_of("cpu", texts(&self.cpu));
+        one_of("comm", self.comm.iter().map(|name| literal(name)).collect());
+        Ok(all)
     }
 }
 

@@ -114,7 +114,10 @@ pub(crate) struct Waiting;
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        state().waker = None;
+        let mut state = state();
+        state.waker = None;
+        // The query has ended; what shows its rows may still run.
+        state.is_raised &= !state.outlives_questions;
     }
 }
 

@@ -1,15 +1,50 @@
 //! Durations in SQL: `500us` is 500000.
+//!
+//! The suffix `L`, which the parser accepts after a number and the planner ignores, keeps the fact that a number was a duration:
+//! compared with a time, it is one from the start of the trace (`times/`).
 
 use perfquet_cli::quantity::nanoseconds;
 
-/// Replaces every duration in an expression or a statement by its nanoseconds. Quoted strings, names and comments stay. The
-/// error names the number with an unknown unit.
+/// Replaces every duration in an expression or a statement by its nanoseconds, with the suffix `L`. Quoted strings, names, comments
+/// and numbers that have the suffix stay. The error names the number with an unknown unit.
 pub(crate) fn with_nanoseconds(sql: &str) -> Result<String, String> {
     let mut result = String::with_capacity(sql.len());
+    replace(sql, |_, piece| result.push_str(piece))?;
+    Ok(result)
+}
+
+/// Returns the line and column in `sql`, both from 1, of a place in what [`with_nanoseconds`] makes of it.
+pub(crate) fn original_place(sql: &str, line: usize, column: usize) -> (usize, usize) {
+    // A duration does not span lines.
+    let lines = sql.split('\n');
+    let before: usize = lines
+        .take(line.saturating_sub(1))
+        .map(|line| line.len() + 1)
+        .sum();
+    let (mut shown, mut found) = (1, None);
+    let _ = replace(sql, |original, piece| {
+        if original < before || found.is_some() {
+            return;
+        }
+        let length = piece.chars().count();
+        if shown + length > column {
+            let into = column.saturating_sub(shown);
+            let is_copy = sql[original..].starts_with(piece);
+            let start = sql[before..original].chars().count() + 1;
+            found = Some(if is_copy { start + into } else { start });
+        }
+        shown += length;
+    });
+    (line, found.unwrap_or(column))
+}
+
+/// Passes each piece of the result to `to`, with the offset in `sql` that it stands for.
+fn replace(sql: &str, mut to: impl FnMut(usize, &str)) -> Result<(), String> {
     let mut rest = sql;
     // After a letter, digits belong to a name: `arg1s`.
     let mut in_name = false;
     while let Some(first) = rest.chars().next() {
+        let place = sql.len() - rest.len();
         let length = match first {
             '\'' | '"' => quoted_length(rest, first),
             '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
@@ -17,12 +52,12 @@ pub(crate) fn with_nanoseconds(sql: &str) -> Result<String, String> {
             '0'..='9' if !in_name => {
                 let literal = number_length(rest);
                 match nanoseconds(&rest[..literal]) {
-                    Some(nanoseconds) => result.push_str(&nanoseconds.to_string()),
+                    Some(nanoseconds) => to(place, &format!("{nanoseconds}L")),
                     None if has_unit(&rest[..literal]) => {
                         let number = &rest[..literal];
                         return Err(format!("{number}: expected a duration such as 1.5ms"));
                     }
-                    None => result.push_str(&rest[..literal]),
+                    None => to(place, &rest[..literal]),
                 }
                 rest = &rest[literal..];
                 continue;
@@ -30,10 +65,10 @@ pub(crate) fn with_nanoseconds(sql: &str) -> Result<String, String> {
             _ => first.len_utf8(),
         };
         in_name = first.is_alphanumeric() || first == '_' || first == '$';
-        result.push_str(&rest[..length]);
+        to(place, &rest[..length]);
         rest = &rest[length..];
     }
-    Ok(result)
+    Ok(())
 }
 
 /// Returns the length of a number with its unit or exponent: `500us`, `1.5e-3`.
@@ -56,7 +91,7 @@ fn number_length(text: &str) -> usize {
 /// Whether an invalid literal was probably meant as a duration: `5sec`, but not `1e9` or `0x1f`.
 fn has_unit(literal: &str) -> bool {
     let unit = literal.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    !unit.is_empty() && !literal.starts_with("0x") && literal.parse::<f64>().is_err()
+    !unit.is_empty() && unit != "L" && !literal.starts_with("0x") && literal.parse::<f64>().is_err()
 }
 
 /// Returns the length of a quoted string with its quotes; a doubled quote does not end it.
@@ -87,24 +122,39 @@ mod tests {
     fn durations_become_numbers() {
         check(
             "duration > 500us and comm = 'dd'",
-            "duration > 500000 and comm = 'dd'",
+            "duration > 500000L and comm = 'dd'",
         );
-        check("duration>1.5ms", "duration>1500000");
+        check("duration>1.5ms", "duration>1500000L");
         check(
             "d between 1s and 2m",
-            "d between 1000000000 and 120000000000",
+            "d between 1000000000L and 120000000000L",
         );
         check("comm = '5s' and \"1s\" = 2", "comm = '5s' and \"1s\" = 2");
         check(
             "comm = 'it''s 5s' and x > 1ns",
-            "comm = 'it''s 5s' and x > 1",
+            "comm = 'it''s 5s' and x > 1L",
         );
         check("arg1s = 3 and x = 1e9 -- 5s", "arg1s = 3 and x = 1e9 -- 5s");
-        check("x > 1.5e-3 and y<2E+6-1us", "x > 1.5e-3 and y<2E+6-1000");
+        check("x > 1.5e-3 and y<2E+6-1us", "x > 1.5e-3 and y<2E+6-1000L");
         check("period = 1003009", "period = 1003009");
-        check("d = 9007199254740993ns", "d = 9007199254740993");
-        check("d > 5\u{3bc}s /* 5sec */ or x", "d > 5000 /* 5sec */ or x");
+        check("d = 9007199254740993ns", "d = 9007199254740993L");
+        check("d > 5\u{3bc}s /* 5sec */ or x", "d > 5000L /* 5sec */ or x");
         check("'open 5s", "'open 5s");
+        check("x > 5000L", "x > 5000L");
         assert!(with_nanoseconds("x > 5sec").is_err());
+    }
+
+    #[test]
+    fn places_in_the_result_are_places_in_the_sql() {
+        let sql = "SELECT 1s,\n  y > 5ms AND z";
+        assert_eq!(
+            with_nanoseconds(sql).unwrap(),
+            "SELECT 1000000000L,\n  y > 5000000L AND z"
+        );
+        assert_eq!(original_place(sql, 1, 1), (1, 1));
+        assert_eq!(original_place(sql, 1, 8), (1, 8));
+        assert_eq!(original_place(sql, 2, 3), (2, 3));
+        assert_eq!(original_place(sql, 2, 9), (2, 7));
+        assert_eq!(original_place(sql, 2, 20), (2, 15));
     }
 }

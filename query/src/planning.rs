@@ -20,8 +20,11 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Query, Select, SetExpr, TableFactor, Value, VisitorMut,
 };
 
+use crate::dialect;
 use crate::engine;
 use crate::macros::{Macro, Macros};
+use crate::scoping::{self, Restriction};
+use crate::times::{self, Starts};
 
 /// Levels of an expression, queries of a UNION, tables of a join.
 pub(crate) const DEEPEST: usize = 1000;
@@ -65,6 +68,15 @@ pub(crate) fn on_large_stack(work: impl FnOnce() + Send + 'static) -> Result<()>
 
 /// Parses and plans a statement.
 pub(crate) async fn plan(state: &SessionState, sql: &str) -> PlanResult<LogicalPlan> {
+    plan_within(state, sql, &Restriction::default()).await
+}
+
+/// Parses and plans a statement, with conditions on its tables.
+pub(crate) async fn plan_within(
+    state: &SessionState,
+    sql: &str,
+    scope: &Restriction,
+) -> PlanResult<LogicalPlan> {
     let mut statement = engine::statement(state, sql)?;
     if let Some(macros) = state.config().get_extension::<Macros>() {
         if let Some(new) = Macro::of(&statement, None).map_err(DataFusionError::Plan)? {
@@ -75,11 +87,20 @@ pub(crate) async fn plan(state: &SessionState, sql: &str) -> PlanResult<LogicalP
             .expand(&mut statement)
             .map_err(DataFusionError::Plan)?;
     }
+    dialect::translate(&mut statement).map_err(DataFusionError::Plan)?;
+    scoping::restrict(&mut statement, state, scope).await?;
     let mut shape = Shape::default();
     if engine::visit_statement(&mut shape, &mut statement).is_break() {
         return Err(DataFusionError::Plan(shape.wrong));
     }
-    let plan = state.statement_to_plan(statement).await?;
+    let starts = state.config().get_extension::<Starts>();
+    if starts.is_some() {
+        times::mark(&mut statement);
+    }
+    let mut plan = state.statement_to_plan(statement).await?;
+    if let Some(starts) = starts {
+        plan = times::resolve(plan, &starts)?;
+    }
     // COPY, INSERT, UPDATE and the like: only options of the program write files, never a query.
     SQLOptions::new().with_allow_dml(false).verify_plan(&plan)?;
     Ok(plan)

@@ -8,7 +8,7 @@
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator, WindowFunctionDefinition};
 
-use crate::unit::{DURATION, TIME, UNIT};
+use crate::unit::{DURATION, SECONDS, TIME, UNIT};
 
 /// Returns the unit of each column of a plan; `None` if it has none, or is not known.
 pub(crate) fn of(plan: &LogicalPlan) -> Vec<Option<String>> {
@@ -66,7 +66,8 @@ fn of_column(plan: &LogicalPlan, column: usize) -> Option<String> {
     }
 }
 
-fn of_expr(expr: &Expr, input: &LogicalPlan) -> Option<String> {
+/// Returns the unit of an expression over the columns of `input`.
+pub(crate) fn of_expr(expr: &Expr, input: &LogicalPlan) -> Option<String> {
     let of = |expr: &Expr| of_expr(expr, input);
     match expr {
         Expr::Column(column) => of_column(input, place(column, input.schema())?),
@@ -96,6 +97,13 @@ fn of_expr(expr: &Expr, input: &LogicalPlan) -> Option<String> {
             keeps_unit(name).then(|| of(argument))?
         }
         Expr::ScalarFunction(call) => {
+            match call.name() {
+                "whole_sum" => return of_operation(Operator::Plus, &call.args, of),
+                "whole_difference" => return of_operation(Operator::Minus, &call.args, of),
+                "since_start" => return Some(SECONDS.to_owned()),
+                "at" => return Some(TIME.to_owned()),
+                _ => {}
+            }
             let argument = call.args.first()?;
             keeps_unit(call.name()).then(|| of(argument))?
         }
@@ -109,6 +117,19 @@ fn of_expr(expr: &Expr, input: &LogicalPlan) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The unit of a sum or difference that is a function (`functions/arithmetic.rs`).
+fn of_operation(
+    operator: Operator,
+    args: &[Expr],
+    of: impl Fn(&Expr) -> Option<String>,
+) -> Option<String> {
+    let [left, right] = args else {
+        return None;
+    };
+    let (left, right) = (of(left), of(right));
+    of_sum(operator, left.as_deref(), right.as_deref()).map(str::to_owned)
 }
 
 /// The unit of `a + b` and `a - b`.

@@ -34,8 +34,11 @@ use crate::passes;
 use crate::planning;
 use crate::progress::Progress;
 use crate::result_units;
+use crate::scoping::Restriction;
 use crate::stacks::Forest;
+use crate::summarize;
 use crate::text::harmless_lines;
+use crate::times::{self, MARK, Starts};
 use crate::trace::{self, Trace};
 use crate::unit::{DURATION, SHARE, UNIT, is_hexadecimal};
 use crate::views::{self, Planner, SchemaWithViews, VIEWS, View};
@@ -54,6 +57,8 @@ pub(crate) struct Session {
     /// SQL fragments from the command line in a report's query; `None` if the whole
     /// query was written by the user.
     pieces: Mutex<Option<Vec<String>>>,
+    /// Conditions on the tables of all queries.
+    scope: Mutex<Restriction>,
     /// `None` only while the session ends.
     runtime: Mutex<Option<Runtime>>,
 }
@@ -69,7 +74,11 @@ impl Session {
         }
         let runtime = Mutex::new(Some(runtime(limits)?));
         let macros = Arc::new(Macros::default());
-        let context = context(limits, &macros)?;
+        let starts = traces.iter().map(|trace| {
+            let start = trace.time_range().map(|(start, _)| start);
+            (trace.name.clone(), start)
+        });
+        let context = context(limits, &macros, Starts(starts.collect()))?;
         let forest = Arc::new(Forest::new(Arc::clone(&traces)));
         let name = |error| explain::error(error, "", None);
         let mut views: Vec<Arc<View>> = VIEWS.clone();
@@ -93,6 +102,7 @@ impl Session {
             planner,
             limits: limits.clone(),
             pieces: Mutex::new(None),
+            scope: Mutex::default(),
             runtime,
         })
     }
@@ -102,6 +112,12 @@ impl Session {
         Session::open(std::slice::from_ref(&trace.path), &self.limits)
     }
 
+    /// Restricts the tables and views of all following queries.
+    pub(crate) fn restrict(&self, restriction: Restriction) {
+        let mut scope = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
+        *scope = restriction;
+    }
+
     /// Whether no trace is still being written.
     pub(crate) fn is_complete(&self) -> bool {
         self.traces.iter().all(Trace::is_complete)
@@ -109,10 +125,17 @@ impl Session {
 
     /// Plans and starts a query.
     pub(crate) fn query(&self, sql: &str) -> Result<Answer<'_>> {
-        let sql = &with_nanoseconds(sql).map_err(anyhow::Error::msg)?;
-        let (context, text) = (self.context.clone(), sql.to_owned());
+        if let Some(rows) = summarize::rows(sql) {
+            let columns = self.query(&format!("SELECT * FROM {rows} LIMIT 0"))?;
+            let summary = summarize::query(&columns.schema(), &rows, quoted, literal);
+            return self.query(&summary);
+        }
+        let text = with_nanoseconds(sql).map_err(anyhow::Error::msg)?;
+        let context = self.context.clone();
+        let scope = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
+        let scope = scope.clone();
         let planned = async move {
-            let plan = planning::plan(&context.state(), &text).await?;
+            let plan = planning::plan_within(&context.state(), &text, &scope).await?;
             let units = result_units::of(&plan);
             let frame = context.execute_logical_plan(plan).await?;
             let task = Arc::new(frame.task_ctx());
@@ -278,6 +301,7 @@ impl explain::Known for Session {
         names.extend(state.window_functions().keys().cloned());
         names.extend(state.table_functions().keys().cloned());
         names.extend(self.macros.all().iter().map(|each| each.name().to_owned()));
+        names.retain(|name| name != MARK);
         names.sort();
         names.dedup();
         names
@@ -450,6 +474,16 @@ fn for_people(schema: &SchemaRef, units: &[Option<String>]) -> SchemaRef {
 /// Removes the types of literals from DataFusion's name of an expression.
 fn plain_name(name: &str) -> String {
     const TYPES: &[&str] = &["Int64(", "UInt64(", "Float64(", "Boolean("];
+    if let Some((before, rest)) = name.split_once(&format!("{MARK}("))
+        && let Some(end) = closing_bracket(rest)
+    {
+        return plain_name(&format!("{before}{}{}", &rest[..end], &rest[end + 1..]));
+    }
+    if let Some((before, rest)) = name.split_once(INTERVAL)
+        && let Some((interval, after)) = rest.split_once(" }\")")
+    {
+        return plain_name(&format!("{before}{}{after}", plain_interval(interval)));
+    }
     let mut plain = String::new();
     let mut rest = name;
     while let Some(letter) = rest.chars().next() {
@@ -475,13 +509,70 @@ fn plain_name(name: &str) -> String {
     plain
 }
 
-fn context(limits: &Limits, macros: &Arc<Macros>) -> Result<SessionContext> {
+/// How DataFusion begins the name of an interval.
+const INTERVAL: &str = "IntervalMonthDayNano(\"IntervalMonthDayNano { ";
+
+/// `months: 0, days: 1, nanoseconds: 5000` as `INTERVAL '1 days 5000 ns'`.
+fn plain_interval(text: &str) -> String {
+    let units = [
+        ("months", "months"),
+        ("days", "days"),
+        ("nanoseconds", "ns"),
+    ];
+    let parts = text.split(", ").filter_map(|part| part.split_once(": "));
+    let parts = parts.filter(|(_, number)| *number != "0");
+    let words = parts.map(|(name, number)| {
+        let unit = units.iter().find(|(known, _)| *known == name);
+        match (unit, number.parse::<f64>()) {
+            (Some((_, "ns")), Ok(ns)) => in_whole_unit(ns),
+            (Some((_, unit)), _) => format!("{number} {unit}"),
+            (None, _) => number.to_owned(),
+        }
+    });
+    let words: Vec<String> = words.collect();
+    let text = if words.is_empty() {
+        "0 s".to_owned()
+    } else {
+        words.join(" ")
+    };
+    format!("INTERVAL '{text}'")
+}
+
+/// Nanoseconds in the largest unit of which they are a whole number.
+fn in_whole_unit(ns: f64) -> String {
+    let units = [
+        (3.6e12, "h"),
+        (6e10, "m"),
+        (1e9, "s"),
+        (1e6, "ms"),
+        (1e3, "us"),
+    ];
+    let fitting = units.iter().find(|(factor, _)| ns % factor == 0.0);
+    let (factor, unit) = fitting.copied().unwrap_or((1.0, "ns"));
+    format!("{} {unit}", ns / factor)
+}
+
+/// The place of the bracket that closes one that is open at the start of `text`.
+fn closing_bracket(text: &str) -> Option<usize> {
+    let mut depth = 0;
+    text.char_indices().find_map(|(place, letter)| {
+        depth += match letter {
+            '(' => 1,
+            ')' => -1,
+            _ => 0,
+        };
+        (depth < 0).then_some(place)
+    })
+}
+
+fn context(limits: &Limits, macros: &Arc<Macros>, starts: Starts) -> Result<SessionContext> {
     let mut config = SessionConfig::new()
         .with_target_partitions(limits.threads())
         .with_default_catalog_and_schema(CATALOG, MAIN)
         .with_create_default_catalog_and_schema(false)
         .with_information_schema(true)
-        .with_extension(Arc::clone(macros));
+        .with_extension(Arc::clone(macros))
+        .with_extension(Arc::new(starts));
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
@@ -507,6 +598,7 @@ fn context(limits: &Limits, macros: &Arc<Macros>) -> Result<SessionContext> {
     interrupt::remove_at_end(move || disk.temp_dir_paths());
     let context = engine::context(config, runtime);
     context.add_optimizer_rule(Arc::new(CountsBesideDistinct));
+    times::register(&context);
     Ok(context)
 }
 
@@ -586,8 +678,21 @@ mod tests {
             "quantile(samples.period,0.5)"
         );
         assert_eq!(plain_name("Utf8(\"a b\")"), "'a b'");
+        let interval =
+            |inner: &str| format!("IntervalMonthDayNano(\"IntervalMonthDayNano {{ {inner} }}\")");
+        let binned = format!(
+            "date_bin({},t)",
+            interval("months: 0, days: 0, nanoseconds: 1000000")
+        );
+        assert_eq!(plain_name(&binned), "date_bin(INTERVAL '1 ms',t)");
+        let long = interval("months: 1, days: 2, nanoseconds: 1500000");
+        assert_eq!(plain_name(&long), "INTERVAL '1 months 2 days 1500 us'");
         assert_eq!(plain_name("myInt64(3)"), "myInt64(3)");
         assert_eq!(plain_name("Int64("), "Int64(");
+        assert_eq!(
+            plain_name("count(*) FILTER (WHERE t < duration literal(Int64(5)) AND x)"),
+            "count(*) FILTER (WHERE t < 5 AND x)"
+        );
     }
 
     #[test]

@@ -12,6 +12,9 @@ pub(crate) const DURATION: &str = "ns";
 /// Unit of times on the trace's clock, in nanoseconds too. They stay numbers, to be copied into a condition.
 pub(crate) const TIME: &str = "time";
 
+/// Unit of `since_start`.
+pub(crate) const SECONDS: &str = "s";
+
 /// Unit of parts of a whole, from 0 to 1.
 pub(crate) const SHARE: &str = "share";
 

@@ -8,8 +8,10 @@ use clap::{ArgMatches, Args};
 
 use super::{Subcommand, arguments};
 use crate::failure::Misuse;
+use crate::filter::Scope;
 use crate::limits::Limits;
 use crate::render;
+use crate::scoping::Restriction;
 use crate::session::Session;
 use crate::settings::Output;
 use crate::statements::statements;
@@ -23,6 +25,8 @@ pub(super) const COMMAND: Subcommand = Subcommand::new::<Sql>("sql", run);
   perfquet-query sql a.pqt 'SELECT comm, count(*) FROM samples GROUP BY 1 ORDER BY 2 DESC LIMIT 10'
   # Compare several traces
   perfquet-query sql 'runs/*.pqt' 'SELECT trace, count(*) FROM sched_switch GROUP BY 1'
+  # Query one second of one program
+  perfquet-query sql a.pqt --time 3s..4s --comm postgres 'SELECT * FROM syscalls'
   # Read the SQL from a file, write CSV
   perfquet-query sql a.pqt -f query.sql --format csv > result.csv
   # Read the SQL from stdin
@@ -41,6 +45,8 @@ struct Sql {
     #[arg(short = 'f', long = "file", value_name = "PATH")]
     file: Option<PathBuf>,
     #[command(flatten)]
+    scope: Scope,
+    #[command(flatten)]
     output: Output,
     #[command(flatten)]
     limits: Limits,
@@ -51,6 +57,10 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let text = sql_text(&mut sql)?;
     let traces: Vec<PathBuf> = sql.words.iter().map(PathBuf::from).collect();
     let session = Session::open(&traces, &sql.limits)?;
+    session.restrict(Restriction {
+        conditions: sql.scope.conditions(&session)?,
+        must_fit: true,
+    });
     let statements = statements(&text);
     if statements.is_empty() {
         bail!(Misuse("expected SQL, found nothing".to_owned()));

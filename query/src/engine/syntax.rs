@@ -37,7 +37,7 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
     let tokens = Tokenizer::new(dialect.as_ref(), sql)
         .tokenize_with_location()
         .map_err(|error| DataFusionError::from(ParserError::from(error)))?;
-    let mut statements = DFParserBuilder::new(with_match_conditions(tokens))
+    let mut statements = DFParserBuilder::new(with_match_conditions(without_globs(tokens)))
         .with_dialect(dialect.as_ref())
         .with_recursion_limit(options.recursion_limit.get())
         .build()?
@@ -70,6 +70,87 @@ pub(crate) fn visit_statement(
         },
         Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
     }
+}
+
+/// Replaces `GLOB 'a*'` by `~ '^a.*$'`, and `NOT GLOB` by `!~`.
+fn without_globs(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_word = |token: &Token, text: &str| match token {
+        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text),
+        _ => false,
+    };
+    let is_blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
+    let mut found: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    let mut rest = tokens.into_iter().peekable();
+    while let Some(token) = rest.next() {
+        if !is_word(&token.token, "glob") {
+            found.push(token);
+            continue;
+        }
+        let mut blanks = Vec::new();
+        while let Some(blank) = rest.next_if(is_blank) {
+            blanks.push(blank);
+        }
+        let pattern = match rest.peek().map(|next| &next.token) {
+            Some(Token::SingleQuotedString(pattern)) => regex(pattern),
+            _ => {
+                found.push(token);
+                found.extend(blanks);
+                continue;
+            }
+        };
+        rest.next();
+        let before = found.iter().rposition(|token| !is_blank(token));
+        let negated = before.filter(|&place| is_word(&found[place].token, "not"));
+        let operator = match negated {
+            Some(place) => {
+                found.truncate(place);
+                Token::ExclamationMarkTilde
+            }
+            None => Token::Tilde,
+        };
+        found.push(TokenWithSpan::new(operator, token.span));
+        found.push(TokenWithSpan::new(
+            Token::SingleQuotedString(pattern),
+            token.span,
+        ));
+    }
+    found
+}
+
+/// A glob pattern as a regular expression.
+fn regex(glob: &str) -> String {
+    let mut regex = String::from("(?s)^");
+    let mut letters = glob.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '*' => regex.push_str(".*"),
+            '?' => regex.push('.'),
+            '[' if letters.as_str().contains(']') => {
+                regex.push('[');
+                let mut is_first = true;
+                for letter in letters.by_ref() {
+                    match letter {
+                        ']' if !is_first => break,
+                        '!' | '^' if is_first => {
+                            regex.push('^');
+                            continue;
+                        }
+                        '-' => regex.push('-'),
+                        letter if letter.is_alphanumeric() => regex.push(letter),
+                        letter => regex.extend(['\\', letter]),
+                    }
+                    is_first = false;
+                }
+                regex.push(']');
+            }
+            letter if letter.is_alphanumeric() || letter == '_' || letter == ' ' => {
+                regex.push(letter)
+            }
+            letter if letter.is_ascii() => regex.extend(['\\', letter]),
+            letter => regex.push(letter),
+        }
+    }
+    regex + "$"
 }
 
 /// Inserts a match condition into every `ASOF JOIN` of DuckDB, before its ON or USING at the same depth of brackets.
@@ -352,6 +433,14 @@ mod tests {
         check(
             "SELECT asof FROM a JOIN b ON a.asof = b.x",
             "SELECT asof FROM a JOIN b ON a.asof = b.x",
+        );
+    }
+
+    #[test]
+    fn globs_are_regular_expressions() {
+        check(
+            "SELECT x GLOB 'a*?.[!b-d]' FROM t WHERE y NOT GLOB 'k' AND glob = 1",
+            "SELECT x ~ '(?s)^a.*.\\.[^b-d]$' FROM t WHERE y !~ '(?s)^k$' AND glob = 1",
         );
     }
 

@@ -21,13 +21,14 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    Volatility, lit,
 };
 use datafusion::physical_expr_common::datum::apply;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::TOTAL;
+use crate::times::nanoseconds;
 
 /// Registers the operators.
 pub(super) fn register(context: &SessionContext) {
@@ -99,9 +100,13 @@ struct WholeNumbers;
 impl ExprPlanner for WholeNumbers {
     fn plan_binary_op(
         &self,
-        expr: RawBinaryExpr,
+        mut expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let is_division = expr.op == BinaryOperator::DuckIntegerDivide;
+        if is_division {
+            expr.op = BinaryOperator::Divide;
+        }
         let Some(operation) = Operation::of(&expr.op) else {
             return Ok(PlannerResult::Original(expr));
         };
@@ -109,6 +114,13 @@ impl ExprPlanner for WholeNumbers {
         else {
             return Ok(PlannerResult::Original(expr));
         };
+        let right = without_interval(&mut expr.right, right, &left)?;
+        let left = without_interval(&mut expr.left, left, &right)?;
+        let is_whole = |kind: &DataType| kind.is_integer() || is_total(kind);
+        if is_division && !(is_whole(&left) && is_whole(&right)) {
+            let text = "// divides whole numbers\nhint: use floor(a / b)";
+            return Err(DataFusionError::Plan(text.to_owned()));
+        }
         let Some(kind) = operation.kind(&left, &right) else {
             return Ok(PlannerResult::Original(expr));
         };
@@ -121,6 +133,18 @@ impl ExprPlanner for WholeNumbers {
             ScalarFunction::new_udf(Arc::new(function), vec![expr.left, expr.right]),
         )))
     }
+}
+
+/// Replaces an interval beside an integer, such as `time + INTERVAL '1 s'`, by its nanoseconds. Returns the type of the operand.
+fn without_interval(expr: &mut Expr, kind: DataType, other: &DataType) -> Result<DataType> {
+    if let Expr::Literal(value @ ScalarValue::IntervalMonthDayNano(_), _) = expr
+        && other.is_integer()
+        && let Some(ns) = nanoseconds(value)?
+    {
+        *expr = lit(ns);
+        return Ok(DataType::Int64);
+    }
+    Ok(kind)
 }
 
 /// An operation on two integers, in 128 bits.

@@ -42,6 +42,7 @@ pub(crate) const FUNCTIONS: &[&Function] = &[
     &address::FUNCTION,
     &trace_times::SINCE_START,
     &trace_times::WALL_TIME,
+    &trace_times::AT,
     &sum::FUNCTION,
     &quantile::QUANTILE,
     &quantile::QUANTILES,

@@ -1,30 +1,29 @@
-//! `since_start(time)` and `wall_time(time)`: times of the trace's clock for people.
+//! `since_start(time)`, `wall_time(time)` and `at(duration)`: times of the trace's clock for people.
 //!
 //! ```text
-//! time 81234500000000      since_start 1.5      wall_time 2026-03-01T10:15:00.500
+//! time 81234500000000      since_start 1.5      wall_time 2026-03-01T10:15:00.500      at(1500ms) 81234500000000
 //! ```
+//! If several traces are open, the planner adds the row's trace as an argument (`times/resolve.rs`).
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Float64Array, TimestampNanosecondArray};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, TimestampNanosecondArray};
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
 };
 
 use super::Function;
+use crate::trace::Trace;
 
 pub(super) const SINCE_START: Function = Function {
     usage: "since_start(time)",
     about: "seconds from the first event of the trace to a time",
     register: |context, forest| {
-        let starts = forest.traces().iter();
-        let starts: Vec<Option<i64>> = starts
-            .map(|trace| trace.time_range().map(|range| range.0))
-            .collect();
-        let kind = Kind::SinceStart;
-        context.register_udf(ScalarUDF::from(TraceTime::new(kind, &starts)));
+        let time = TraceTime::new(Kind::SinceStart, forest.traces(), start);
+        context.register_udf(ScalarUDF::from(time));
     },
 };
 
@@ -32,36 +31,65 @@ pub(super) const WALL_TIME: Function = Function {
     usage: "wall_time(time)",
     about: "a time as date and time of day, UTC; NULL if the trace does not tell",
     register: |context, forest| {
-        let offsets = forest.traces().iter();
-        let offsets: Vec<Option<i64>> = offsets.map(|trace| trace.wall_offset).collect();
-        let kind = Kind::WallTime;
-        context.register_udf(ScalarUDF::from(TraceTime::new(kind, &offsets)));
+        let time = TraceTime::new(Kind::WallTime, forest.traces(), |trace| trace.wall_offset);
+        context.register_udf(ScalarUDF::from(time));
     },
 };
+
+pub(super) const AT: Function = Function {
+    usage: "at(duration)",
+    about: "the time a duration after the first event of the trace, as in time > at(3s)",
+    register: |context, forest| {
+        let time = TraceTime::new(Kind::At, forest.traces(), start);
+        context.register_udf(ScalarUDF::from(time));
+    },
+};
+
+fn start(trace: &Trace) -> Option<i64> {
+    trace.time_range().map(|range| range.0)
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     SinceStart,
     WallTime,
+    At,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TraceTime {
     kind: Kind,
-    /// Start or offset of the only trace; an error if there are several.
-    reference: std::result::Result<Option<i64>, usize>,
+    /// Start or offset of each trace, with its name.
+    references: Vec<(String, Option<i64>)>,
     signature: Signature,
 }
 
 impl TraceTime {
-    fn new(kind: Kind, references: &[Option<i64>]) -> TraceTime {
+    fn new(kind: Kind, traces: &[Trace], of: fn(&Trace) -> Option<i64>) -> TraceTime {
+        let references = traces.iter().map(|trace| (trace.name.clone(), of(trace)));
+        let one = TypeSignature::Exact(vec![DataType::Int64]);
+        let two = TypeSignature::Exact(vec![DataType::Int64, DataType::Utf8]);
         TraceTime {
             kind,
-            reference: match references {
-                [one] => Ok(*one),
-                several => Err(several.len()),
-            },
-            signature: Signature::exact(vec![DataType::Int64], Volatility::Immutable),
+            references: references.collect(),
+            signature: Signature::one_of(vec![one, two], Volatility::Immutable),
+        }
+    }
+
+    /// The reference of each row.
+    fn of_rows(&self, args: &[ArrayRef]) -> Result<Vec<Option<i64>>> {
+        if let Some(traces) = args.get(1) {
+            let of = |trace: &str| self.references.iter().find(|(name, _)| name == trace)?.1;
+            let traces = traces.as_string::<i32>().iter();
+            return Ok(traces.map(|trace| of(trace?)).collect());
+        }
+        match self.references.as_slice() {
+            [(_, one)] => Ok(vec![*one; args[0].len()]),
+            several => Err(DataFusionError::Plan(format!(
+                "{}: expected one trace, found {}: their clocks differ",
+                self.name(),
+                several.len()
+            ))),
         }
     }
 }
@@ -71,6 +99,7 @@ impl ScalarUDFImpl for TraceTime {
         match self.kind {
             Kind::SinceStart => "since_start",
             Kind::WallTime => "wall_time",
+            Kind::At => "at",
         }
     }
 
@@ -79,30 +108,26 @@ impl ScalarUDFImpl for TraceTime {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        if let Err(count) = self.reference {
-            return Err(DataFusionError::Plan(format!(
-                "{}: expected one trace, found {count}: their clocks differ",
-                self.name()
-            )));
-        }
         Ok(match self.kind {
             Kind::SinceStart => DataType::Float64,
             Kind::WallTime => DataType::Timestamp(TimeUnit::Nanosecond, None),
+            Kind::At => DataType::Int64,
         })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let times = &ColumnarValue::values_to_arrays(&args.args)?[0];
-        let times = times.as_primitive::<Int64Type>().iter();
-        let reference = self.reference.ok().flatten();
+        let args = ColumnarValue::values_to_arrays(&args.args)?;
+        let references = self.of_rows(&args)?;
+        let rows = args[0].as_primitive::<Int64Type>().iter().zip(references);
+        let rows = rows.map(|(value, reference)| value.zip(reference));
+        let sum = |pair: Option<(i64, i64)>| pair.and_then(|(value, add)| value.checked_add(add));
         let array: ArrayRef = match self.kind {
-            Kind::SinceStart => Arc::new(Float64Array::from_iter(times.map(|time| {
-                let (time, start) = time.zip(reference)?;
+            Kind::SinceStart => Arc::new(Float64Array::from_iter(rows.map(|pair| {
+                let (time, start) = pair?;
                 Some((i128::from(time) - i128::from(start)) as f64 / 1e9)
             }))),
-            Kind::WallTime => Arc::new(TimestampNanosecondArray::from_iter(
-                times.map(|time| time?.checked_add(reference?)),
-            )),
+            Kind::WallTime => Arc::new(TimestampNanosecondArray::from_iter(rows.map(sum))),
+            Kind::At => Arc::new(Int64Array::from_iter(rows.map(sum))),
         };
         Ok(ColumnarValue::Array(array))
     }

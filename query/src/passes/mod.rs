@@ -102,7 +102,7 @@ const FUNCTIONS: &[Function] = &[
     sched::off_cpu::FUNCTION,
     sched::wakeups::FUNCTION,
     sched::lengths::FUNCTION,
-    sched::longest::FUNCTION,
+    sched::totals::FUNCTION,
     sched::cpu_utilization::FUNCTION,
     sched::thread_utilization::FUNCTION,
     sched::critical_path::FUNCTION,

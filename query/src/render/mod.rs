@@ -15,10 +15,13 @@ pub(crate) mod heat;
 mod heat_colors;
 mod hexadecimal;
 mod json;
+mod notes;
 mod output;
 pub(crate) mod page;
 mod parquet_file;
 mod people;
+mod plain_strings;
+pub(crate) mod plot;
 mod records;
 mod section;
 mod table;
@@ -39,6 +42,7 @@ use crate::text;
 pub(crate) use calls::{CALL_COLUMNS, Calls};
 pub(crate) use destination::Destination;
 pub(crate) use drawing::axis_label;
+pub(crate) use notes::Notes;
 pub(crate) use output::{Form, Output, Shape};
 pub(crate) use people::{INDENT, TERMINAL};
 pub(crate) use section::{Answered, Section};
@@ -87,10 +91,12 @@ pub(crate) fn begin<'w>(
     out: &'w mut (dyn Write + Send),
     terminal: bool,
 ) -> Result<Box<dyn Rows + 'w>> {
-    let hexadecimal = match format {
-        Format::Parquet | Format::Arrow => Vec::new(),
-        _ => hexadecimal::columns(&schema),
-    };
+    if let Format::Parquet | Format::Arrow = format {
+        let schema = plain_strings::schema(&schema);
+        let rows = begin_rows(format, Arc::clone(&schema), out, terminal)?;
+        return Ok(Box::new(plain_strings::PlainStrings { rows, schema }));
+    }
+    let hexadecimal = hexadecimal::columns(&schema);
     let schema = hexadecimal::shown(&schema, &hexadecimal);
     let rows = begin_rows(format, Arc::clone(&schema), out, terminal)?;
     if hexadecimal.is_empty() {
@@ -229,6 +235,16 @@ pub(crate) fn clear_screen() {
 pub(crate) fn is_colored() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     is_terminal() && !refused
+}
+
+/// Lines of the terminal.
+pub(crate) fn height() -> usize {
+    let given = std::env::var("LINES")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    given
+        .or_else(|| terminal_size::terminal_size().map(|(_, height)| usize::from(height.0)))
+        .unwrap_or(24)
 }
 
 /// Columns of the terminal; `None` without a terminal, when nothing is cut.

@@ -134,10 +134,12 @@ impl Output {
             Section::Heat(heat) => heat.draw(&mut self.destination),
             Section::Grid(grid) => grid.draw(&mut self.destination),
             Section::Page(page) => page.write(&mut self.destination),
+            Section::Plot(plot) => plot.draw(&mut self.destination),
             Section::Durations(durations) => durations.draw(&mut self.destination),
             Section::Stream(_)
             | Section::Table(_)
             | Section::Calls(_)
+            | Section::Notes(_)
             | Section::Distributions(_)
             | Section::Text(_) => bail!("this result has no image"),
         }
@@ -149,6 +151,10 @@ impl Output {
             Section::Flame(flame) => {
                 let is_colored = self.terminal && is_colored();
                 flame.write_text(&mut self.destination, columns, is_colored)
+            }
+            Section::Plot(plot) => {
+                let is_colored = self.terminal && is_colored();
+                plot.write_text(&mut self.destination, columns, is_colored)
             }
             _ => bail!("this result has no drawing"),
         }
@@ -164,6 +170,8 @@ impl Output {
     fn text(&mut self, format: Format, section: Section<'_>) -> Result<()> {
         match section {
             Section::Calls(calls) => calls.write(&mut self.destination),
+            Section::Notes(notes) if format == Format::Table => notes.write(&mut self.destination),
+            Section::Notes(notes) => self.batch(format, &notes.rows),
             Section::Distributions(distributions) => distributions.write(&mut self.destination),
             Section::Text(text) => Ok(self.destination.write_all(&text)?),
             Section::Page(page) => page.write(&mut self.destination),
@@ -178,6 +186,7 @@ impl Output {
             Section::Flame(flame) => self.batch(format, &flame.rows()?),
             Section::Heat(heat) => self.batch(format, &heat.rows()?),
             Section::Grid(grid) => self.batch(format, &grid.rows()?),
+            Section::Plot(plot) => self.batch(format, &plot.rows()?),
         }
     }
 
@@ -186,6 +195,7 @@ impl Output {
             Section::Stream(answer) => answer,
             Section::Calls(calls) => calls.answer,
             Section::Table(batch) => return self.batch(format, &batch),
+            Section::Notes(notes) => return self.batch(format, &notes.rows),
             Section::Distributions(distributions) => {
                 return self.batch(format, &distributions.rows);
             }
@@ -193,6 +203,7 @@ impl Output {
             Section::Flame(flame) => return self.batch(format, &flame.rows()?),
             Section::Heat(heat) => return self.batch(format, &heat.rows()?),
             Section::Grid(grid) => return self.batch(format, &grid.rows()?),
+            Section::Plot(plot) => return self.batch(format, &plot.rows()?),
             Section::Page(page) => return page.write(&mut self.destination),
             // Another tool's layout is the same in every format.
             Section::Text(text) => return Ok(self.destination.write_all(&text)?),

@@ -7,7 +7,9 @@ use super::distribution::Distributions;
 use super::flame::Flame;
 use super::grid::Grid;
 use super::heat::Heat;
+use super::notes::Notes;
 use super::page::Page;
+use super::plot::Plot;
 use super::violins::Durations;
 use crate::session::Answer;
 
@@ -51,11 +53,14 @@ pub(crate) enum Section<'s> {
     /// Rows. `render::TERMINAL` documents the metadata of fields.
     Table(RecordBatch),
     Calls(Calls<'s>),
+    /// Findings: paragraphs for people.
+    Notes(Notes),
     Distributions(Distributions),
     Flame(Flame),
     Heat(Heat),
     Grid(Grid),
     Page(Page),
+    Plot(Plot),
     /// Rows and a shape per function.
     Durations(Durations),
     /// Text in the layout of another tool, without rows.

@@ -22,6 +22,7 @@ mod kd_tree;
 mod locks;
 mod page;
 mod paths;
+mod plot;
 mod row_source;
 mod stored_aggregates;
 mod syscalls;
@@ -44,6 +45,7 @@ pub(crate) const REPORTS: &[&Subcommand] = &[
     &hist::REPORT,
     &agg::REPORT,
     &heatmap::REPORT,
+    &plot::REPORT,
     &waits::REPORT,
     &wakers::REPORT,
     &syscalls::REPORT,

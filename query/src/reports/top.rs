@@ -8,6 +8,7 @@
 //! *self* is the weight of the function itself, *total* includes its callees; recursion is counted once. Samples
 //! of counters are weighted by period. A trace without samples may have stacks that are already aggregated.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use perfquet_trace::count::{counted, grouped};
 use super::event_weight::{EventChoice, WeightedEvent, every_event};
 use super::folding::Folded;
 use super::frame_groups::{FrameGroups, GroupName, GroupWeight};
+use super::row_source::has_rows;
 use super::stored_aggregates;
 use crate::commands::Subcommand;
 use crate::limits::Limits;
@@ -76,6 +78,8 @@ enum By {
     Function,
     Module,
     Comm,
+    Thread,
+    Process,
     Event,
 }
 
@@ -115,6 +119,18 @@ impl Report for Top {
                 let subject = self.choice.subject(session)?;
                 by_column(self, session, &subject, "comm", &condition)?
             }
+            By::Thread => {
+                let subject = self.choice.subject(session)?;
+                let key = "concat(coalesce(comm, '[unknown]'), ' (', CAST(tid AS TEXT), ')')";
+                by_expression(self, session, &subject, ("thread", key), &condition)?
+            }
+            By::Process => {
+                let subject = self.choice.subject(session)?;
+                let key = "CAST(pid AS TEXT)";
+                let (summary, batch) =
+                    by_expression(self, session, &subject, ("process", key), &condition)?;
+                (summary, with_process_names(session, &batch)?)
+            }
             By::Event => by_column(self, session, &every_event(), "event", &condition)?,
         };
         if batch.num_rows() == 0 {
@@ -131,9 +147,20 @@ fn by_column(
     column: &str,
     condition: &str,
 ) -> Result<(String, RecordBatch)> {
+    by_expression(top, session, subject, (column, column), condition)
+}
+
+/// Groups by an expression; `column` is its name.
+fn by_expression(
+    top: &Top,
+    session: &Session,
+    subject: &WeightedEvent,
+    (column, key): (&str, &str),
+    condition: &str,
+) -> Result<(String, RecordBatch)> {
     let sql = subject
         .fill(include_str!("top.sql"), condition)
-        .replace("{key}", column);
+        .replace("{key}", key);
     let (mut keys, mut weights, mut samples) = (Vec::new(), Vec::new(), Vec::new());
     for batch in session.collect(&sql)? {
         let names = strings(batch.column(0))?;
@@ -168,6 +195,30 @@ fn by_column(
         (column, Arc::new(StringArray::from(keys[..shown].to_vec()))),
     ])?;
     Ok((summary, batch))
+}
+
+/// The rows with the names of processes beside their PIDs in the last column: those of their main threads.
+fn with_process_names(session: &Session, rows: &RecordBatch) -> Result<RecordBatch> {
+    let mut names = HashMap::new();
+    let sql = "SELECT CAST(pid AS TEXT), max(comm) FROM threads WHERE pid = tid AND comm IS NOT NULL GROUP BY pid";
+    if has_rows(session, "threads") {
+        for batch in session.collect(sql)? {
+            let (pids, comms) = (strings(batch.column(0))?, strings(batch.column(1))?);
+            let pairs = pids.iter().zip(comms.iter());
+            names.extend(pairs.filter_map(|(pid, comm)| Some((pid?.to_owned(), comm?.to_owned()))));
+        }
+    }
+    let last = rows.num_columns() - 1;
+    let pids = strings(rows.column(last))?;
+    let named = pids.iter().map(
+        |pid| match pid.and_then(|pid| Some((pid, names.get(pid)?))) {
+            Some((pid, name)) => Some(format!("{name} ({pid})")),
+            None => pid.map(str::to_owned),
+        },
+    );
+    let mut columns = rows.columns().to_vec();
+    columns[last] = Arc::new(named.collect::<StringArray>());
+    Ok(RecordBatch::try_new(rows.schema(), columns)?)
 }
 
 /// Returns the total that the percentages refer to.
@@ -266,7 +317,7 @@ fn lines(forest: &Forest, folded: &Folded, by: By) -> Result<Vec<Line>> {
     let groups = FrameGroups::of(forest, |frames, frame| {
         let function = match by {
             By::Function => frames.name(frame).into_owned(),
-            By::Module | By::Comm | By::Event => String::new(),
+            By::Module | By::Comm | By::Thread | By::Process | By::Event => String::new(),
         };
         (function, frames.module(frame).map(str::to_owned))
     })?;

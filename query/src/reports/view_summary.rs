@@ -128,6 +128,10 @@ impl SummaryOptions {
             .replace("{keys}", &selected)
             .replace("{where}", &condition)
             .replace("{group}", &format!("GROUP BY {}", places.join(", ")));
+        let sql = match keys.iter().any(|key| key == OWNER) {
+            true => sql.replace("\nFROM locks\n", &with_owners(session.traces.len() > 1)),
+            false => sql,
+        };
         let mut answer = session.query(&sql)?;
         let schema = answer.schema();
         let mut batches = Vec::new();
@@ -165,9 +169,20 @@ impl SummaryOptions {
             }
             return Ok(keys);
         };
-        let keys = expressions(by)?;
-        for key in &keys {
-            session.piece("--by", key)?;
+        let mut keys = Vec::new();
+        for key in expressions(by)? {
+            // What people call the columns.
+            let columns: &[&str] = match key.as_str() {
+                "thread" => &["comm", "tid"],
+                "process" => &["pid"],
+                "owner" if summary.view == "locks" => &[OWNER, "owner_tid"],
+                _ => {
+                    session.piece("--by", &key)?;
+                    keys.push(key);
+                    continue;
+                }
+            };
+            keys.extend(columns.iter().map(|&column| column.to_owned()));
         }
         Ok(keys)
     }
@@ -203,6 +218,20 @@ impl SummaryOptions {
         let order = lexsort_to_indices(&order, limit)?;
         Ok(take_record_batch(rows, &order)?)
     }
+}
+
+/// The key with the name of the thread that held a lock.
+const OWNER: &str = "owner_comm";
+
+/// The locks with the names of their owners: the last one that a thread had.
+fn with_owners(several: bool) -> String {
+    let (trace, same) = match several {
+        true => ("trace, ", " AND t.trace = l.trace"),
+        false => ("", ""),
+    };
+    format!(
+        "\nFROM (SELECT l.*, t.comm AS {OWNER} FROM locks AS l LEFT JOIN (SELECT {trace}tid, max(comm) AS comm FROM threads GROUP BY {trace}tid) AS t ON t.tid = l.owner_tid{same}) AS locks\n"
+    )
 }
 
 /// The names of the values that a query selects after its keys.

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::Expr;
 use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -18,6 +17,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::View;
 use super::schema::Planner;
+use crate::times;
+use crate::unit::TIME;
 
 /// Registers the views that have arguments.
 pub(crate) fn register(context: &SessionContext, views: &[Arc<View>], planner: &Arc<Planner>) {
@@ -39,15 +40,32 @@ struct ViewFunction {
 impl TableFunctionImpl for ViewFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let names = self.view.arguments();
-        let literals: Option<Vec<String>> = args.exprs().iter().map(literal).collect();
+        let starts = self.planner.starts();
+        let mut literals = Some(Vec::new());
+        for (place, expr) in args.exprs().iter().enumerate() {
+            let is_time = names.get(place).is_some_and(|name| name.unit == TIME);
+            let value = times::in_call(expr, is_time, &starts)?;
+            let literal = value.as_ref().and_then(literal);
+            literals = literals.zip(literal).map(|(mut all, next)| {
+                all.push(next);
+                all
+            });
+        }
         let literals = literals.filter(|literals| literals.len() == names.len());
         let Some(literals) = literals else {
             let usage = self.view.usage();
             let values = counted(names.len());
-            let text = format!(
-                "{usage}: expected {values}, {}",
-                "such as 1000, 500us or 'text'"
-            );
+            let hint = match self.view.name.as_str() {
+                "descendants" => {
+                    "for the children of each call: JOIN calls AS child ON child.parent_id = c.call_id"
+                }
+                "ancestors" => {
+                    "for the caller of each call: JOIN calls AS caller ON caller.call_id = c.parent_id"
+                }
+                _ => "arguments are not columns of other tables",
+            };
+            let text =
+                format!("{usage}: expected {values}, such as 1000, 500us or 'text'\nhint: {hint}");
             return Err(DataFusionError::Plan(text));
         };
         let values = |name: &str| {
@@ -70,10 +88,7 @@ fn counted(count: usize) -> String {
 }
 
 /// The SQL of a literal.
-fn literal(expr: &Expr) -> Option<String> {
-    let Expr::Literal(value, _) = expr else {
-        return None;
-    };
+fn literal(value: &ScalarValue) -> Option<String> {
     Some(match value {
         ScalarValue::Utf8(Some(text))
         | ScalarValue::Utf8View(Some(text))

@@ -21,6 +21,7 @@ use super::View;
 use crate::explain;
 use crate::literals::with_nanoseconds;
 use crate::planning;
+use crate::times::Starts;
 use crate::unit::UNIT;
 
 /// Views of a session, planned on demand.
@@ -77,6 +78,13 @@ impl Planner {
             samples: OnceLock::new(),
             pending: Mutex::default(),
         }
+    }
+
+    /// The starts of the traces.
+    pub(super) fn starts(&self) -> Arc<Starts> {
+        let state = (self.state)();
+        let starts = state.and_then(|state| state.config().get_extension::<Starts>());
+        starts.unwrap_or_default()
     }
 
     /// Lists the missing events of a view, as far as is known without reading.

@@ -1,7 +1,7 @@
 //! Completion, colors and end-of-input detection of the shell.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustyline::completion::Pair;
 use rustyline::highlight::{CmdKind, Highlighter};
@@ -107,7 +107,7 @@ impl Completer {
         if tables == self.tables {
             return;
         }
-        let mut columns: std::collections::BTreeMap<String, Vec<String>> = Default::default();
+        let mut columns: BTreeMap<String, Vec<String>> = Default::default();
         for table in &tables {
             // A view that is not planned yet is described by its file.
             if let Some(view) = session.views.iter().find(|view| view.name == *table) {
@@ -131,8 +131,8 @@ impl Completer {
         self.columns = columns.into_iter().collect();
     }
 
-    /// Returns the start of the last word of `line`, and its completions.
-    fn candidates(&self, line: &str) -> (usize, Vec<String>) {
+    /// Returns the start of the last word of `line`, which ends at the cursor, and its completions. `whole` begins with `line`.
+    fn candidates_in(&self, line: &str, whole: &str) -> (usize, Vec<String>) {
         let start = line
             .rfind(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '\\' | '?')))
             .map_or(0, |index| {
@@ -145,6 +145,20 @@ impl Completer {
                 .map(|meta| meta.name)
                 .filter(|name| name.starts_with(command));
             return (start, names.map(|name| format!("\\{name}")).collect());
+        }
+        let aliases = self.aliases(whole);
+        if let Some((alias, part)) = word.split_once('.')
+            && let Some(table) = aliases.get(&alias.to_lowercase())
+        {
+            let of_table = self.columns.iter().filter(|(name, tables)| {
+                tables.contains(table) && name.to_lowercase().starts_with(&part.to_lowercase())
+            });
+            let found: Vec<String> = of_table
+                .map(|(name, _)| format!("{alias}.{name}"))
+                .collect();
+            if !found.is_empty() {
+                return (start, found);
+            }
         }
         let fits = |name: &str| name.to_lowercase().starts_with(&word.to_lowercase());
         let before = line[..start].trim_end().to_lowercase();
@@ -170,6 +184,8 @@ impl Completer {
             .iter()
             .filter(|(name, tables)| fits(name) && (!any_named || of_named(tables)));
         let mut found: Vec<String> = columns.map(|(name, _)| name.clone()).collect();
+        found.extend(aliases.keys().filter(|name| fits(name)).cloned());
+        found.extend(result_names(whole).into_iter().filter(|name| fits(name)));
         found.extend(tables());
         if !word.is_empty() {
             found.extend(
@@ -193,6 +209,70 @@ impl Completer {
     }
 }
 
+impl Completer {
+    /// The aliases of tables in a query: `FROM samples AS s JOIN calls c`.
+    fn aliases(&self, line: &str) -> BTreeMap<String, String> {
+        let words: Vec<&str> = words(line).collect();
+        let mut found = BTreeMap::new();
+        for (place, word) in words.iter().enumerate() {
+            let Some(table) = self
+                .tables
+                .iter()
+                .find(|table| table.eq_ignore_ascii_case(word))
+            else {
+                continue;
+            };
+            let mut next = words.iter().skip(place + 1).copied();
+            let alias = match next.next() {
+                Some(word) if word.eq_ignore_ascii_case("as") => next.next(),
+                word => word,
+            };
+            let is_name = |word: &str| {
+                let is_keyword = |keyword: &&str| {
+                    keyword
+                        .split(' ')
+                        .any(|part| part.eq_ignore_ascii_case(word))
+                };
+                word.starts_with(|c: char| c.is_alphabetic() || c == '_')
+                    && !word.contains('.')
+                    && !KEYWORDS.iter().any(is_keyword)
+            };
+            if let Some(alias) = alias.filter(|alias| is_name(alias)) {
+                found.insert(alias.to_lowercase(), table.clone());
+            }
+        }
+        found
+    }
+}
+
+/// Names of result columns: `sum(duration) AS total`.
+fn result_names(line: &str) -> BTreeSet<String> {
+    let words: Vec<&str> = words(line).collect();
+    let pairs = words
+        .windows(2)
+        .filter(|pair| pair[0].eq_ignore_ascii_case("as"));
+    let names = pairs
+        .map(|pair| pair[1])
+        .filter(|name| name.starts_with(|c: char| c.is_alphabetic()));
+    names.map(str::to_owned).collect()
+}
+
+/// Words, names with dots, and other signs one by one.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '"');
+    let mut rest = line.trim_start();
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let length = match is_part(first) {
+            true => rest.find(|c: char| !is_part(c)).unwrap_or(rest.len()),
+            false => first.len_utf8(),
+        };
+        let word = &rest[..length];
+        rest = rest[length..].trim_start();
+        Some(word)
+    })
+}
+
 impl rustyline::completion::Completer for Completer {
     type Candidate = Pair;
 
@@ -202,7 +282,7 @@ impl rustyline::completion::Completer for Completer {
         position: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let (start, found) = self.candidates(&line[..position]);
+        let (start, found) = self.candidates_in(&line[..position], line);
         let pair = |text: String| Pair {
             display: text.clone(),
             replacement: text,
@@ -255,6 +335,12 @@ impl Highlighter for Completer {
 mod tests {
     use super::*;
 
+    impl Completer {
+        fn candidates(&self, line: &str) -> (usize, Vec<String>) {
+            self.candidates_in(line, line)
+        }
+    }
+
     fn completer() -> Completer {
         let of = |names: &[&str]| {
             names
@@ -300,6 +386,14 @@ mod tests {
             completer.candidates("SELECT co"),
             (7, vec!["comm".to_owned(), "count(".to_owned()])
         );
+        let joined = "SELECT s.c FROM samples s JOIN sched_switch AS w ON w.p";
+        assert_eq!(
+            completer.candidates_in("SELECT s.c", joined),
+            (7, vec!["s.comm".to_owned()])
+        );
+        assert_eq!(completer.candidates(joined).1, ["w.prev_comm"]);
+        let ordered = "SELECT count(*) AS total FROM samples ORDER BY to";
+        assert_eq!(completer.candidates(ordered).1, ["total"]);
         assert_eq!(
             completer.candidates("\\t"),
             (0, vec!["\\timing".to_owned()])

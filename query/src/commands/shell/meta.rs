@@ -227,22 +227,58 @@ fn format(state: &mut State, name: &str) -> Result<Next> {
     say(&format!("format is {name}\n"))
 }
 
+/// Columns before the descriptions of commands.
+const INDENT: usize = 18;
+const KEYS: &str = "A query may span several lines and ends with a semicolon. Tab completes names, Ctrl-R searches the history, Ctrl-C discards the line or stops a query, Ctrl-D quits.";
+
+/// The words of `text` in lines of at most `width` columns.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last().map_or(0, String::len);
+        match lines.last_mut() {
+            Some(last) if line == 0 => last.push_str(word),
+            Some(last) if line + 1 + word.len() <= width => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn help(_: &mut State, _: &str) -> Result<Next> {
+    let width = render::width().unwrap_or(100).min(100);
     let mut text = String::new();
     for meta in COMMANDS {
-        let _ = writeln!(
-            text,
-            "\\{:<20}{}",
-            format!("{} {}", meta.name, meta.argument),
-            meta.about
-        );
+        let command = format!("\\{} {}", meta.name, meta.argument);
+        let about = wrapped(meta.about, width.saturating_sub(INDENT));
+        let about = about.join(&format!("\n{}", " ".repeat(INDENT)));
+        let _ = writeln!(text, "{command:<INDENT$}{about}");
     }
-    text.push_str("A query may span several lines and ends with a semicolon. Tab completes names, Ctrl-R searches\n");
-    text.push_str("the history, Ctrl-C discards the line or stops a query, Ctrl-D quits.\n");
+    for line in wrapped(KEYS, width) {
+        let _ = writeln!(text, "{line}");
+    }
     say(&text)
 }
 
 fn say(text: &str) -> Result<Next> {
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(Next::Ask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_wrapped() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("longest one", 3), ["longest", "one"]);
+        let longest = COMMANDS
+            .iter()
+            .map(|meta| meta.name.len() + meta.argument.len() + 2);
+        assert!(longest.max() < Some(INDENT));
+    }
 }

@@ -40,7 +40,9 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Flamegraph>();
   # Draw the self time of calls
   perfquet-query flamegraph t.pqt --weight duration -o t.svg
   # Draw where threads wait, by their names
-  perfquet-query flamegraph a.pqt --sql 'SELECT comm, user_stack, kernel_stack, duration FROM off_cpu'
+  perfquet-query flamegraph a.pqt --from off_cpu
+  # Draw the stacks of a query
+  perfquet-query flamegraph a.pqt --sql 'SELECT name, user_stack, duration FROM syscalls'
   # Compare two traces
   perfquet-query flamegraph before.pqt after.pqt --diff -o change.svg
   # Print folded stacks
@@ -53,6 +55,11 @@ pub(super) struct Flamegraph {
     /// The last column is the weight. The other columns are stack IDs, folded stacks or names, from the outermost frame inward.
     #[arg(long, value_name = "QUERY", conflicts_with_all = ["by", "weight", "reverse", "diff", "event"])]
     sql: Option<String>,
+    /// Draw the stacks of this table or view, such as off_cpu
+    ///
+    /// The weight is the duration of the rows, or their number if they have none. The outermost frames are thread names.
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["sql", "by", "weight", "reverse", "diff", "event"])]
+    from: Option<String>,
     /// Group by these keys; comma-separated [default: process, if there are several]
     #[arg(long, value_enum, value_name = "KEY", value_delimiter = ',')]
     by: Vec<By>,

@@ -27,13 +27,13 @@ pub(super) enum Source {
     /// Stacks that are already aggregated.
     Aggregates,
     Calls,
-    /// Those of `--sql`.
+    /// Those of `--sql` or `--from`.
     Query,
 }
 
 /// Returns the requested source; else samples, stacks of stored aggregates, stacks of any event, or calls.
 pub(super) fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
-    if graph.sql.is_some() {
+    if graph.sql.is_some() || graph.from.is_some() {
         return Ok(Source::Query);
     }
     if graph.weight == Some(Weight::Duration) {
@@ -340,15 +340,52 @@ fn from_calls(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
 }
 
 /// Draws the stacks that a query returns.
+/// The query for the stacks of a table: thread names, stacks, and the durations.
+fn rows_of(graph: &Flamegraph, session: &Session, table: &str) -> Result<String> {
+    let schema = session.table(table)?.schema();
+    let has = |name: &str| schema.field_with_name(name).is_ok();
+    let stacks = ["user_stack", "kernel_stack"]
+        .into_iter()
+        .filter(|name| has(name));
+    let stacks: Vec<&str> = stacks.collect();
+    if stacks.is_empty() {
+        bail!(Misuse(format!(
+            "--from {table}: no stacks\nhint: use a view with user_stack or kernel_stack, such as off_cpu or syscalls"
+        )));
+    }
+    let condition = graph.choice.filters.condition(session)?;
+    let name = has("comm")
+        .then_some("coalesce(comm, '[unknown]'), ")
+        .unwrap_or_default();
+    let weight = if has("duration") {
+        "duration"
+    } else {
+        "1 AS rows"
+    };
+    let known = if has("duration") {
+        " AND duration IS NOT NULL"
+    } else {
+        ""
+    };
+    Ok(format!(
+        "SELECT {name}{}, {weight} FROM {table} WHERE {condition}{known}",
+        stacks.join(", ")
+    ))
+}
+
 fn from_query(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
-    if graph.choice.is_given() {
+    if graph.sql.is_some() && graph.choice.is_given() {
         bail!(Misuse(
             "--sql: cannot be combined with options that select rows\nhint: write the condition into the query"
                 .to_owned()
         ));
     }
-    let sql = graph.sql.as_deref().unwrap_or_default();
-    let mut answer = session.query(sql)?;
+    let (sql, name) = match (&graph.from, &graph.sql) {
+        (Some(table), _) => (rows_of(graph, session, table)?, table.as_str()),
+        (None, Some(sql)) => (sql.clone(), "query"),
+        (None, None) => (String::new(), "query"),
+    };
+    let mut answer = session.query(&sql)?;
     let schema = answer.schema();
     StackColumns::check(&schema).map_err(|error| {
         Misuse(format!(
@@ -388,7 +425,7 @@ fn from_query(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
         tree: stacks.merged(),
         now: Amount { weight, count },
         before: Amount::default(),
-        name: "query".to_owned(),
+        name: name.to_owned(),
         unit,
         counted: Some("row"),
         notes: notes.into_iter().collect(),

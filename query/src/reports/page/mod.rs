@@ -20,10 +20,11 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::cells::Threads;
 use self::contents::{Contents, Pruned, Time};
+use super::findings;
 use crate::commands::Subcommand;
 use crate::failure::{Interrupted, Misuse};
 use crate::filter::Filters;
@@ -98,6 +99,7 @@ impl Report for PageReport {
         };
         let title = self.title.clone().unwrap_or(usual);
         let mut omitted = Vec::new();
+        let found = self.findings(session, &mut omitted)?;
         let head = json!({
             "title": title,
             "version": env!("CARGO_PKG_VERSION"),
@@ -105,6 +107,7 @@ impl Report for PageReport {
             "filters": self.filters.arguments(),
             "condition": self.filters.words(),
             "colors": flame::colors(),
+            "findings": found,
         });
         let mut contents = match session.traces.len() {
             1 => self.one(session, &mut omitted)?,
@@ -116,6 +119,20 @@ impl Report for PageReport {
 }
 
 impl PageReport {
+    /// What the report `findings` prints, as objects; none for two traces.
+    fn findings(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Vec<Value>> {
+        if session.traces.len() > 1 {
+            return Ok(Vec::new());
+        }
+        let found = findings::find(session, self.filters.scope());
+        let found = unless_failed(found, "findings", omitted)?;
+        let rows = found.into_iter().flat_map(|found| found.rows);
+        let objects = rows.map(|[severity, title, detail, why, sql]| {
+            json!({"severity": severity, "title": title, "detail": detail, "why": why, "sql": sql})
+        });
+        Ok(objects.collect())
+    }
+
     fn one(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Contents> {
         let (begin, end) = session.traces[0].time_range().unwrap_or((0, 0));
         let length = end.saturating_sub(begin).max(1);
