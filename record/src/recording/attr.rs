@@ -3,6 +3,7 @@
 use perfquet_events::event::Purpose;
 
 use super::Settings;
+use crate::probe::tracepoint::Tracepoint;
 use crate::probe::{Kind, Probe, stacks};
 use crate::sys::perf_event::{Attr, abi};
 
@@ -46,7 +47,14 @@ impl Kernel {
         let mut attr = self.base(probe.attr, inherits);
         let mut sample_type = COMMON;
         match &probe.kind {
-            Kind::Tracepoint(_) | Kind::Output { .. } => {
+            Kind::Tracepoint(tracepoint) => {
+                sample_type |= abi::PERF_SAMPLE_RAW;
+                attr.sample_period = 1;
+                if may_count_more(tracepoint) {
+                    sample_type |= abi::PERF_SAMPLE_PERIOD;
+                }
+            }
+            Kind::Output { .. } => {
                 sample_type |= abi::PERF_SAMPLE_RAW;
                 attr.sample_period = 1;
             }
@@ -138,6 +146,13 @@ pub(crate) fn attr_of_own_records() -> Attr {
     attr
 }
 
+/// Whether a hit may count more than one, as nanoseconds do (`__perf_count` in include/trace/events/sched.h; modules can have it, too).
+/// With a period of 1 the kernel repeats the record of such a hit for each, until it throttles the event, unless the record has the count
+/// (kernel/events/core.c, perf_swevent_event). Probes, and entries and exits of system calls, count one.
+fn may_count_more(tracepoint: &Tracepoint) -> bool {
+    !tracepoint.is_own && tracepoint.system != "syscalls"
+}
+
 /// Whether its records have stacks. Trigger hits are no rows and have none; without stacks, their time has a fixed
 /// position.
 fn may_have_stacks(kind: &Kind) -> bool {
@@ -176,5 +191,35 @@ fn set_rate(attr: &mut Attr, probe: &Probe, settings: &Settings) {
             attr.set_freq(1);
             attr.sample_freq = frequency.unwrap_or(DEFAULT_FREQUENCY_HZ);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hit_that_counts_more_is_one_record() {
+        let sample_type = |system: &str, is_own| {
+            let tracepoint = Tracepoint {
+                system: system.to_owned(),
+                name: "any".to_owned(),
+                format: Vec::new(),
+                is_own,
+                purpose: Purpose::Rows,
+                definition: None,
+            };
+            let mut probe = Probe::output("any", false);
+            probe.kind = Kind::Tracepoint(tracepoint);
+            let attr = Kernel { has_lost: false }.probe(&probe, &Settings::default(), false);
+            assert_eq!((attr.sample_period, attr.freq()), (1, 0));
+            attr.sample_type
+        };
+        let plain = u64::from(COMMON | abi::PERF_SAMPLE_RAW);
+        let period = u64::from(abi::PERF_SAMPLE_PERIOD);
+        assert_eq!(sample_type("sched", false), plain | period);
+        assert_eq!(sample_type("of_a_module", false), plain | period);
+        assert_eq!(sample_type("syscalls", false), plain);
+        assert_eq!(sample_type("pq_1_1", true), plain);
     }
 }
