@@ -212,9 +212,29 @@ pub(super) fn parse<'a>(
     lists: &mut Lists,
 ) -> Result<Members<'a>, Short> {
     use sample_type::*;
-    let mut members = Members::default();
     lists.clear();
-    // The members up to the period are words: all are present, or the sample is truncated.
+    let mut members = parse_head(cursor, attr)?;
+    if attr.has(READ) {
+        read_counters(cursor, attr.read_format, members.id, &mut lists.read)?;
+    }
+    if attr.has(CALLCHAIN) {
+        members.deferred = read_chain(cursor, space_of(misc), lists)?;
+    }
+    if attr.has(RAW) {
+        let size = cursor.u32()?;
+        members.raw = Some(cursor.bytes(size.into())?);
+    }
+    if attr.sample_type & !((2 * RAW - 1) | IDENTIFIER) != 0 {
+        parse_rest(cursor, attr, lists, &mut members)?;
+    }
+    Ok(members)
+}
+
+/// Parses the members up to the period, which are words: all are present, or the sample is truncated.
+#[inline]
+pub(super) fn parse_head<'a>(cursor: &mut Cursor<'a>, attr: &Attr) -> Result<Members<'a>, Short> {
+    use sample_type::*;
+    let mut members = Members::default();
     let endian = cursor.endian();
     let (head, _) = cursor.bytes(attr.layout.head_bytes)?.as_chunks::<8>();
     let mut head = head.iter();
@@ -252,19 +272,6 @@ pub(super) fn parse<'a>(
     }
     if attr.has(PERIOD) {
         members.period = Some(word());
-    }
-    if attr.has(READ) {
-        read_counters(cursor, attr.read_format, members.id, &mut lists.read)?;
-    }
-    if attr.has(CALLCHAIN) {
-        members.deferred = read_chain(cursor, space_of(misc), lists)?;
-    }
-    if attr.has(RAW) {
-        let size = cursor.u32()?;
-        members.raw = Some(cursor.bytes(size.into())?);
-    }
-    if attr.sample_type & !((2 * RAW - 1) | IDENTIFIER) != 0 {
-        parse_rest(cursor, attr, lists, &mut members)?;
     }
     Ok(members)
 }

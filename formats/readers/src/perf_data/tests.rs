@@ -113,6 +113,8 @@ impl Pipe {
 struct Seen {
     samples: Vec<(i64, Vec<u64>)>,
     problems: Vec<String>,
+    /// Time, number, reason.
+    losses: Vec<(Option<i64>, Option<u64>, String)>,
 }
 
 impl Sink for Seen {
@@ -126,6 +128,10 @@ impl Sink for Seen {
                 self.samples.push((sample.time.unwrap_or(-1), stack));
             }
             Event::Problem(problem) => self.problems.push(problem.message.to_owned()),
+            Event::Loss(loss) => {
+                let reason = loss.reason.to_owned();
+                self.losses.push((loss.time, loss.count, reason));
+            }
             _ => {}
         }
         Ok(())
@@ -141,6 +147,32 @@ fn see(bytes: &[u8]) -> Seen {
 
 fn times(seen: &Seen) -> Vec<i64> {
     seen.samples.iter().map(|(time, _)| *time).collect()
+}
+
+#[test]
+fn a_sample_that_cannot_be_read_is_a_loss() {
+    let mut pipe = Pipe::new();
+    pipe.sample(10, &[1, 2]);
+    // More addresses than the record has.
+    pipe.words(9, &[0x1000, 7 | 8 << 32, 20, 0, 22, 1, 2, 3]);
+    // No time, or no plausible thread.
+    pipe.words(9, &[0x1000, 7 | 8 << 32]);
+    pipe.words(9, &[0x1000, u64::MAX / 3, 25, 0, 22]);
+    pipe.sample(30, &[1, 2]);
+    pipe.round();
+    let seen = see(&pipe.bytes);
+    assert_eq!(times(&seen), [10, 30]);
+    assert!(
+        seen.problems[0].contains("expected 176 bytes, found 24"),
+        "{:?}",
+        seen.problems
+    );
+    let lost = (
+        Some(20),
+        Some(1),
+        "unreadable record of thread 8".to_owned(),
+    );
+    assert_eq!(seen.losses, [lost]);
 }
 
 #[test]
