@@ -144,7 +144,7 @@ impl Running {
             has_python,
             cpu_limit,
         } = start;
-        let has_user_code = recording.has_user_code() || programs.has_stacks();
+        let has_user_code = recording.has_user_code() || programs.has_user_stacks();
         let runtimes = has_user_code.then_some(runtimes);
         let gate = Gate::of(&recording, &selection);
         let seen = gate.seen();

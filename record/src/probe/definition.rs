@@ -22,7 +22,7 @@ use perfquet_trace::count::counted;
 use super::form::{Form, Place};
 use super::rejected::Rejected;
 use super::tracepoint::Tracepoint;
-use super::{Kind, Probe};
+use super::{Kind, Probe, usdt};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::perf_event::{Attr, abi};
 use crate::sys::tracefs::{Tracefs, while_busy};
@@ -201,15 +201,21 @@ impl Definitions {
             config: self.tracefs.id(&self.group, &name).map_err(unreadable)?,
             ..Attr::default()
         };
+        let format = self
+            .tracefs
+            .format(&self.group, &name)
+            .map_err(unreadable)?;
+        // The sites of a static probe are one event.
+        let name = match definition.system.starts_with(usdt::SYSTEM) {
+            true => plain(&definition.name),
+            false => name,
+        };
         Ok(Probe {
             name: format!("{}:{name}", definition.system),
             attr,
             kind: Kind::Tracepoint(Tracepoint {
                 system: definition.system.clone(),
-                format: self
-                    .tracefs
-                    .format(&self.group, &name)
-                    .map_err(unreadable)?,
+                format,
                 name,
                 is_own: true,
                 purpose: Purpose::Rows,
@@ -224,18 +230,7 @@ impl Definitions {
 
     /// Returns `name`, with a number appended if it is in use, as in perf.
     fn unique(&self, name: &str) -> String {
-        let plain: String = name
-            .chars()
-            .map(|letter| match letter {
-                letter if letter.is_ascii_alphanumeric() => letter,
-                _ => '_',
-            })
-            .take(NAME_BYTES - 4)
-            .collect();
-        let plain = match plain.starts_with(|first: char| first.is_ascii_digit()) {
-            true => format!("_{plain}"),
-            false => plain,
-        };
+        let plain = plain(name);
         let is_taken = |name: &str| self.defined.iter().any(|(_, taken)| taken == name);
         if !is_taken(&plain) {
             return plain;
@@ -360,6 +355,22 @@ impl Drop for Definitions {
                 log::warn!("cannot remove the probe {line}: {error}");
             }
         }
+    }
+}
+
+/// Returns a name that the kernel accepts.
+fn plain(name: &str) -> String {
+    let plain: String = name
+        .chars()
+        .map(|letter| match letter {
+            letter if letter.is_ascii_alphanumeric() => letter,
+            _ => '_',
+        })
+        .take(NAME_BYTES - 4)
+        .collect();
+    match plain.starts_with(|first: char| first.is_ascii_digit()) {
+        true => format!("_{plain}"),
+        false => plain,
     }
 }
 

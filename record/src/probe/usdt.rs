@@ -15,6 +15,9 @@ use super::register::kernels as register;
 use super::uprobe;
 use crate::failure::{Failure, failed, misuse, similar};
 
+/// Start of the system of static probes, before the provider.
+pub(super) const SYSTEM: &str = "sdt_";
+
 /// Returns the definitions for `PATH:PROVIDER:NAME`; several with wildcards, or if one name has several locations.
 pub(crate) fn definitions(text: &str) -> Result<Vec<Definition>, Failure> {
     let parts: Vec<&str> = text.trim().split(':').collect();
@@ -68,7 +71,7 @@ fn definition(text: &str, path: &std::path::Path, probe: &StaticProbe) -> Defini
     Definition {
         text: text.to_owned(),
         place: Place::User,
-        system: format!("sdt_{}", probe.provider),
+        system: format!("{SYSTEM}{}", probe.provider),
         name: probe.name.clone(),
         forms: vec![Form::new("p", body)],
     }
