@@ -706,10 +706,6 @@ mod tests {
             earlier("--call f --filter x -e a:b --call g --agg count()"),
             [one("f", &[]), one("a:b", &[]), one("g", &[])]
         );
-        assert_eq!(
-            earlier("--call f --agg count() --call g --agg count()"),
-            [one("f", &[]), one("g", &[])]
-        );
         assert!(read("--filter x -e a:b -a").unwrap().has_lonely_filter);
     }
 

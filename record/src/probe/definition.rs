@@ -22,7 +22,7 @@ use perfquet_trace::count::counted;
 use super::form::{Form, Place};
 use super::rejected::Rejected;
 use super::tracepoint::Tracepoint;
-use super::{Kind, Probe, usdt};
+use super::{Kind, Probe};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::perf_event::{Attr, abi};
 use crate::sys::tracefs::{Tracefs, while_busy};
@@ -35,6 +35,9 @@ const FILES: [&str; 3] = ["dynamic_events", "kprobe_events", "uprobe_events"];
 const RELEASED_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum length of an event name: MAX_EVENT_NAME_LEN.
 const NAME_BYTES: usize = 63;
+
+/// Start of the system of static probes, before the provider.
+pub(super) const STATIC_PROBES: &str = "sdt_";
 
 /// A probe to define.
 #[derive(Debug, Clone)]
@@ -206,7 +209,7 @@ impl Definitions {
             .format(&self.group, &name)
             .map_err(unreadable)?;
         // The sites of a static probe are one event.
-        let name = match definition.system.starts_with(usdt::SYSTEM) {
+        let name = match definition.system.starts_with(STATIC_PROBES) {
             true => plain(&definition.name),
             false => name,
         };

@@ -9,14 +9,11 @@
 use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::{Object, StaticProbe};
 
-use super::definition::Definition;
+use super::definition::{Definition, STATIC_PROBES};
 use super::form::{Form, Place};
 use super::register::kernels as register;
 use super::uprobe;
 use crate::failure::{Failure, failed, misuse, similar};
-
-/// Start of the system of static probes, before the provider.
-pub(super) const SYSTEM: &str = "sdt_";
 
 /// Returns the definitions for `PATH:PROVIDER:NAME`; several with wildcards, or if one name has several locations.
 pub(crate) fn definitions(text: &str) -> Result<Vec<Definition>, Failure> {
@@ -71,7 +68,7 @@ fn definition(text: &str, path: &std::path::Path, probe: &StaticProbe) -> Defini
     Definition {
         text: text.to_owned(),
         place: Place::User,
-        system: format!("{SYSTEM}{}", probe.provider),
+        system: format!("{STATIC_PROBES}{}", probe.provider),
         name: probe.name.clone(),
         forms: vec![Form::new("p", body)],
     }
