@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use perfquet_events::event::{Purpose, Selection};
+use perfquet_trace::symbols::limits::{HELD_FILES_MAX, UNWOUND_FILES_MAX};
 
 use crate::bpf::{Live, Programs};
 use crate::containers::Containers;
@@ -17,10 +18,12 @@ use crate::drain::{Drain, Sink};
 use crate::failure::{Failure, failed};
 use crate::flight::Snapshots;
 use crate::ftrace::Tracing;
+use crate::journal::build_ids::MappedFiles;
 use crate::journal::header;
 use crate::journal::own_records::OwnRecords;
 use crate::journal::processes;
 use crate::live::{self, Display};
+use crate::mapped_files::BuildIds;
 use crate::periods::Periods;
 use crate::probe::definition::Definitions;
 use crate::progress::{Progress, Shown};
@@ -31,6 +34,7 @@ use crate::stat::Counters;
 use crate::switch::Switch;
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::clock;
+use crate::sys::limits::{self, Resource};
 use crate::sys::signals::{Signal, Signals};
 use crate::target::Target;
 use crate::terminal;
@@ -159,8 +163,18 @@ impl Running {
             has_python,
         );
         let periods = cpu_limit.as_ref().map(|_| Arc::<Mutex<Periods>>::default());
-        let began_at = (gate, began);
-        let drain = Drain::start(&recording, rings, sink, began_at, stacks, periods.clone())?;
+        let files = Arc::new(MappedFiles::new(containers.roots()));
+        // Files held open.
+        limits::raise_by(Resource::OpenFiles, HELD_FILES_MAX + UNWOUND_FILES_MAX);
+        let drain = Drain::start(
+            &recording,
+            rings,
+            sink,
+            (gate, began),
+            stacks,
+            BuildIds::start(Arc::clone(&files)),
+            periods.clone(),
+        )?;
         recording.enable()?;
         if delay.is_none() {
             programs.start()?;
@@ -172,8 +186,7 @@ impl Running {
         if let (Some(runtimes), Some(pids)) = (&runtimes, pids) {
             runtimes.look(pids);
         }
-        let roots = containers.roots();
-        let mut records = processes::existing(&target, command, &roots, recording.has_addresses);
+        let mut records = processes::existing(&target, command, &files, recording.has_addresses);
         // A command's events start with its exec.
         let began = command.map_or(began, |_| clock::monotonic());
         let begun = match &handover {

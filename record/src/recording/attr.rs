@@ -115,6 +115,11 @@ impl Kernel {
 
     /// Variants of the side-band, most complete first: each omits another feature that a kernel or an unprivileged user
     /// may lack.
+    ///
+    /// None requests build IDs, which the recorder reads from the files: the kernel marks the record of a mapping for the first
+    /// session that wants its build ID, and does not remove the mark (PERF_RECORD_MISC_MMAP_BUILD_ID) before it writes the record for
+    /// the next session, where it is wrong (perf_event_mmap_output in kernel/events/core.c, 5.12 to 6.18). perf then takes the device
+    /// for the length of a build ID, and aborts.
     pub(super) fn side_bands(self, inherits: bool) -> Vec<Attr> {
         let mut least = self.base(dummy(), inherits);
         least.set_mmap(1);
@@ -122,15 +127,13 @@ impl Kernel {
         least.set_comm(1);
         least.set_comm_exec(1);
         least.set_task(1);
-        let mut build_ids = least;
-        build_ids.set_build_id(1);
-        let mut namespaces = build_ids;
+        let mut namespaces = least;
         namespaces.set_namespaces(1);
         let mut all = namespaces;
         all.set_exclude_kernel(0);
         all.set_ksymbol(1);
         all.set_bpf_event(1);
-        vec![all, namespaces, build_ids, least]
+        vec![all, namespaces, least]
     }
 }
 
@@ -221,5 +224,15 @@ mod tests {
         assert_eq!(sample_type("of_a_module", false), plain | period);
         assert_eq!(sample_type("syscalls", false), plain);
         assert_eq!(sample_type("pq_1_1", true), plain);
+    }
+
+    #[test]
+    fn no_session_requests_build_ids_of_the_kernel() {
+        let kernel = Kernel { has_lost: true };
+        for inherits in [false, true] {
+            let variants = kernel.side_bands(inherits);
+            assert!(variants.iter().all(|attr| attr.build_id() == 0));
+            assert!(variants.iter().all(|attr| attr.mmap2() == 1));
+        }
     }
 }

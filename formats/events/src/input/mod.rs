@@ -20,8 +20,10 @@ use crate::bytes::Endian;
 mod encoding;
 mod map;
 mod pipe;
+mod regular;
 
 pub use map::Map;
+pub use regular::{open_regular, open_regular_without_links};
 
 /// Number of bytes that sniffers see.
 pub const HEAD_BYTES: usize = 4096;

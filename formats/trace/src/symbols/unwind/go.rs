@@ -12,6 +12,7 @@
 use perfquet_events::bytes::{Cursor, Endian, before_nul};
 
 use super::super::elf::{Elf, Part};
+use super::super::limits::SYMBOLS_MAX;
 use super::rule::{Frame, RSP, Rbp, Rule};
 
 const MAGIC_1_16: u32 = 0xffff_fffa;
@@ -112,7 +113,7 @@ impl GoFrames {
             false => cursor.u64().ok(),
         };
         let mut functions: Vec<GoFunction> = Vec::new();
-        for _ in 0..count {
+        for _ in 0..count.min(SYMBOLS_MAX) {
             let (Some(entry), Some(offset)) = (number(), number()) else {
                 break;
             };
