@@ -125,6 +125,12 @@ impl Object {
         self.image.build_id()
     }
 
+    /// Whether only its dynamic symbols are known.
+    pub fn is_stripped(&self) -> bool {
+        let mut files = self.debug.iter().chain([&self.image]);
+        !files.any(|elf| elf.has_symbol_table())
+    }
+
     /// Whether its addresses have 64 bits.
     pub fn is_wide(&self) -> bool {
         self.image.is_wide()

@@ -44,6 +44,7 @@ use table::{CodeRules, base_of};
 use walk::{Code, State, walk};
 
 pub use chains::Chains;
+pub(super) use go::go_names;
 pub use rule::{RBP_SAME, RBP_UNKNOWN, Row, WIDE_RULES_MAX, Wide};
 pub use table::UnwindTable;
 
