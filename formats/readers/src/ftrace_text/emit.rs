@@ -570,11 +570,7 @@ fn set_stacks<'v>(
         |frames: Option<&'v [NamedFrame<'_>]>, end: Option<usize>, bare, space| match (frames, end)
         {
             (None, _) => Stack::None,
-            (Some(_), Some(_)) => Stack::Addresses {
-                space,
-                addresses: bare,
-                is_cut: false,
-            },
+            (Some(_), Some(_)) => Stack::of(space, bare),
             (Some(frames), None) => Stack::Named(frames),
         };
     sample.kernel_stack = stack(kernel, kernel_end, of_kernel, Space::Kernel);
