@@ -63,7 +63,7 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Diff>();
   perfquet-query diff old.pqt new.pqt --calls --metric p99
   # Compare CPU time per request
   perfquet-query diff old.pqt new.pqt --per app:request")]
-struct Diff {
+pub(super) struct Diff {
     #[command(flatten)]
     sides: SideOptions,
     /// Compare by KEY

@@ -35,7 +35,7 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Findings>();
   perfquet-query findings a.pqt
   # Read the queries to go on with
   perfquet-query findings a.pqt --format records")]
-struct Findings {
+pub(super) struct Findings {
     #[command(flatten)]
     traces: Traces,
     #[command(flatten)]

@@ -8,8 +8,10 @@
 
 mod calls;
 mod cells;
+mod changes;
 mod contents;
 mod facts;
+mod off_cpu;
 mod profiles;
 mod stretches;
 mod tracks;
@@ -45,6 +47,8 @@ pub(super) const REPORT: Subcommand = report::subcommand::<PageReport>();
   perfquet-query report a.pqt -o a.html
   # Write a page of the difference between two traces
   perfquet-query report before.pqt after.pqt -o difference.html
+  # Say what to look at
+  perfquet-query report a.pqt --note 'See the second from 3.2 s on' -o a.html
   # Select a part of the trace
   perfquet-query report a.pqt --comm dd --time 1s..20s -o dd.html")]
 struct PageReport {
@@ -56,6 +60,9 @@ struct PageReport {
     /// Title of the page
     #[arg(long, help_heading = "Output", value_name = "TEXT")]
     title: Option<String>,
+    /// A note to the readers, at the top of the page
+    #[arg(long, help_heading = "Output", value_name = "TEXT")]
+    note: Option<String>,
     /// Output file [default: stdout]
     #[arg(short = 'o', long, help_heading = "Output", value_name = "PATH")]
     output: Option<PathBuf>,
@@ -98,17 +105,23 @@ impl Report for PageReport {
         };
         let title = self.title.clone().unwrap_or(usual);
         let mut omitted = Vec::new();
+        let findings = match session.traces.len() {
+            1 => facts::findings(session, &self.filters, &mut omitted)?,
+            _ => json!(null),
+        };
         let head = json!({
             "title": title,
+            "findings": findings,
             "version": env!("CARGO_PKG_VERSION"),
             "traces": facts::traces(session)?,
             "filters": self.filters.arguments(),
             "condition": self.filters.words(),
+            "note": self.note,
             "colors": flame::colors(),
         });
         let mut contents = match session.traces.len() {
             1 => self.one(session, &mut omitted)?,
-            _ => Contents::of_difference(session, &self.filters, &self.events)?,
+            _ => Contents::of_difference(session, &self.filters, &self.events, &mut omitted)?,
         };
         let data = contents.fitted(session, &head, &omitted)?;
         Ok(Answered::new(Section::Page(Page { title, data })).with_summary("report".to_owned()))
@@ -122,22 +135,27 @@ impl PageReport {
         let column = Grid::fitting_column(length);
         let mut threads = Threads::read(session)?;
         let shortest = column / ROWS;
+        let filters = &self.filters;
+        let off_cpu = match self.events.as_slice() {
+            [] => off_cpu::of(session, filters, begin, shortest, &mut threads, omitted)?,
+            _ => None,
+        };
         let mut profiles = profiles::of_events(
             session,
-            &self.filters,
+            filters,
             &self.events,
             begin,
             shortest,
             &mut threads,
+            off_cpu,
         )?;
         let mut pruned = Pruned::of(&profiles, 1);
         let steps = pruned.rows_of_slot(length / shortest / LEAST_SLOTS);
-        pruned.coarsen(steps);
+        pruned.coarsen(steps, shortest);
         for profile in &mut profiles {
-            profile.cells.coarsen(steps);
+            profile.coarsen(steps, shortest);
         }
         let slot = shortest * steps;
-        let filters = &self.filters;
         let untimed = profiles::without_time(session, filters, &self.events, omitted)?;
         let calls = calls::of(session, filters, begin, slot, &mut threads, omitted)?;
         let tracks = tracks::of(session, filters, begin, slot, &mut threads, omitted)?;
@@ -150,6 +168,7 @@ impl PageReport {
                 column,
             }),
             profiles,
+            changes: Vec::new(),
             pruned: Some(pruned),
             untimed,
             calls,
@@ -159,8 +178,13 @@ impl PageReport {
     }
 }
 
-/// The answer of another report, from its command line without the traces.
+/// The result of another report, from its command line without the traces.
 fn section<'s, R: Report>(session: &'s Session, words: &[String]) -> Result<Section<'s>> {
+    Ok(answered::<R>(session, words)?.section)
+}
+
+/// The answer of another report.
+fn answered<'s, R: Report>(session: &'s Session, words: &[String]) -> Result<Answered<'s>> {
     let paths = session
         .traces
         .iter()
@@ -173,7 +197,7 @@ fn section<'s, R: Report>(session: &'s Session, words: &[String]) -> Result<Sect
             .chain(["--".into()])
             .chain(paths),
     )?;
-    Ok(R::from_arg_matches(&matches)?.answer(session)?.section)
+    R::from_arg_matches(&matches)?.answer(session)
 }
 
 /// The answer for a part of the page; `None` if it fails, with the reason among the omissions. An interruption ends the report.
