@@ -130,6 +130,21 @@ pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
     Cow::Owned(short.collect())
 }
 
+/// Shortens a path to `width` columns, within its directories if the name of the file fits: `/usr/li…/libc.so.6`.
+pub(crate) fn cut_path(path: &str, width: usize) -> Cow<'_, str> {
+    let name = path.rfind('/').map_or(path, |slash| &path[slash..]);
+    let room = width.saturating_sub(1 + columns(name));
+    if columns(path) <= width || columns(name) + 1 > width {
+        return cut(path, width);
+    }
+    let mut used = 0;
+    let front = path.chars().take_while(|&letter| {
+        used += letter_columns(letter);
+        used <= room
+    });
+    Cow::Owned(format!("{}…{name}", front.collect::<String>()))
+}
+
 /// Shortens a string to `width` columns at its end: `__x64_sys_exe…`.
 pub(crate) fn cut_right(text: &str, width: usize) -> Cow<'_, str> {
     if columns(text) <= width {

@@ -40,7 +40,7 @@ pub(crate) use calls::{CALL_COLUMNS, Calls};
 pub(crate) use destination::Destination;
 pub(crate) use drawing::axis_label;
 pub(crate) use output::{Form, Output, Shape};
-pub(crate) use people::{INDENT, TERMINAL};
+pub(crate) use people::{INDENT, SPARE, TERMINAL};
 pub(crate) use section::{Answered, Section};
 
 /// Output formats.
