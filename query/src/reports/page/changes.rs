@@ -10,6 +10,7 @@ use crate::render::{Answered, Section};
 use crate::reports::diff::Diff;
 use crate::reports::row_source::has_rows;
 use crate::session::Session;
+use crate::terminal::muted;
 use crate::unit::UNIT;
 
 /// Rows of a table.
@@ -53,7 +54,7 @@ pub(super) fn of(
             vec!["-n".to_owned(), ROWS.to_owned()],
             filters.arguments(),
         ];
-        let answer = answered::<Diff>(session, &options.concat());
+        let answer = muted(|| answered::<Diff>(session, &options.concat()));
         let Some(Answered {
             section, summary, ..
         }) = unless_failed(answer, title, omitted)?
