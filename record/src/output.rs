@@ -53,12 +53,17 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Checks whether the output can be created.
-    pub(crate) fn check(path: &Path, force: bool) -> Result<(), Failure> {
+    /// Rejects the name by which other programs write to stdout.
+    pub(crate) fn check_name(path: &Path) -> Result<(), Failure> {
         if path == Path::new("-") {
             return Err(misuse("-o -: a recording cannot be written to stdout")
                 .hint("use -o PATH; perfquet-convert PATH --to FORMAT writes to stdout"));
         }
+        Ok(())
+    }
+
+    /// Checks whether the output can be created.
+    pub(crate) fn check(path: &Path, force: bool) -> Result<(), Failure> {
         match path.symlink_metadata() {
             Ok(_) if !force => Err(failed(format!("{} exists", path.display()))
                 .hint("use --force to overwrite it, or -o PATH")),
@@ -223,9 +228,9 @@ mod tests {
 
     #[test]
     fn a_recording_is_not_written_to_stdout() {
-        let failure = Output::check(Path::new("-"), true).unwrap_err();
+        let failure = Output::check_name(Path::new("-")).unwrap_err();
         assert!(failure.to_string().starts_with("-o -: "));
-        assert!(Output::check(Path::new("./-"), true).is_ok());
+        assert!(Output::check_name(Path::new("./-")).is_ok());
     }
 
     #[test]

@@ -51,6 +51,9 @@ pub(crate) enum Outcome {
 
 /// Runs the command line.
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
+    if let Some(output) = &cli.output {
+        Output::check_name(output)?;
+    }
     if let Some(host) = cli.remote.host() {
         return Ok(match remote::run(&recording_on(host, cli)?)? {
             Some(ended) => Outcome::Done(Some(ended)),
