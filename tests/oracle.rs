@@ -26,6 +26,8 @@ mod kfi_log;
 mod off_cpu;
 #[path = "oracle/perf_data_digest.rs"]
 mod perf_data_digest;
+#[path = "oracle/perf_data_members.rs"]
+mod perf_data_members;
 #[path = "oracle/perf_script.rs"]
 mod perf_script;
 #[path = "oracle/reports.rs"]

@@ -3,6 +3,8 @@
 
 #[path = "page/keys.rs"]
 mod keys;
+#[path = "page/truth.rs"]
+mod truth;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -292,6 +294,8 @@ fn tracks_have_the_times_of_thread_states() {
                 .args(["--format", "csv"]),
         );
         let mut expected: Vec<&str> = rows.lines().skip(1).collect();
+        // A thread without a state in this time has no row.
+        expected.retain(|line| !line.ends_with(",0,0,0,0,0"));
         expected.sort_unstable();
         assert!(expected.len() > 3, "{rows}");
         assert_eq!(found, expected, "{fragment}");

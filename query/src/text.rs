@@ -130,6 +130,21 @@ pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
     Cow::Owned(short.collect())
 }
 
+/// Shortens a path to `width` columns, within its directories if the name of the file fits: `/usr/li…/libc.so.6`.
+pub(crate) fn cut_path(path: &str, width: usize) -> Cow<'_, str> {
+    let name = path.rfind('/').map_or(path, |slash| &path[slash..]);
+    let room = width.saturating_sub(1 + columns(name));
+    if columns(path) <= width || columns(name) + 1 > width {
+        return cut(path, width);
+    }
+    let mut used = 0;
+    let front = path.chars().take_while(|&letter| {
+        used += letter_columns(letter);
+        used <= room
+    });
+    Cow::Owned(format!("{}…{name}", front.collect::<String>()))
+}
+
 /// Shortens a string to `width` columns at its end: `__x64_sys_exe…`.
 pub(crate) fn cut_right(text: &str, width: usize) -> Cow<'_, str> {
     if columns(text) <= width {
@@ -148,6 +163,44 @@ pub(crate) fn cut_right(text: &str, width: usize) -> Cow<'_, str> {
         short.push('…');
     }
     Cow::Owned(short)
+}
+
+/// Shortens the name of a function to `width` columns. Of a path, the last part remains, since many functions share its beginning:
+/// `…::execute_query`.
+pub(crate) fn shortened(name: &str, width: usize) -> Cow<'_, str> {
+    if columns(name) <= width {
+        return Cow::Borrowed(name);
+    }
+    let separators = separators(name);
+    let Some(&last) = separators.last().filter(|&&at| at > 0) else {
+        return cut_right(name, width);
+    };
+    // As many modules as there is room for.
+    let fits = |&&at: &&usize| columns(&name[at..]) < width;
+    if let Some(&at) = separators.iter().filter(|&&at| at > 0).find(fits) {
+        return Cow::Owned(format!("…{}", &name[at..]));
+    }
+    cut_right(&name[last + 2..], width)
+}
+
+/// Places of the `::` between the parts of a name, outside of brackets. A closure is part of its function's name.
+fn separators(name: &str) -> Vec<usize> {
+    let bytes = name.as_bytes();
+    let (mut depth, mut found) = (0i32, Vec::new());
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            b'<' | b'(' | b'{' | b'[' => depth += 1,
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+            b'>' | b')' | b'}' | b']' => depth -= 1,
+            b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => {
+                if bytes.get(at + 2).is_some_and(|&next| next != b'{') {
+                    found.push(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Formats bytes in a fitting unit: `1.2 MiB`.
@@ -169,6 +222,20 @@ pub(crate) fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_shortened_from_the_front() {
+        let name = "rustc_query_impl::plumbing::execute_query";
+        assert_eq!(shortened(name, 60), name);
+        assert_eq!(shortened(name, 30), "…::plumbing::execute_query");
+        assert_eq!(shortened(name, 20), "…::execute_query");
+        assert_eq!(shortened(name, 13), "execute_query");
+        assert_eq!(shortened(name, 8), "execute…");
+        assert_eq!(shortened("a_long_name_of_c", 8), "a_long_…");
+        let method = "<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend::{closure#0}";
+        assert_eq!(shortened(method, 30), "…::extend::{closure#0}");
+        assert_eq!(shortened("ns::operator->(int)::run", 9), "…::run");
+    }
 
     #[test]
     fn control_characters_are_escaped() {

@@ -298,6 +298,8 @@ pub(crate) struct ProbeRequest {
     pub(crate) option: ProbeOption,
     /// The value of the option.
     pub(crate) text: String,
+    /// Values of the options `--call` directly before it, which are aggregated together with it.
+    pub(crate) earlier: Vec<String>,
     /// The filters that follow it.
     pub(crate) filters: Vec<String>,
     /// Aggregations of the event or probe.
@@ -382,6 +384,7 @@ impl Cli {
                 let request = ProbeRequest {
                     option,
                     text: text.clone(),
+                    earlier: Vec::new(),
                     filters: Vec::new(),
                     aggregations: Vec::new(),
                 };
@@ -407,7 +410,7 @@ impl Cli {
                 None => self.has_lonely_aggregation = true,
             }
         }
-        self.requests = placed.into_iter().map(|(_, request)| request).collect();
+        self.requests = joined(placed.into_iter().map(|(_, request)| request));
         self
     }
 
@@ -597,6 +600,25 @@ fn given(matches: &ArgMatches) -> Vec<String> {
         .collect()
 }
 
+/// Joins several `--call` in a row that an aggregation follows: it is for the calls of all of them.
+fn joined(requests: impl Iterator<Item = ProbeRequest>) -> Vec<ProbeRequest> {
+    let mut all: Vec<ProbeRequest> = Vec::new();
+    for mut request in requests {
+        let is_aggregated = !request.aggregations.is_empty();
+        if request.option == ProbeOption::Call && is_aggregated {
+            let is_plain = |before: &mut ProbeRequest| {
+                let has_own = !before.aggregations.is_empty() || !before.filters.is_empty();
+                before.option == ProbeOption::Call && !has_own
+            };
+            while let Some(before) = all.pop_if(is_plain) {
+                request.earlier.insert(0, before.text);
+            }
+        }
+        all.push(request);
+    }
+    all
+}
+
 /// Names of the presets, for errors and completions.
 fn preset_names() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| preset.name))
@@ -666,6 +688,24 @@ mod tests {
             [1, 2]
         );
         assert_eq!(of("--agg count() -e a:b -e c:d -a"), [0, 0, 99]);
+        let earlier = |line: &str| -> Vec<(String, Vec<String>)> {
+            let requests = read(line).unwrap().requests.into_iter();
+            requests
+                .map(|request| (request.text, request.earlier))
+                .collect()
+        };
+        let one = |text: &str, earlier: &[&str]| {
+            let earlier = earlier.iter().map(|text| (*text).to_owned()).collect();
+            (text.to_owned(), earlier)
+        };
+        assert_eq!(
+            earlier("--call f --call g -a --call h --agg count() --agg max(duration) --call i"),
+            [one("h", &["f", "g"]), one("i", &[])]
+        );
+        assert_eq!(
+            earlier("--call f --filter x -e a:b --call g --agg count()"),
+            [one("f", &[]), one("a:b", &[]), one("g", &[])]
+        );
         assert!(read("--filter x -e a:b -a").unwrap().has_lonely_filter);
     }
 

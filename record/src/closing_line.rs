@@ -67,7 +67,7 @@ pub(crate) fn trace(
     for sentence in report
         .unwound
         .iter()
-        .filter_map(|counts| stacks::cut_sentence("copied", counts))
+        .filter_map(|counts| stacks::cut_sentence("copied", counts, 0))
     {
         terminal::say(sentence);
     }

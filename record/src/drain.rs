@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use crate::flight::Buffer;
 use crate::journal::Journal;
 use crate::journal::own_records::OwnRecords;
+use crate::mapped_files::BuildIds;
 use crate::periods::Periods;
 use crate::recording::{Recording, Rings};
 use crate::sieve::Sieve;
@@ -95,6 +96,7 @@ impl Drain {
         sink: Sink,
         (gate, began): (Gate, u64),
         stacks: Option<UserStacks>,
+        build_ids: BuildIds,
         periods: Option<Arc<Mutex<Periods>>>,
     ) -> Result<Drain> {
         let waiter = Waiter::new().context("cannot wait for the kernel's rings")?;
@@ -118,6 +120,7 @@ impl Drain {
             sink,
             gate,
             stacks,
+            build_ids,
             scratch: Vec::new(),
             passed_at: 0,
             waiter,
@@ -209,6 +212,7 @@ struct Worker {
     sink: Sink,
     gate: Gate,
     stacks: Option<UserStacks>,
+    build_ids: BuildIds,
     /// Buffer for records with their user stacks.
     scratch: Vec<u8>,
     /// When the last pass began.
@@ -239,12 +243,17 @@ impl Worker {
             let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
             let added = std::mem::take(&mut *lock(&self.shared.added));
             let drained = self.pass()? + self.pass_stacks(!is_stopping)?;
+            let sink = &mut self.sink;
+            let late = self
+                .build_ids
+                .release(is_stopping, &mut |bytes| sink.side_band(bytes))?;
             self.sink.add(&added)?;
-            self.sink.end_pass(drained + added.len() as u64)?;
+            self.sink.end_pass(drained + late + added.len() as u64)?;
             if is_stopping {
                 return Ok(());
             }
-            let soonest = self.stacks.as_ref().and_then(UserStacks::soonest);
+            let of_stacks = self.stacks.as_ref().and_then(UserStacks::soonest);
+            let soonest = of_stacks.into_iter().chain(self.build_ids.soonest()).min();
             self.waiter.wait(soonest.unwrap_or(LONGEST));
         }
     }
@@ -254,12 +263,13 @@ impl Worker {
     /// the initial state.
     fn begin(&mut self) -> io::Result<()> {
         loop {
-            if let Some((existing, begin)) = lock(&self.shared.existing).take() {
+            if let Some((mut existing, begin)) = lock(&self.shared.existing).take() {
                 self.gate.open_at(begin);
                 if let Some(stacks) = &mut self.stacks {
                     stacks.side_band(&existing);
                 }
-                return self.sink.existing(&existing);
+                self.build_ids.set_existing(&mut existing);
+                return self.sink.side_band(&existing);
             }
             if self.rings.iter().any(Ring::is_half_full) {
                 self.pass()?;
@@ -290,12 +300,13 @@ impl Worker {
     fn read(&mut self, mut stacks: Option<&mut UserStacks>) -> io::Result<u64> {
         let mut drained = 0;
         for ring in &mut self.rings.side_band {
-            let sieve = &mut self.sieve;
-            drained += self.sink.take_side_band(ring, |piece| {
+            let (sieve, build_ids) = (&mut self.sieve, &mut self.build_ids);
+            drained += self.sink.take_side_band(ring, |piece, write| {
                 sieve.look(piece);
                 if let Some(stacks) = &mut stacks {
                     stacks.side_band(piece);
                 }
+                build_ids.take(piece, write)
             })?;
         }
         let until = self.gate.look(&mut self.rings.events);
@@ -374,7 +385,8 @@ impl Worker {
 }
 
 impl Sink {
-    fn existing(&mut self, records: &[u8]) -> io::Result<()> {
+    /// Whole records about processes.
+    fn side_band(&mut self, records: &[u8]) -> io::Result<()> {
         match self {
             Sink::Journal(journal) => journal.append(records),
             Sink::Flight(kept) => {
@@ -392,13 +404,14 @@ impl Sink {
         }
     }
 
-    /// Passes on the pieces of a side-band ring; `show` sees each piece first.
-    fn take_side_band(&mut self, ring: &mut Ring, mut show: impl FnMut(&[u8])) -> io::Result<u64> {
+    /// Passes on the records of a side-band ring that `sift` keeps.
+    fn take_side_band(
+        &mut self,
+        ring: &mut Ring,
+        sift: impl FnMut(&[u8], Write<'_>) -> io::Result<()>,
+    ) -> io::Result<u64> {
         let until = ring.head();
-        self.take(ring, until, Buffer::side_band, |piece, write| {
-            show(piece);
-            write(piece)
-        })
+        self.take(ring, until, Buffer::side_band, sift)
     }
 
     /// Passes on the part of each piece that `sift` keeps.

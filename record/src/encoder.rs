@@ -44,6 +44,8 @@ const TABLES_BYTES: usize = 32 << 20;
 
 /// A running encoder.
 pub(crate) struct Encoder {
+    /// Whether somebody waits for it.
+    hurries: Arc<AtomicBool>,
     /// TIDs of its threads while they run at normal priority.
     hurried: Mutex<Vec<i32>>,
     journal_is_whole: Arc<AtomicBool>,
@@ -68,14 +70,17 @@ impl Encoder {
         // A recording with --max-events waits for the encoder.
         let is_awaited = selection.max_events.is_some();
         let (whole, done) = (Arc::clone(&journal_is_whole), Arc::clone(&done_bytes));
+        let hurries = Arc::new(AtomicBool::new(false));
+        let hurries_already = Arc::clone(&hurries);
         // Keeps the inherited thread name: the filter that excludes the recorder matches by name.
         let thread = std::thread::spawn(move || {
             if !is_awaited {
-                thread::make_idle();
+                become_idle(&hurries_already);
             }
             encode(&source, &output, whole, done, kept_by_thread, roots)
         });
         Encoder {
+            hurries,
             hurried: Mutex::default(),
             journal_is_whole,
             done_bytes,
@@ -116,6 +121,8 @@ impl Encoder {
     /// Ends idle priority: the journal is complete, and the user is waiting.
     pub(crate) fn hurry(&self) {
         self.end_of_journal();
+        // Before the others: the thread may not have begun, and looks at this when it has become idle.
+        self.hurries.store(true, Ordering::SeqCst);
         thread::make_idle_normal();
     }
 
@@ -144,6 +151,14 @@ pub(crate) fn no_tables(output: &Path) -> Failure {
         "complete the trace from the journal: perfquet-convert {}",
         output.display()
     ))
+}
+
+/// Runs this thread while the CPU is idle, unless the user waits for it already.
+fn become_idle(hurries: &AtomicBool) {
+    thread::make_idle();
+    if hurries.load(Ordering::SeqCst) {
+        thread::make_idle_normal();
+    }
 }
 
 fn encode(
@@ -210,4 +225,24 @@ fn encode(
         ..ImportOptions::default()
     };
     import(inputs, output, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encoder_that_somebody_waits_for_is_not_idle() {
+        let is_idle = |hurries: bool| {
+            let thread = std::thread::spawn(move || {
+                become_idle(&AtomicBool::new(hurries));
+                thread::is_idle()
+            });
+            thread.join().unwrap()
+        };
+        // Whichever of the two comes first, the flag or the thread.
+        assert!(!is_idle(true));
+        // Without the right to undo it, threads are not made idle.
+        let _ = is_idle(false);
+    }
 }

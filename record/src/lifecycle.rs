@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use perfquet_events::event::{Purpose, Selection};
+use perfquet_trace::symbols::limits::{HELD_FILES_MAX, UNWOUND_FILES_MAX};
 
 use crate::bpf::{Live, Programs};
 use crate::containers::Containers;
@@ -17,10 +18,12 @@ use crate::drain::{Drain, Sink};
 use crate::failure::{Failure, failed};
 use crate::flight::Snapshots;
 use crate::ftrace::Tracing;
+use crate::journal::build_ids::MappedFiles;
 use crate::journal::header;
 use crate::journal::own_records::OwnRecords;
 use crate::journal::processes;
 use crate::live::{self, Display};
+use crate::mapped_files::BuildIds;
 use crate::periods::Periods;
 use crate::probe::definition::Definitions;
 use crate::progress::{Progress, Shown};
@@ -31,6 +34,7 @@ use crate::stat::Counters;
 use crate::switch::Switch;
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::clock;
+use crate::sys::limits::{self, Resource};
 use crate::sys::signals::{Signal, Signals};
 use crate::target::Target;
 use crate::terminal;
@@ -144,7 +148,7 @@ impl Running {
             has_python,
             cpu_limit,
         } = start;
-        let has_user_code = recording.has_user_code() || programs.has_stacks();
+        let has_user_code = recording.has_user_code() || programs.has_user_stacks();
         let runtimes = has_user_code.then_some(runtimes);
         let gate = Gate::of(&recording, &selection);
         let seen = gate.seen();
@@ -159,8 +163,18 @@ impl Running {
             has_python,
         );
         let periods = cpu_limit.as_ref().map(|_| Arc::<Mutex<Periods>>::default());
-        let began_at = (gate, began);
-        let drain = Drain::start(&recording, rings, sink, began_at, stacks, periods.clone())?;
+        let files = Arc::new(MappedFiles::new(containers.roots()));
+        // Files held open.
+        limits::raise_by(Resource::OpenFiles, HELD_FILES_MAX + UNWOUND_FILES_MAX);
+        let drain = Drain::start(
+            &recording,
+            rings,
+            sink,
+            (gate, began),
+            stacks,
+            BuildIds::start(Arc::clone(&files)),
+            periods.clone(),
+        )?;
         recording.enable()?;
         if delay.is_none() {
             programs.start()?;
@@ -172,8 +186,7 @@ impl Running {
         if let (Some(runtimes), Some(pids)) = (&runtimes, pids) {
             runtimes.look(pids);
         }
-        let roots = containers.roots();
-        let mut records = processes::existing(&target, command, &roots, recording.has_addresses);
+        let mut records = processes::existing(&target, command, &files, recording.has_addresses);
         // A command's events start with its exec.
         let began = command.map_or(began, |_| clock::monotonic());
         let begun = match &handover {
@@ -600,8 +613,28 @@ impl Stopped {
 /// Returns the error with the exit status that a shell would use.
 fn cannot_run(command: &str, error: &io::Error) -> Failure {
     match error.kind() {
-        io::ErrorKind::NotFound => failed(format!("cannot run {command}: {error}")).status(127),
+        io::ErrorKind::NotFound => {
+            let failure = failed(format!("cannot run {command}: {error}")).status(127);
+            match tip(command) {
+                Some(tip) => failure.hint(tip),
+                None => failure,
+            }
+        }
         _ => failed(format!("cannot run {command}: {error}")).status(126),
+    }
+}
+
+/// What to type instead of a subcommand of perf, which is taken for the command to record.
+fn tip(command: &str) -> Option<&'static str> {
+    match command {
+        "record" => Some("omit the word: perfquet-record -g -- COMMAND"),
+        "stat" => Some("use perfquet-record --stat -- COMMAND"),
+        "top" => Some("use perfquet-record -a --live"),
+        "list" => Some("use perfquet-record --list"),
+        "trace" => Some("use perfquet-record --preset syscalls -- COMMAND"),
+        "probe" => Some("use --kprobe or --uprobe"),
+        "report" | "script" | "annotate" => Some("use perfquet-query"),
+        _ => None,
     }
 }
 
@@ -619,5 +652,19 @@ fn end_command(command: Option<i32>, ended: Option<Ended>) {
             log::warn!("the command was killed by signal {signal}");
         }
         (_, Some(Ended::Exited(_)) | None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subcommands_of_perf_have_a_hint() {
+        let error = io::Error::from(io::ErrorKind::NotFound);
+        let hint = |command| cannot_run(command, &error).hint_text().map(str::to_owned);
+        let expected = "omit the word: perfquet-record -g -- COMMAND";
+        assert_eq!(hint("record").as_deref(), Some(expected));
+        assert_eq!(hint("recorder"), None);
     }
 }

@@ -23,6 +23,7 @@ mod lifecycle;
 mod limit;
 mod list;
 mod live;
+mod mapped_files;
 mod output;
 mod periods;
 mod preset;

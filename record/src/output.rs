@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use perfquet_trace::store;
 
-use crate::failure::{Failure, failed};
+use crate::failure::{Failure, failed, misuse};
 use crate::journal::Journal;
 use crate::sys::host;
 
@@ -53,6 +53,15 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Rejects the name by which other programs write to stdout.
+    pub(crate) fn check_name(path: &Path) -> Result<(), Failure> {
+        if path == Path::new("-") {
+            return Err(misuse("-o -: a recording cannot be written to stdout")
+                .hint("use -o PATH; perfquet-convert PATH --to FORMAT writes to stdout"));
+        }
+        Ok(())
+    }
+
     /// Checks whether the output can be created.
     pub(crate) fn check(path: &Path, force: bool) -> Result<(), Failure> {
         match path.symlink_metadata() {
@@ -215,6 +224,13 @@ mod tests {
 
     fn mode_of(path: &Path) -> u32 {
         path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_recording_is_not_written_to_stdout() {
+        let failure = Output::check_name(Path::new("-")).unwrap_err();
+        assert!(failure.to_string().starts_with("-o -: "));
+        assert!(Output::check_name(Path::new("./-")).is_ok());
     }
 
     #[test]

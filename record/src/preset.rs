@@ -95,7 +95,7 @@ pub(crate) const PRESETS: &[Preset] = &[
                 needs: BLOCK_IO.needs,
                 options: &[
                     "--agg",
-                    "count(), sum(bytes), max(duration) by start.comm, start.rwbs",
+                    "count(), sum(start.bytes), max(duration) by start.comm, start.rwbs",
                 ],
             },
         ],

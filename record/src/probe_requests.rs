@@ -93,14 +93,17 @@ fn aggregate_calls(
     plans: &mut Plans,
 ) -> Result<(), Failure> {
     const RETVAL: &str = "$retval";
-    let mut text = request.text.clone();
     let texts = request.aggregations.iter().map(String::as_str);
     let has_retval = texts.chain(filter).any(|text| text.contains("retval"));
-    if has_retval && !text.contains(RETVAL) {
-        text.push(' ');
-        text.push_str(RETVAL);
+    let mut functions = Vec::new();
+    for text in request.earlier.iter().chain([&request.text]) {
+        let mut text = text.clone();
+        if has_retval && !text.contains(RETVAL) {
+            text.push(' ');
+            text.push_str(RETVAL);
+        }
+        functions.push(call::functions(&text)?);
     }
-    let functions = call::functions(&text)?;
     plans.aggregate_calls(&request.text, &request.aggregations, filter, functions)
 }
 

@@ -51,6 +51,9 @@ pub(crate) enum Outcome {
 
 /// Runs the command line.
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
+    if let Some(output) = &cli.output {
+        Output::check_name(output)?;
+    }
     if let Some(host) = cli.remote.host() {
         return Ok(match remote::run(&recording_on(host, cli)?)? {
             Some(ended) => Outcome::Done(Some(ended)),
@@ -151,6 +154,11 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     probes.extend(watched_probes);
     probes.extend(cli.triggers.probes(&mut definitions)?);
     let mut stacks = cli.stacks.stacks()?;
+    if stacks.follow_frame_pointers(&probes) {
+        log::warn!(
+            "-g: user stacks of tracepoints and probes follow frame pointers, and end early in programs without them; --call-graph dwarf takes whole ones"
+        );
+    }
     let mut walking = match stacks.wants_walks(&probes) {
         true => user_stacks::load(cli.target_options.excludes_self, stacks.are_checked()),
         false => None,

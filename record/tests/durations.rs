@@ -85,6 +85,31 @@ fn nested_and_recursive_calls() {
 }
 
 #[test]
+fn several_calls_before_an_aggregation() {
+    let Some(room) = room() else { return };
+    room.record(&[
+        "--call",
+        "./called:outer",
+        "--call",
+        "./called:nap",
+        "--call",
+        "./called:down",
+        "--agg",
+        "calls = count() by function",
+        "--agg",
+        "own = sum(self) by function",
+    ]);
+    assert_eq!(room.rows("losses", &["reason"]), Vec::<String>::new());
+    let values = values(&room);
+    for (function, count) in [("outer", 5.0), ("nap", 7.0), ("down", 4.0)] {
+        assert_eq!(values[&format!("calls [{function}]")], count, "{values:?}");
+    }
+    assert_eq!(values.len(), 6, "{values:?}");
+    // Nothing is stored call by call.
+    assert_eq!(room.rows("calls", &["function"]), Vec::<String>::new());
+}
+
+#[test]
 fn strings_of_the_entry() {
     let Some(room) = needs::met(&["bpf"])
         .then(|| Compiled::new("summed", "-O1"))

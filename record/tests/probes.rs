@@ -4,9 +4,10 @@
 
 mod compiled;
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use compiled::Compiled;
+use compiled::{Compiled, needs};
 
 fn room(optimization: &str) -> Option<Compiled> {
     Compiled::new("probed", optimization)
@@ -91,6 +92,46 @@ fn static_probes_with_their_arguments() {
     let stderr = String::from_utf8_lossy(&wrong.stderr);
     assert_eq!(wrong.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("use probed:step"), "{stderr}");
+}
+
+#[test]
+fn sites_of_a_static_probe_are_one_event() {
+    let Some(room) = Compiled::new("sites", "-O1") else {
+        return;
+    };
+    let rows = record(
+        &room,
+        &["--usdt", "./sites:sites:entry"],
+        "events/sdt_sites/entry",
+        &["arg1"],
+    );
+    // Of both places, whose arguments differ in number and type.
+    let rows: BTreeSet<String> = rows.into_iter().collect();
+    assert_eq!(
+        rows,
+        ["1", "10", "2", "20", "3", "30"].map(str::to_owned).into()
+    );
+    let types = room.rows("event_types", &["event", "table_name"]);
+    let types: Vec<&String> = types
+        .iter()
+        .filter(|row| row.starts_with("entry"))
+        .collect();
+    assert!(!types.is_empty());
+    assert!(
+        types.iter().all(|row| *row == "entry sdt_sites.entry"),
+        "{types:?}"
+    );
+    if !needs::met(&["bpf"]) {
+        return;
+    }
+    room.record(&[
+        "--usdt",
+        "./sites:sites:entry",
+        "--agg",
+        "hits = count() by probe",
+    ]);
+    let hits = room.rows("aggregates", &["keys", "value"]);
+    assert_eq!(hits, ["[sdt_sites:entry] 6.0"]);
 }
 
 #[test]

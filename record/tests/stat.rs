@@ -27,6 +27,37 @@ fn sums(room: &Room) -> BTreeMap<String, i64> {
 /// numbers.c calls write() 2,000 times per second of its argument.
 const WRITES: &str = "syscalls:sys_enter_write";
 
+/// CPUs are busy for at most all of the time.
+#[test]
+fn a_clock_of_the_system_is_at_most_all_cpus() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    for options in [&["-a"][..], &["-a", "--every", "20ms", "--live"]] {
+        let stat = [
+            "--stat",
+            "task-clock,cpu-clock",
+            "--",
+            "sh",
+            "-c",
+            "sleep 0.3",
+        ];
+        let stderr = room.record(&[options, &stat].concat());
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+        let shown = stderr.lines().filter_map(|line| {
+            let (before, _) = line.split_once(" CPUs")?;
+            before.split_whitespace().next_back()?.parse::<f64>().ok()
+        });
+        let shown: Vec<f64> = shown.collect();
+        assert!(!shown.is_empty(), "{stderr}");
+        assert!(
+            shown.iter().all(|shown| *shown <= cpus as f64 + 0.005),
+            "{stderr}"
+        );
+    }
+}
+
 #[test]
 fn exact_counts_of_a_command() {
     if !may_record() {

@@ -1,6 +1,6 @@
 // Opens a page in headless Chromium and does what it is told.
 //   NODE_PATH=…/node_modules node browse.js PAGE STEP...
-// Steps: `open FRAGMENT`, `focus SELECTOR`, `press KEYS` (Shift+ArrowRight), `type TEXT`, `text SELECTOR`, `size WIDTH THEME [FILE]`.
+// Steps: `open FRAGMENT`, `focus SELECTOR`, `press KEYS` (Shift+ArrowRight), `type TEXT`, `text SELECTOR`, `size WIDTH THEME [FILE]`, `back`, `pause`.
 // Prints a line for each: what it found; after the others, the fragment of the URL. Then whatever the page wrote to the console or requested.
 'use strict';
 const puppeteer = require('puppeteer-core');
@@ -23,6 +23,9 @@ async function step(page, word, rest) {
   switch (word) {
     case 'open': await page.evaluate(fragment => { location.hash = fragment; }, rest); break;
     case 'focus': await page.focus(rest); break;
+    case 'back': await page.goBack(); break;
+    // Changes that follow each other faster are one step of the history.
+    case 'pause': await new Promise(done => setTimeout(done, 900)); break;
     case 'type': await page.keyboard.type(rest); break;
     case 'press': {
       const keys = rest === '+' ? ['+'] : rest.split('+');

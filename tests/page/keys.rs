@@ -40,8 +40,8 @@ fn keys_select_zoom_and_search() {
         ("press Escape", ""),
         ("press Escape", ""),
         ("focus #stacks canvas", ""),
-        ("press ArrowUp", ""),
-        ("press ArrowUp", ""),
+        ("press ArrowDown", ""),
+        ("press ArrowDown", ""),
         ("press Enter", "zoom=2"),
         ("press Escape", "zoom=1"),
         ("press Escape", ""),
@@ -65,6 +65,39 @@ fn keys_select_zoom_and_search() {
     assert_eq!(told, expected);
     // Anything else was written to the console, or requested.
     assert_eq!(found[steps.len()..], [""; 0]);
+}
+
+/// The browser's back button goes back, a step for each choice; a word that is typed is one step.
+#[test]
+fn back_goes_back() {
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let trace = converted(directory.path(), "threads.txt", threads().as_bytes());
+    let page = report(directory.path(), &[&trace]);
+    let steps = [
+        ("type /inner", "q=inner"),
+        ("press Enter", "q=inner"),
+        ("pause", "q=inner"),
+        ("focus #functions tbody tr", "q=inner"),
+        ("press Enter", "q=inner&view=sandwich&function=inner_read"),
+        ("pause", "q=inner&view=sandwich&function=inner_read"),
+        (
+            "focus #time canvas",
+            "q=inner&view=sandwich&function=inner_read",
+        ),
+        (
+            "press ArrowRight",
+            "t=0s..4.98ms&q=inner&view=sandwich&function=inner_read",
+        ),
+        ("back", "q=inner&view=sandwich&function=inner_read"),
+        ("back", "q=inner"),
+        ("back", ""),
+    ];
+    let commands: Vec<&str> = steps.iter().map(|(command, _)| *command).collect();
+    let expected: Vec<&str> = steps.iter().map(|(_, fragment)| *fragment).collect();
+    assert_eq!(browsed(&page, &commands), expected);
 }
 
 /// Nothing is wider than the window. `PERFQUET_PICTURES=DIR` keeps the pictures, for someone to look at.

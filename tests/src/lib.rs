@@ -10,6 +10,7 @@ pub mod dist;
 pub mod fuzz;
 pub mod load;
 pub mod needs;
+pub mod pairs;
 pub mod place;
 pub mod salvage;
 pub mod say;

@@ -25,11 +25,17 @@ impl Counted {
     pub(super) fn choose(source: &Source<'_>) -> Option<Counted> {
         let mut sampled = Vec::new();
         let mut hits = Vec::new();
+        let mut recorders = Vec::new();
         for event in source.event_types().filter(|event| event.rows != 0) {
-            match event.is_sampled() {
-                true => sampled.push(event.name.clone()),
-                false => hits.push(event.table.clone()),
+            match (event.is_sampled(), event.kind.as_str()) {
+                (true, _) => sampled.push(event.name.clone()),
+                // Nobody selected the records that the recorder needs itself.
+                (false, "recorder") => recorders.push(event.table.clone()),
+                (false, _) => hits.push(event.table.clone()),
             }
+        }
+        if hits.is_empty() {
+            hits = recorders;
         }
         // An event with several periods or forms has several declarations.
         for names in [&mut sampled, &mut hits] {

@@ -101,6 +101,7 @@ pub(crate) const EXPORTERS: &[&Exporter] = &[
     &folded::EXPORTER,
     &perf_script::EXPORTER,
     &tables::CSV,
+    &tables::CSV_EXACT,
     &tables::ARROW,
     &ddl::DUCKDB,
 ];

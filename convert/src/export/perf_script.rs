@@ -1,12 +1,13 @@
-//! Text in the layout of `perf script -F comm,pid,tid,cpu,time,event,ip,sym,period,trace --ns --no-inline`.
+//! Text in the layout of `perf script -F +pid --ns --no-inline`: perf's default fields of a sample, with the PID.
 //!
 //! ```text
-//!             perf   169/169   [000]     4.720337972:          1 sched:sched_wakeup: comm=migration/0 … ffffffff81114a38 ttwu_do_activate
+//!             perf   169/169   [000]     4.720337972:          1 sched:sched_wakeup: comm=migration/0 … ffffffff81114a38 ttwu_do_activate+0x58 ([kernel.kallsyms])
 //! workload   220/220   [001]    50.102807555:    1001001 cpu-clock:
-//!         ffffffff81c95a7f __memset
-//!                     11b7 work_inner
+//!         ffffffff81c95a7f __memset+0xf ([kernel.kallsyms])
+//!                     11b7 work_inner+0x31 (/w/workload)
 //! ```
-//! tools/perf/builtin-script.c defines widths and spaces. If chains were recorded, perf prints frames of user modules
+//! tools/perf/builtin-script.c and tools/perf/util/evsel_fprintf.c define widths and spaces. Programs that read this text
+//! recognize a frame by the module in parentheses (stackcollapse-perf.pl, FlameScope, speedscope). If chains were recorded, perf prints frames of user modules
 //! as file offsets, all others as addresses. This exporter does the same, because scripts expect it.
 
 use std::cell::RefCell;
@@ -272,7 +273,7 @@ impl Printer<'_> {
 
     /// Formats the part before the event's name.
     fn head(&mut self, row: &BatchRow<'_>, event: &Event) {
-        let (pid, tid) = (row.i32("pid").unwrap_or(-1), row.i32("tid").unwrap_or(-1));
+        let tid = row.i32("tid").unwrap_or(-1);
         let comm = row
             .text("comm")
             .map_or_else(|| format!(":{tid}"), printable);
@@ -281,7 +282,11 @@ impl Printer<'_> {
         } else {
             format!("{comm:>16} ")
         };
-        head += &format!("{pid:>5}/{tid:<5} ");
+        // A single number is the TID. Readers would take the -1 of an unknown PID for a part of the comm.
+        head += &match row.i32("pid") {
+            Some(pid) => format!("{pid:>5}/{tid:<5} "),
+            None => format!("{tid:>5} "),
+        };
         if let Some(cpu) = row.i32("cpu") {
             head += &format!("[{cpu:03}] ");
         }
@@ -312,7 +317,7 @@ impl Printer<'_> {
             self.stacks.places(row.i32(stack), &mut places);
             for place in places.iter().filter(|place| !place.is_inlined) {
                 let shown = place.address.or(place.offset).unwrap_or(0);
-                let line = format!("\t{shown:>16x} {}\n", name(place));
+                let line = format!("\t{shown:>16x} {}\n", symbol(place));
                 self.text.extend_from_slice(line.as_bytes());
             }
         }
@@ -337,17 +342,21 @@ impl Printer<'_> {
                 _ => None,
             };
             let address = sampled.or(place.address).or_else(mapped).or(place.offset);
-            let text = format!(" {:>16x} {}", address.unwrap_or(0), name(place));
+            let text = format!(" {:>16x} {}", address.unwrap_or(0), symbol(place));
             self.text.extend_from_slice(text.as_bytes());
             return;
         }
     }
 }
 
-fn name(place: &Place<'_>) -> String {
-    place
-        .function
-        .map_or_else(|| "[unknown]".to_owned(), printable)
+/// Formats function and module: `vfs_read+0x1f ([kernel.kallsyms])`, `[unknown] (/w/workload)`.
+fn symbol(place: &Place<'_>) -> String {
+    let module = printable(place.module.unwrap_or("[unknown]"));
+    match (place.function, place.function_offset) {
+        (Some(function), Some(offset)) => format!("{}+{offset:#x} ({module})", printable(function)),
+        (Some(function), None) => format!("{} ({module})", printable(function)),
+        (None, _) => format!("[unknown] ({module})"),
+    }
 }
 
 /// Replaces control characters.

@@ -23,6 +23,7 @@ use super::losses::{each_loss, problems};
 use super::source::Source;
 use super::spool::{Spool, part};
 use super::stacks::Stacks;
+use super::threads::Threads;
 use super::{Exporter, Output, Tally};
 
 /// `--to speedscope`
@@ -45,6 +46,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     let mut export = Export {
         stacks: &stacks,
         first: source.first_time(),
+        threads: Threads::read(source.trace)?,
         frames: Frames::default(),
         profiles: Vec::new(),
         sampled: HashMap::new(),
@@ -110,24 +112,26 @@ enum Kind {
     Calls,
 }
 
-/// PID and TID.
-type ThreadKey = (Option<i32>, Option<i32>);
+/// PID, TID, and index of the thread: a reused TID has several.
+type ThreadKey = (Option<i32>, Option<i32>, Option<usize>);
 
 struct Export<'e> {
     stacks: &'e Stacks,
     first: i64,
+    threads: Threads,
     frames: Frames,
     profiles: Vec<Profile>,
     /// By event and thread.
     sampled: HashMap<String, HashMap<ThreadKey, usize>>,
     /// By thread and lane.
-    evented: HashMap<Owner, (Lanes, HashMap<usize, usize>)>,
+    evented: HashMap<(Owner, Option<usize>), (Lanes, HashMap<usize, usize>)>,
     rows: Spool,
 }
 
 impl Export<'_> {
     fn samples(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
-        const WANTED: [&str; 7] = [
+        const WANTED: [&str; 8] = [
+            "time",
             "pid",
             "tid",
             "comm",
@@ -157,7 +161,7 @@ impl Export<'_> {
 
     /// Adds hits with stacks, each with a weight of 1.
     fn events(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
-        const WANTED: [&str; 5] = ["pid", "tid", "comm", "kernel_stack", "user_stack"];
+        const WANTED: [&str; 6] = ["time", "pid", "tid", "comm", "kernel_stack", "user_stack"];
         let (mut written, mut without_stack) = (0, 0);
         for table in source.events() {
             let name = source.event_name(table);
@@ -182,18 +186,23 @@ impl Export<'_> {
 
     fn sample(&mut self, event: &str, head: &Head<'_>, weight: i64) -> Result<()> {
         // Looked up in two steps, because `entry` would allocate the name of every row.
+        let thread = head.tid.and_then(|tid| self.threads.find(tid, head.time));
+        let key = (head.pid, head.tid, thread);
         let known = self.sampled.get(event);
-        let known = known.and_then(|threads| threads.get(&(head.pid, head.tid)).copied());
+        let known = known.and_then(|threads| threads.get(&key).copied());
         let group = known.unwrap_or_else(|| {
             let group = self.profiles.len();
             let threads = self.sampled.entry(event.to_owned()).or_default();
-            threads.insert((head.pid, head.tid), group);
+            threads.insert(key, group);
             let kind = match is_clock(event) {
                 true => Kind::Nanoseconds,
                 false => Kind::Count,
             };
             self.profiles.push(Profile {
-                name: format!("{event}: {}", thread_name(head.comm, head.tid)),
+                name: format!(
+                    "{event}: {}",
+                    thread_name(&self.threads, head.comm, head.tid, thread)
+                ),
                 kind,
                 weight: 0,
                 start: 0,
@@ -214,7 +223,12 @@ impl Export<'_> {
         let mut overlapping = 0;
         let first = self.first;
         let counts = each_call(source, |call| {
-            let (lanes, groups) = self.evented.entry(call.owner()).or_default();
+            let owner = call.owner();
+            let thread = match owner {
+                Owner::Thread { tid, .. } => self.threads.find(tid, Some(call.time)),
+                Owner::Cpu { .. } | Owner::Unknown => None,
+            };
+            let (lanes, groups) = self.evented.entry((owner, thread)).or_default();
             let end = call.end().unwrap_or(call.time);
             let Some(place) = lanes.place(call.time, end, usize::MAX) else {
                 overlapping += 1;
@@ -223,12 +237,14 @@ impl Export<'_> {
             let next = self.profiles.len();
             let group = *groups.entry(place.lane).or_insert(next);
             if group == next {
-                let owner = match call.owner() {
-                    Owner::Thread { tid, .. } => thread_name(call.head.comm, Some(tid)),
+                let overlapping = if place.lane > 0 { ", overlapping" } else { "" };
+                let owner = match owner {
+                    Owner::Thread { tid, .. } => {
+                        thread_name(&self.threads, call.head.comm, Some(tid), thread)
+                    }
                     Owner::Cpu { cpu, what } => format!("CPU {cpu} {what}"),
                     Owner::Unknown => "unknown thread".to_owned(),
                 };
-                let overlapping = if place.lane > 0 { ", overlapping" } else { "" };
                 self.profiles.push(Profile {
                     name: format!("calls: {owner}{overlapping}"),
                     kind: Kind::Calls,
@@ -402,7 +418,19 @@ fn stack_of(stacks: &Stacks, frames: &mut Frames, user: i32, kernel: i32) -> Str
     format!("[{}]", numbers.join(","))
 }
 
-fn thread_name(comm: Option<&str>, tid: Option<i32>) -> String {
+/// Formats name and TID; `#2` after it means the second thread with this TID.
+fn thread_name(
+    threads: &Threads,
+    comm: Option<&str>,
+    tid: Option<i32>,
+    thread: Option<usize>,
+) -> String {
+    let tid = tid.map(
+        |tid| match thread.map_or(0, |index| threads.earlier(index)) {
+            0 => tid.to_string(),
+            earlier => format!("{tid} #{}", earlier + 1),
+        },
+    );
     match (comm, tid) {
         (Some(comm), Some(tid)) => format!("{comm} ({tid})"),
         (None, Some(tid)) => format!("({tid})"),

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, UInt64Type};
+use arrow_array::types::{Int32Type, Int64Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
@@ -42,6 +42,8 @@ pub(super) struct Frame {
     pub(super) module: Option<TextId>,
     pub(super) build_id: Option<TextId>,
     pub(super) function: Option<TextId>,
+    /// From the start of the function.
+    pub(super) function_offset: Option<u64>,
     pub(super) file: Option<TextId>,
     pub(super) line: Option<i32>,
     /// In the module's file.
@@ -59,6 +61,8 @@ pub(super) struct Frame {
 pub(super) struct Place<'a> {
     pub(super) module: Option<&'a str>,
     pub(super) function: Option<&'a str>,
+    /// From the start of the function.
+    pub(super) function_offset: Option<u64>,
     /// In the module's file.
     pub(super) offset: Option<u64>,
     /// Absolute, for the kernel and if the module is unknown.
@@ -99,6 +103,7 @@ impl Stacks {
             addresses(batch, "address"),
         );
         let (modules, functions) = (texts(batch, "module"), texts(batch, "function"));
+        let function_offsets = lengths(batch, "function_offset");
         let (build_ids, files) = (texts(batch, "build_id"), texts(batch, "file"));
         let (spaces, lines) = (texts(batch, "space"), ints(batch, "line"));
         for row in 0..batch.num_rows() {
@@ -118,6 +123,7 @@ impl Stacks {
             let frame = Frame {
                 module: number(modules(row)),
                 function: number(functions(row)),
+                function_offset: function_offsets(row),
                 build_id: number(build_ids(row)),
                 file: number(files(row)),
                 line: lines(row).and_then(|line| i32::try_from(line).ok()),
@@ -227,6 +233,7 @@ impl Stacks {
         Place {
             module: self.text(frame.module),
             function: self.text(frame.function),
+            function_offset: frame.function_offset,
             offset: frame.offset,
             address: frame.address,
             is_kernel: frame.is_kernel,
@@ -247,6 +254,16 @@ fn ints(batch: &RecordBatch, name: &str) -> impl Fn(usize) -> Option<u32> {
         column
             .is_valid(row)
             .then(|| u32::try_from(column.value(row)).ok())?
+    }
+}
+
+fn lengths(batch: &RecordBatch, name: &str) -> impl Fn(usize) -> Option<u64> {
+    let column = batch.column_by_name(name).cloned();
+    move |row| {
+        let column = column.as_ref()?.as_primitive_opt::<Int64Type>()?;
+        column
+            .is_valid(row)
+            .then(|| u64::try_from(column.value(row)).ok())?
     }
 }
 

@@ -4,9 +4,12 @@
 //! a.csv/samples.csv   a.csv/sched.sched_switch.csv   a.csv/frames.csv   …
 //! ```
 //! Samples, calls and events are filtered; other tables are complete. In CSV, addresses are hexadecimal, NULL is an
-//! empty cell, and empty text is `""`. A table whose parts have different columns has one file per form:
+//! empty cell, and empty text is `""`. Names in a trace are not trusted, and CSV is opened with spreadsheets and shown
+//! on terminals: control characters are escaped, as `\x1b`, and text that a spreadsheet would evaluate (`=cmd()`)
+//! follows an apostrophe. `csv=exact` writes text as it is. A table whose parts have different columns has one file per form:
 //! `sched.sched_switch.2.csv`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -17,6 +20,7 @@ use anyhow::{Context, Result};
 use arrow_array::{Array, RecordBatch};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{DataType, Field, Schema};
+use perfquet_cli::escaped_where;
 use perfquet_trace::store::ColumnSchema;
 
 use super::source::{Source, sql_name};
@@ -30,7 +34,18 @@ pub(super) const CSV: Exporter = Exporter {
     output: Output::Directory {
         ending: ".csv",
         next: "see FILE",
-        write: |source, folder, tally| write(source, folder, tally, Kind::Csv),
+        write: |source, folder, tally| write(source, folder, tally, Kind::Csv { is_exact: false }),
+    },
+};
+
+/// `--to csv=exact`
+pub(super) const CSV_EXACT: Exporter = Exporter {
+    name: "csv=exact",
+    about: "as csv, with control characters and formulas as they are",
+    output: Output::Directory {
+        ending: ".csv",
+        next: "see FILE",
+        write: |source, folder, tally| write(source, folder, tally, Kind::Csv { is_exact: true }),
     },
 };
 
@@ -47,7 +62,7 @@ pub(super) const ARROW: Exporter = Exporter {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Csv,
+    Csv { is_exact: bool },
     Arrow,
 }
 
@@ -59,7 +74,7 @@ fn write(source: &Source<'_>, folder: &Path, tally: &mut Tally, kind: Kind) -> R
         let form = names.entry(name.clone()).or_default();
         *form += 1;
         let ending = match kind {
-            Kind::Csv => "csv",
+            Kind::Csv { .. } => "csv",
             Kind::Arrow => "arrow",
         };
         let file = match form {
@@ -72,7 +87,7 @@ fn write(source: &Source<'_>, folder: &Path, tally: &mut Tally, kind: Kind) -> R
         let mut out = BufWriter::with_capacity(1 << 16, out);
         tables += 1;
         written += match kind {
-            Kind::Csv => csv(&columns, rows, &mut out),
+            Kind::Csv { is_exact } => csv(&columns, rows, &mut out, is_exact),
             Kind::Arrow => arrow(&columns, rows, &mut out),
         }
         .and_then(|rows| Ok((rows, out.flush()?)))
@@ -87,7 +102,12 @@ fn write(source: &Source<'_>, folder: &Path, tally: &mut Tally, kind: Kind) -> R
 /// The rows of a table.
 type Rows<'s> = Box<dyn Iterator<Item = Result<RecordBatch>> + 's>;
 
-fn csv(columns: &[ColumnSchema], rows: Rows<'_>, out: &mut impl Write) -> Result<u64> {
+fn csv(
+    columns: &[ColumnSchema],
+    rows: Rows<'_>,
+    out: &mut impl Write,
+    is_exact: bool,
+) -> Result<u64> {
     let names: Vec<String> = columns.iter().map(|column| quoted(&column.name)).collect();
     writeln!(out, "{}", names.join(","))?;
     let mut written = 0;
@@ -107,7 +127,7 @@ fn csv(columns: &[ColumnSchema], rows: Rows<'_>, out: &mut impl Write) -> Result
                     out.write_all(b",")?;
                 }
                 if let Some(column) = column {
-                    out.write_all(cell(*column, row, *is_address).as_bytes())?;
+                    out.write_all(cell(*column, row, *is_address, is_exact).as_bytes())?;
                 }
             }
             out.write_all(b"\n")?;
@@ -117,12 +137,24 @@ fn csv(columns: &[ColumnSchema], rows: Rows<'_>, out: &mut impl Write) -> Result
     Ok(written)
 }
 
-fn cell(column: &dyn Array, row: usize, is_address: bool) -> String {
+fn cell(column: &dyn Array, row: usize, is_address: bool, is_exact: bool) -> String {
     match Cell::at(column, row) {
         Cell::Null => String::new(),
         Cell::UInt(number) if is_address => format!("{number:#x}"),
         Cell::Text(text) if text.is_empty() => "\"\"".to_owned(),
+        Cell::Text(text) if !is_exact => quoted(&harmless(&text)),
         value => quoted(&value.text()),
+    }
+}
+
+/// Escapes control characters other than newlines and tabs, and marks text that a spreadsheet would evaluate.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let escaped = escaped_where(text, |letter| !matches!(letter, '\n' | '\t'));
+    let is_formula =
+        escaped.starts_with(['=', '+', '-', '@', '\t']) && escaped.parse::<f64>().is_err();
+    match is_formula {
+        true => Cow::Owned(format!("'{escaped}")),
+        false => escaped,
     }
 }
 
@@ -188,6 +220,23 @@ mod tests {
             ("two\nlines", "\"two\nlines\""),
         ] {
             assert_eq!(quoted(text), expected);
+        }
+    }
+
+    #[test]
+    fn text_is_neither_a_formula_nor_a_control_sequence() {
+        for (text, expected) in [
+            ("=HYPERLINK(\"x\")", "'=HYPERLINK(\"x\")"),
+            ("-bash", "'-bash"),
+            ("@counts", "'@counts"),
+            ("+cmd", "'+cmd"),
+            ("\t=1", "'\t=1"),
+            ("-5", "-5"),
+            ("a=b", "a=b"),
+            ("\x1b[2J", "\\x1b[2J"),
+            ("two\nlines", "two\nlines"),
+        ] {
+            assert_eq!(harmless(text), expected);
         }
     }
 }

@@ -273,8 +273,21 @@ fn looks_like(head: &[u8]) -> Option<&'static str> {
     let report = perf_script::is_report(head).then_some(
         "the output of perf report; import its perf.data or the output of perf script instead",
     );
+    // `380928 bytes allocated at:` of mallocstacks, `1024 bytes in 4 allocations from stack` of memleak.
+    let is_bcc = |line: &[u8]| {
+        let is_counted = line
+            .trim_ascii_start()
+            .first()
+            .is_some_and(u8::is_ascii_digit);
+        let ends = [&b" bytes allocated at:"[..], b" allocations from stack"];
+        is_counted && ends.iter().any(|end| line.trim_ascii_end().ends_with(end))
+    };
+    let bcc = head.split(|byte| *byte == b'\n').any(is_bcc).then_some(
+        "stacks of a bcc tool; fold them first (one line per stack: root;frame;leaf BYTES)",
+    );
     let zeros = head.len() >= 64 && head.iter().all(|&byte| byte == 0);
     known
         .or(report)
+        .or(bcc)
         .or(zeros.then_some("only zeros, as in a file that was never written"))
 }

@@ -385,6 +385,8 @@ fn rejections_name_the_likely_kind() {
     let report =
         b"# captured on: Thu Mar 30\n# Samples: 1K of event 'cycles'\n# Overhead  Command\n";
     assert!(refusal("report.txt", report).contains("perf report"));
+    let stacks = b"Attaching to malloc in pid 1, Ctrl+C to quit.\n4096 bytes allocated at:\n\tmalloc+0x0\n\tmain+0x10\n";
+    assert!(refusal("mallocstacks.txt", stacks).contains("stacks of a bcc tool"));
 }
 
 /// Texts with backticks, arrows, rulers and at-signs that are not in any format.

@@ -419,6 +419,7 @@ fn stack_text(stack: Stack<'_>) -> Option<String> {
             space,
             addresses,
             is_cut,
+            ..
         } => {
             let space = space.as_str().unwrap_or("unknown");
             let cut = if is_cut { " cut" } else { "" };

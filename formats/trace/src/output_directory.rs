@@ -5,7 +5,8 @@
 //! an earlier export          rejected; with `force` replaced when the new one is complete
 //! anything else              rejected: nothing that was not written here is removed
 //! ```
-//! The hidden file `.perfquet-export` marks an export.
+//! The hidden file `.perfquet-export` marks an export. It is locked while the export is written: what a killed process left, the next
+//! export to the same path removes, or restores if it is the only one.
 
 use std::fs::File;
 use std::io;
@@ -16,6 +17,10 @@ use perfquet_events::Error;
 
 /// Marks a directory that was written here.
 const MARK: &str = ".perfquet-export";
+/// Until it is locked.
+const NEW_MARK: &str = ".perfquet-export-new";
+/// In the name of an earlier export that is being replaced.
+const OLD: &str = "old-";
 
 /// A directory that gets its name only when it is complete.
 #[derive(Debug)]
@@ -23,21 +28,27 @@ pub struct OutputDirectory {
     path: PathBuf,
     force: bool,
     temporary: PathBuf,
+    /// Locked.
+    _mark: File,
 }
 
 impl OutputDirectory {
     /// Creates the temporary directory for `path`. Fails on conflicts.
     pub fn create(path: &Path, force: bool) -> Result<OutputDirectory, Error> {
+        clean_up(path)?;
         check(path, force)?;
-        let temporary = beside(path)?;
+        let temporary = beside(path, "")?;
         std::fs::create_dir(&temporary).map_err(Error::io(path))?;
-        let output = OutputDirectory {
+        let mark = mark(&temporary).inspect_err(|_| {
+            // The returned error is that of the mark.
+            let _ = std::fs::remove_dir_all(&temporary);
+        });
+        Ok(OutputDirectory {
             path: path.to_owned(),
             force,
+            _mark: mark.map_err(Error::io(path))?,
             temporary,
-        };
-        File::create(output.temporary.join(MARK)).map_err(Error::io(path))?;
-        Ok(output)
+        })
     }
 
     /// Returns the directory to write into, and to remove when a signal ends the process.
@@ -52,7 +63,7 @@ impl OutputDirectory {
         check(&self.path, self.force)?;
         let mut former = None;
         if self.path.symlink_metadata().is_ok() {
-            let aside = beside(&self.path)?;
+            let aside = beside(&self.path, OLD)?;
             std::fs::rename(&self.path, &aside).map_err(Error::io(&self.path))?;
             former = Some(aside);
         }
@@ -78,6 +89,51 @@ impl Drop for OutputDirectory {
     }
 }
 
+/// Marks a directory as being written.
+fn mark(folder: &Path) -> io::Result<File> {
+    let new = folder.join(NEW_MARK);
+    let mark = File::create(&new)?;
+    // File systems without locks: what is left there stays.
+    if let Err(std::fs::TryLockError::Error(error)) = mark.try_lock() {
+        log::debug!("{}: {error}", new.display());
+        return Ok(mark);
+    }
+    std::fs::rename(new, folder.join(MARK))?;
+    Ok(mark)
+}
+
+/// Removes what killed processes left of exports to `path`, or restores the earlier export if there is no other.
+fn clean_up(path: &Path) -> Result<(), Error> {
+    let Some(before) = name_before(path) else {
+        return Ok(());
+    };
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    // An unreadable directory is reported when it is written to.
+    let entries = std::fs::read_dir(parent.unwrap_or(Path::new(".")));
+    for entry in entries.into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(rest) = name.strip_prefix(&before) else {
+            continue;
+        };
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let mark = is_folder.then(|| File::open(entry.path().join(MARK)));
+        let Some(Ok(mark)) = mark else {
+            continue;
+        };
+        if mark.try_lock().is_err() {
+            continue;
+        }
+        let is_only = rest.starts_with(OLD) && path.symlink_metadata().is_err();
+        let (done, what) = match is_only {
+            true => (std::fs::rename(entry.path(), path), "restored"),
+            false => (std::fs::remove_dir_all(entry.path()), "removed"),
+        };
+        done.map_err(Error::io(&entry.path()))?;
+        log::info!("{what} {name}, left by a killed process");
+    }
+    Ok(())
+}
+
 /// Checks whether a directory may be written at `path`.
 fn check(path: &Path, force: bool) -> Result<(), Error> {
     let found = match path.symlink_metadata() {
@@ -101,18 +157,24 @@ fn check(path: &Path, force: bool) -> Result<(), Error> {
 }
 
 /// A free name in the same directory.
-fn beside(path: &Path) -> Result<PathBuf, Error> {
+fn beside(path: &Path, what: &str) -> Result<PathBuf, Error> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let Some(name) = path.file_name() else {
+    let Some(before) = name_before(path) else {
         return Err(Error::Unsupported {
             input: path.display().to_string(),
             message: "expected a name".to_owned(),
         });
     };
-    let name: String = name.to_string_lossy().chars().take(50).collect();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!(".{name}.perfquet-{}-{number}", std::process::id());
+    let name = format!("{before}{what}{}-{number}", std::process::id());
     Ok(path.with_file_name(name))
+}
+
+/// The beginning of such names.
+fn name_before(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy();
+    let name: String = name.chars().take(50).collect();
+    Some(format!(".{name}.perfquet-"))
 }
 
 fn size_of(folder: &Path) -> io::Result<u64> {
@@ -132,6 +194,41 @@ mod tests {
         let output = OutputDirectory::create(path, force)?;
         std::fs::write(output.temporary().join("a"), text).unwrap();
         Ok(output.finish()?.1)
+    }
+
+    #[test]
+    fn what_killed_exports_left_is_removed_or_restored() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.ctf");
+        let left = |name: &str, has_mark: bool| {
+            let left = folder.path().join(name);
+            std::fs::create_dir(&left).unwrap();
+            std::fs::write(left.join("a"), "left").unwrap();
+            if has_mark {
+                std::fs::write(left.join(MARK), "").unwrap();
+            }
+            left
+        };
+        let unfinished = left(".a.ctf.perfquet-1-0", true);
+        let foreign = left(".a.ctf.perfquet-1-1", false);
+        let other = left(".b.ctf.perfquet-1-0", true);
+        let running = OutputDirectory::create(&path, false).unwrap();
+        assert!(!unfinished.exists() && foreign.exists() && other.exists());
+        // A second one beside the first, which still runs.
+        let second = OutputDirectory::create(&path, false).unwrap();
+        assert!(running.temporary().exists() && second.temporary().exists());
+        drop((running, second));
+        // Killed between the two renames: the earlier export is the only one.
+        let former = left(".a.ctf.perfquet-old-1-2", true);
+        let refused = OutputDirectory::create(&path, false);
+        assert!(matches!(refused, Err(Error::Exists { .. })));
+        assert!(!former.exists());
+        assert_eq!(std::fs::read(path.join("a")).unwrap(), b"left");
+        // Killed before the last step: the new export counts.
+        let former = left(".a.ctf.perfquet-old-1-3", true);
+        write(&path, true, "new").unwrap();
+        assert!(!former.exists());
+        assert_eq!(std::fs::read(path.join("a")).unwrap(), b"new");
     }
 
     #[test]

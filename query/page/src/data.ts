@@ -7,6 +7,7 @@ export interface Cells {
   slot: Int32Array;
   thread: Int32Array;
   node: Int32Array;
+  /** Of calls, the logarithm of the duration; of the time off the CPU, whole slots of a cell, if they are more than one. */
   bar: Int32Array;
   weight: Float64Array;
   count: Float64Array;
@@ -140,13 +141,41 @@ export interface Trace {
   length: string | null;
   recorded: string | null;
   losses: [string, number | null][];
+  /** Times in which fewer events were recorded, but none was lost. */
+  gaps?: [string, number | null][];
   problems: [string, number | null][];
   incomplete: string | null;
   info: string;
 }
 
+/** A table of `diff`. */
+export interface Change {
+  title: string;
+  /** The column with the names. */
+  key: string;
+  unit: string | null;
+  summary: string | null;
+  rows: Record<string, string | number | boolean | null>[];
+  command: string[];
+}
+
+/** A line of `findings`. */
+export interface FindingRow {
+  severity: string;
+  title: string;
+  detail: string | null;
+  why?: string | null;
+  /** The query to go on with. */
+  sql: string | null;
+}
+
 export interface Data {
   title: string;
+  /** Null if the page has only a part of the trace, or two traces. */
+  findings?: FindingRow[] | null;
+  /** Of whoever sends the page. */
+  note?: string | null;
+  changes?: Change[];
   version: string;
   traces: Trace[];
   filters: string[];

@@ -32,6 +32,47 @@ export function commandLine(text: () => string): { element: HTMLElement; update:
   return { element: make("p", { class: "command" }, copy, code), update: () => (code.textContent = text()) };
 }
 
+/** A button that saves the picture of a panel. */
+export function pictureButton(name: string, ...canvases: Canvas[]): HTMLButtonElement {
+  return button("PNG", "Save the picture", () => {
+    const shown = canvases.filter((one) => one.element.isConnected && one.width > 0);
+    const scale = window.devicePixelRatio || 1;
+    const whole = document.createElement("canvas");
+    whole.width = Math.max(1, ...shown.map((one) => one.element.width));
+    whole.height = Math.max(1, shown.reduce((sum, one) => sum + one.element.height + 6 * scale, 0));
+    const context = whole.getContext("2d")!;
+    context.fillStyle = color("ground");
+    context.fillRect(0, 0, whole.width, whole.height);
+    let top = 0;
+    for (const one of shown) {
+      context.drawImage(one.element, 0, top);
+      top += one.element.height + 6 * scale;
+    }
+    whole.toBlob((blob) => {
+      if (blob === null) return;
+      const url = URL.createObjectURL(blob);
+      const link = make("a", { href: url, download: `${name}.png` });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(url), 10_000);
+    });
+  });
+}
+
+/** Copies a text; calls `done` once it is copied. */
+export function copied(text: string, done: () => void): void {
+  const byHand = () => {
+    const area = make("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    if (document.execCommand("copy")) done();
+    area.remove();
+  };
+  const copying = navigator.clipboard?.writeText(text);
+  if (copying === undefined) byHand();
+  else copying.then(done, byHand);
+}
+
 export interface Panel {
   element: HTMLElement;
   body: HTMLElement;

@@ -1,7 +1,7 @@
 // What stands out in the whole trace, in lines that select it in the panels.
 
-import type { Data } from "./data.ts";
-import { button, make, panel } from "./dom.ts";
+import type { Data, FindingRow } from "./data.ts";
+import { button, copied, make, panel } from "./dom.ts";
 import { amount, cut, duration, grouped, percent } from "./format.ts";
 import type { Stacks } from "./stacks.ts";
 import { exactTime, type State } from "./state.ts";
@@ -11,6 +11,10 @@ interface Finding {
   show: () => void;
 }
 
+/** A thread with less of the weight is one of many. */
+const LEADING = 0.3;
+/** So is a function. */
+const LEADING_FUNCTION = 0.1;
 /** Shorter stretches without samples are no finding: share of the trace. */
 const GAP = 0.02;
 
@@ -19,13 +23,26 @@ export class Findings {
 
   constructor(private readonly data: Data, private readonly state: State, stacks: Stacks[]) {
     const { element, body } = panel("findings", "Findings");
-    const findings = [...this.ofTime(), ...this.ofStacks(stacks), ...this.ofCalls()];
-    body.append(make("ul", {}, ...findings.map(({ text, show }) => make("li", {}, button(text, "Show it", show)))));
-    element.hidden = findings.length === 0;
+    const rows = data.findings ?? [];
+    // The command's findings, and what selects something in the panels.
+    const findings = data.findings == null ? [...this.ofTime(), ...this.ofStacks(stacks), ...this.ofCalls()] : this.ofTime();
+    body.append(make("ul", {}, ...rows.map((row) => this.line(row)), ...findings.map(({ text, show }) => make("li", {}, button(text, "Show it", show)))));
+    element.hidden = findings.length + rows.length === 0;
     this.element = element;
   }
 
   update(): void {}
+
+  /** A line of the command, with the query that goes on from it. */
+  private line({ severity, title, detail, why, sql }: FindingRow): HTMLElement {
+    const more = [detail, why].filter((text): text is string => text != null && text !== "");
+    const copy = sql == null || sql === "" ? null : button("Copy query", sql, () => copied(this.state.command(["sql", sql], { time: false, threads: false }), () => {
+      copy!.textContent = "Copied";
+      setTimeout(() => (copy!.textContent = "Copy query"), 1200);
+    }));
+    return make("li", severity === "warning" ? { class: "warning" } : {}, make("span", { class: "finding" }, title),
+      more.length === 0 ? null : make("span", { class: "quiet" }, ` ${more.join(" · ")} `), copy);
+  }
 
   private selectSlots(from: number, to: number): () => void {
     return () => this.state.change({ time: [from, to], threads: new Set() });
@@ -40,8 +57,10 @@ export class Findings {
     const threads = new Map<number, number>();
     const { slot: times, thread, weight } = profile.cells!;
     let all = 0;
+    const { bar } = profile.cells!;
     times.forEach((time, index) => {
-      if (time >= 0 && time < slots) weights[time]! += weight[index]!;
+      const spans = profile.is_off_cpu ? Math.max(1, bar[index]!) : 1;
+      for (let at = time; at < Math.min(slots, time + spans); at++) if (at >= 0) weights[at]! += weight[index]! / spans;
       threads.set(thread[index]!, (threads.get(thread[index]!) ?? 0) + weight[index]!);
       all += weight[index]!;
     });
@@ -55,20 +74,22 @@ export class Findings {
       empty = weights[time] === 0 ? empty + 1 : 0;
       if (empty > gap) [gap, gapEnd] = [empty, time + 1];
     }
-    if (most > 0 && slots > 2 * wide) {
+    // A stretch that is as busy as the others is no finding.
+    const usual = all / Math.max(1, slots / wide);
+    if (most > 1.5 * usual && slots > 2 * wide && !profile.is_off_cpu) {
       findings.push({
         text: `The busiest ${duration(wide * slot).replace(/\.0+ /, " ")} begin at ${exactTime(at * slot)}: ${amount(most, profile.unit)} of ${profile.name}, ${percent(most, all)}`,
         show: this.selectSlots(at, at + wide),
       });
     }
-    if (gap > slots * GAP && gap < slots) {
+    if (gap > slots * GAP && gap < slots && !profile.is_off_cpu) {
       findings.push({
         text: `Nothing of ${profile.name} from ${exactTime((gapEnd - gap) * slot)} to ${exactTime(gapEnd * slot)}, the longest such stretch`,
         show: this.selectSlots(gapEnd - gap, gapEnd),
       });
     }
     const [heaviest] = [...threads].sort((a, b) => b[1] - a[1]);
-    if (heaviest !== undefined && threads.size > 1) {
+    if (heaviest !== undefined && threads.size > 1 && !profile.is_off_cpu && heaviest[1] > LEADING * all) {
       const [tid, , comm] = this.data.threads[heaviest[0]]!;
       findings.push({
         text: `${comm ?? "[unknown]"} (${tid}) is the thread with the most ${profile.name}: ${percent(heaviest[1], all)}`,
@@ -89,6 +110,14 @@ export class Findings {
     const lines = first.functions(boxes).filter((line) => line.group > 0 && line.name !== "[light frames]");
     const sandwich = (focus: string) => () => this.state.change({ profile: 0, view: "sandwich", focus, zoom: 0 });
     const [all, before] = [boxes.total[0]!, boxes.before?.[0] ?? 0];
+    const compared = this.data.changes?.find((change) => change.key === "function");
+    if (boxes.before !== null && compared !== undefined) {
+      const text = (value: unknown) => (typeof value === "number" ? amount(Math.round(value), compared.unit ?? "") : "nothing");
+      const size = (row: (typeof compared.rows)[number]) => Math.abs(Number(row["change"] ?? 0));
+      return compared.rows.filter((row) => row["significant"] === true).sort((a, b) => size(b) - size(a)).slice(0, 5).map((row) => ({
+        text: `${cut(String(row["function"]), 80)}: ${text(row["before"])} before, ${text(row["after"])} after`, show: sandwich(String(row["function"])),
+      }));
+    }
     if (boxes.before !== null) {
       const change = (line: (typeof lines)[number]) => line.own / Math.max(1, all) - line.ownBefore / Math.max(1, before);
       const isClear = (line: (typeof lines)[number]) => !first.isNoise(line.own / Math.max(1, all), line.ownBefore / Math.max(1, before));
@@ -99,7 +128,7 @@ export class Findings {
         }));
     }
     const [hottest] = [...lines].sort((a, b) => b.own - a.own);
-    return hottest === undefined || all === 0 ? [] : [{
+    return hottest === undefined || hottest.own < LEADING_FUNCTION * all || all === 0 ? [] : [{
       text: `${cut(hottest.name, 80)} has the most ${first.profile.name} of its own: ${percent(hottest.own, all)}`, show: sandwich(hottest.name),
     }];
   }

@@ -1,25 +1,34 @@
 // Stacks as boxes on a canvas: flame graph, icicle, and a function between its callers and callees.
 
 import type { Data, Label, Profile } from "./data.ts";
-import { Canvas, Tip, button, color, commandLine, isDark, legendEntry, make, panel } from "./dom.ts";
-import { amount, counted, cut, percent } from "./format.ts";
+import { CallTree } from "./calltree.ts";
+import { Canvas, Tip, button, color, commandLine, isDark, legendEntry, make, panel, pictureButton } from "./dom.ts";
+import { amount, counted, cut, percent, shortened } from "./format.ts";
 import { type Box, LEAST, LEAST_LEVEL, type Part, placed } from "./layout.ts";
 import type { Boxes, Stacks, TimedBoxes } from "./stacks.ts";
 import { exactTime, type State, VIEWS, type View } from "./state.ts";
 
 const LEVEL = 18;
 const FONT = "12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
+/** Pixels: pictures of stacks are no higher; what is above scrolls. */
+const HIGHEST = 540;
+/** Pixels: a canvas that is higher is not drawn. */
+const HIGHEST_CANVAS = 15_000;
 const SHADES = [1, 0.88, 0.76, 0.64];
 
 export class Flame {
   private readonly panel = panel("stacks", "Stacks");
   readonly element = this.panel.element;
   private readonly canvas = new Canvas("Stacks. Arrow keys move, Enter zooms, Escape goes back", 200);
+  private readonly scroller = make("div", { class: "scroller" }, this.canvas.element);
+  private readonly tree = new CallTree((focus) => this.state.change({ view: "sandwich", focus }));
+  private scrolled = "";
   private readonly status = make("p", { class: "status", "aria-live": "polite" });
   private readonly legend = make("p", { class: "legend" });
   private readonly tabs = make("div", { class: "tabs", role: "group", "aria-label": "Event" });
   private readonly views = make("div", { class: "tabs", role: "group", "aria-label": "View" });
   private readonly command = commandLine(() => this.commandText());
+  private readonly fold: HTMLButtonElement;
   private byModule = false;
   private lastTimed: { key: string; boxes: TimedBoxes } | null = null;
   private parts: Part[] = [];
@@ -41,6 +50,7 @@ export class Flame {
       const titles = {
         flame: "Root at the bottom", icicle: "Root at the top", sandwich: "Callers and callees of one function",
         "time order": "Stacks from left to right in the order of time; select a thread",
+        "top-down": "Call tree from the root", "bottom-up": "Call tree from the functions with the most weight of their own",
       };
       this.views.append(button(view, titles[view], () => this.show(view)));
     }
@@ -49,8 +59,11 @@ export class Flame {
       module.setAttribute("aria-pressed", String(this.byModule));
       this.draw();
     });
-    tools.append(this.tabs, this.views, make("div", { class: "tabs" }, module));
-    body.append(this.legend, this.canvas.element, this.status, this.command.element);
+    const fold = button("fold recursion", "A function that calls itself is one box", () => state.change({ isFolded: !state.selection.isFolded, zoom: 0 }));
+    this.fold = fold;
+    tools.append(this.tabs, this.views, make("div", { class: "tabs" }, module, fold), pictureButton("stacks", this.canvas));
+    this.scroller.style.height = `${Math.min(HIGHEST, Math.max(60, (Math.max(...stacks.map((one) => one.depth())) + 1) * LEVEL + 12))}px`;
+    body.append(this.legend, this.scroller, this.status, this.command.element);
     this.listen();
   }
 
@@ -76,7 +89,7 @@ export class Flame {
   /** The view; without times, stacks have no order of time. */
   private get view(): View {
     const { view } = this.state.selection;
-    return view === "time order" && this.profile.cells === null ? "flame" : view;
+    return view === "time order" && (this.profile.cells === null || this.profile.is_off_cpu) ? "icicle" : view;
   }
 
   /** The boxes in the order of time of the selection. */
@@ -93,9 +106,11 @@ export class Flame {
   private commandText(): string {
     const { focus } = this.state.selection;
     const { view } = this;
-    const more = view === "icicle" ? ["--icicle"] : view === "sandwich" ? ["--reverse"] : [];
+    const more = view === "icicle" ? ["--icicle"] : view === "sandwich" || view === "bottom-up" ? ["--reverse"] : [];
     void focus;
-    return this.state.command(this.profile.flamegraph, { more: [...more, "-o", "flame.svg"], time: this.profile.cells !== null });
+    // A query selects by its own conditions.
+    const isSelectable = this.profile.cells !== null && !this.profile.is_off_cpu;
+    return this.state.command(this.profile.flamegraph, { more: [...(this.profile.is_off_cpu && view === "sandwich" ? [] : more), "-o", "flame.svg"], time: isSelectable, threads: isSelectable });
   }
 
   private listen(): void {
@@ -129,7 +144,7 @@ export class Flame {
       if (label !== null) this.state.change({ focus: label[0] });
     } else {
       // Of several narrow frames, the caller becomes wide.
-      const target = box.frames > 1 || node === this.state.selection.zoom ? this.profile.parent[node]! : node;
+      const target = box.frames > 1 || node === this.state.selection.zoom ? this.parts[box.part]!.boxes.parent[node]! : node;
       this.state.change({ zoom: target });
     }
   }
@@ -162,8 +177,8 @@ export class Flame {
         break;
       }
       case "Escape":
-        if (view === "sandwich") this.state.change({ view: "flame" });
-        else if (zoom > 0) this.state.change({ zoom: this.profile.parent[zoom]! });
+        if (view === "sandwich") this.state.change({ view: "icicle" });
+        else if (zoom > 0) this.state.change({ zoom: part.boxes.parent[zoom]! });
         else return;
         event.stopPropagation();
     }
@@ -204,7 +219,7 @@ export class Flame {
   private facts(box: Box): string[] {
     const profile = this.profile;
     const { boxes } = this.parts[box.part]!;
-    const root = this.stack.selected(this.state).boxes;
+    const root = this.drawn();
     if (box.frames > 1) {
       const siblings = boxes.children(boxes.parent[box.node]!);
       const first = siblings.indexOf(box.node);
@@ -244,18 +259,25 @@ export class Flame {
     press(this.tabs, selection.profile);
     press(this.views, VIEWS.indexOf(this.view));
     const inTime = this.views.children[VIEWS.indexOf("time order")];
-    if (inTime instanceof HTMLButtonElement) inTime.disabled = this.profile.cells === null;
+    if (inTime instanceof HTMLButtonElement) inTime.disabled = this.profile.cells === null || this.profile.is_off_cpu;
+    this.fold.setAttribute("aria-pressed", String(selection.isFolded));
+    const isTree = this.view === "top-down" || this.view === "bottom-up";
+    const place = isTree ? this.tree.element : this.canvas.element;
+    if (this.scroller.firstChild !== place) this.scroller.replaceChildren(place);
     const { boxes, samples } = this.stack.selected(this.state);
     const profile = this.profile;
     const all = boxes.total[0]!;
     const text = profile.kind === "event"
-      ? profile.is_count ? amount(all, profile.unit) : `${counted(samples, "sample")}, ${amount(all, profile.unit)}`
+      ? profile.is_off_cpu ? `${amount(Math.round(all), profile.unit)} in ${counted(samples, "period")}${selection.time === null ? "" : " that began in this time"}`
+        : profile.is_count ? amount(all, profile.unit) : `${counted(samples, "sample")}, ${amount(all, profile.unit)}`
       : profile.subtitle ?? amount(all, profile.unit);
     const order = this.view === "time order" && selection.threads.size !== 1 && this.data.threads.length > 1
       ? ["threads that run at a time share the width: select one to see its order"] : [];
     const untimed = profile.cells === null && profile.kind !== "difference" && (selection.time !== null || selection.threads.size > 0)
       ? ["the whole trace: these stacks have neither time nor thread"] : [];
-    this.panel.note.replaceChildren(...[text, ...profile.notes, ...order, ...untimed].map((line) => make("span", {}, line)));
+    const base = selection.base !== null && profile.cells !== null
+      ? [`colors and changes: against ${exactTime(selection.base[0] * this.state.slot)} to ${exactTime(selection.base[1] * this.state.slot)}, in shares`] : [];
+    this.panel.note.replaceChildren(...[text, ...profile.notes, ...order, ...untimed, ...base].map((line) => make("span", {}, line)));
     this.command.update();
     this.draw();
   }
@@ -263,6 +285,12 @@ export class Flame {
   /** Zooming changes nothing but the picture. */
   zoomed(): void {
     this.draw();
+  }
+
+  /** The boxes of the selection, as they are drawn. */
+  private drawn(): Boxes {
+    const { boxes } = this.stack.selected(this.state);
+    return this.state.selection.isFolded ? this.stack.folded(boxes) : boxes;
   }
 
   /** Places the boxes, unless they are where they were. */
@@ -295,7 +323,7 @@ export class Flame {
     const key = JSON.stringify([this.view, time, [...threads], profile, focus, this.canvas.width]);
     const last = this.parts[this.parts.length - 1]!;
     const needed = Math.max(60, last.top + last.levels.length * LEVEL + 2);
-    const height = this.lastHeight.key === key ? Math.max(needed, this.lastHeight.height) : needed;
+    const height = Math.min(HIGHEST_CANVAS, Math.max(needed, this.lastHeight.key === key ? this.lastHeight.height : 0, this.scroller.clientHeight - 8));
     this.lastHeight = { key, height };
     // The root of a flame graph is at the bottom.
     if (this.parts.length === 1 && !last.down) last.top = height - 2 - last.levels.length * LEVEL;
@@ -318,12 +346,25 @@ export class Flame {
   }
 
   private draw(): void {
-    const { canvas } = this;
+    const { canvas, view } = this;
+    const root = this.drawn();
+    if (view === "top-down" || view === "bottom-up") {
+      this.tree.show(this.profile, this.stack, this.stack.selected(this.state).boxes, view === "bottom-up");
+      this.drawLegend(root, this.sums(root).modules, isDark() ? 1 : 0);
+      return;
+    }
     canvas.width = canvas.element.clientWidth;
     if (canvas.width === 0) return;
-    const root = this.stack.selected(this.state).boxes;
     this.layout(root);
     canvas.fit(this.height());
+    // One reads a picture from its root.
+    const place = JSON.stringify([view, this.state.selection.profile, this.state.selection.focus]);
+    if (this.scrolled !== place) {
+      this.scrolled = place;
+      const [first, second] = this.parts;
+      this.scroller.scrollTop = view === "flame" || view === "time order" ? canvas.height
+        : second !== undefined && first !== undefined && !first.down ? Math.max(0, second.top - this.scroller.clientHeight / 2) : 0;
+    }
     const { context } = canvas;
     const { hits, modules, matched } = this.sums(root);
     context.font = FONT;
@@ -355,7 +396,7 @@ export class Flame {
     }
     context.globalAlpha = 1;
     context.fillStyle = ink;
-    for (const [name, letters, x, y] of names) write(context, cut(name, letters), x + 4, y + LEVEL / 2, letters * letter);
+    for (const [name, letters, x, y] of names) write(context, shortened(name, letters), x + 4, y + LEVEL / 2, letters * letter);
     const box = document.activeElement === canvas.element ? this.atCursor() : undefined;
     if (box !== undefined) {
       context.strokeStyle = edge;
@@ -420,7 +461,7 @@ export class Flame {
   /** The heaviest modules by the weight of their own. */
   private moduleColors(): Map<number, number> {
     if (!this.byModule) return new Map();
-    const { own, label } = this.stack.selected(this.state).boxes;
+    const { own, label } = this.drawn();
     const weights = new Map<number, number>();
     own.forEach((weight, node) => {
       const module = node === 0 || label[node]! < 0 ? null : this.profile.labels[label[node]!]![2];
@@ -447,7 +488,8 @@ export class Flame {
     const { colors } = this.data;
     if (root.before !== null) {
       const keys = colors.changes.map((pair) => legendEntry(pair[dark]!, ""));
-      this.legend.replaceChildren("less ", ...keys, "more: 0.1, 0.5, 2 and 8 percentage points; gray: unchanged, or within noise (95%)");
+      this.lastLegend = "";
+      this.legend.replaceChildren("less ", make("span", { class: "keys" }, ...keys), "more: 0.1, 0.5, 2 and 8 percentage points; gray: unchanged, or within noise (95%)");
       return;
     }
     const isCut = this.parts.some((part) => part.isCut);

@@ -46,6 +46,31 @@ export function cut(name: string, letters: number): string {
   return [...name.slice(0, room)].join("") + "…";
 }
 
+/** Places of the `::` between the parts of a name, outside of brackets. A closure is part of its function's name. */
+function separators(name: string): number[] {
+  const found: number[] = [];
+  let depth = 0;
+  for (let at = 0; at < name.length; at++) {
+    const letter = name[at]!;
+    if ("<({[".includes(letter)) depth++;
+    else if (letter === ">" && name[at - 1] === "-") continue;
+    else if (">)}]".includes(letter)) depth--;
+    else if (letter === ":" && name[at + 1] === ":" && depth === 0 && at + 2 < name.length && name[at + 2] !== "{") found.push(at);
+  }
+  return found;
+}
+
+/** A name in few letters. Of a path, the last part remains, since many functions share its beginning: `…::execute_query`. */
+export function shortened(name: string, letters: number): string {
+  if (name.length <= letters) return name;
+  const places = separators(name).filter((at) => at > 0);
+  const last = places[places.length - 1];
+  if (last === undefined) return cut(name, letters);
+  // As many modules as there is room for.
+  const fitting = places.find((at) => name.length - at < letters);
+  return fitting === undefined ? cut(name.slice(last + 2), letters) : `…${name.slice(fitting)}`;
+}
+
 /** Lines of at most this many letters. */
 export function wrapped(text: string, letters: number, lines: number): string[] {
   const found: string[] = [];

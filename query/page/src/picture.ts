@@ -1,6 +1,6 @@
 // The script of every image: as wide as its window; flame graphs can be zoomed and searched, and have tooltips.
 
-import { amount, cut, pattern, percent, wrapped } from "./format.ts";
+import { amount, cut, pattern, percent, wrapped, shortened } from "./format.ts";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -195,7 +195,7 @@ class Flame {
       const letters = Math.floor((pixels - 6) / this.letter);
       if (letters < 3) return;
       const y = Number(box.rect.getAttribute("y")) + 12.5;
-      texts.push(element("text", { class: "name words", x: (x + 4).toFixed(1), y }, cut(box.name, letters)));
+      texts.push(element("text", { class: "name words", x: (x + 4).toFixed(1), y }, shortened(box.name, letters)));
     });
     this.names.replaceChildren(...texts);
   }

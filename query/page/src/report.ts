@@ -1,12 +1,14 @@
 // The report page: unpacks its data, makes the panels, and keeps them in step with the selection.
 
 import { type Data, type Trace, read } from "./data.ts";
-import { Tip, button, make } from "./dom.ts";
+import { Changes } from "./changes.ts";
+import { Tip, button, copied, make } from "./dom.ts";
 import { Findings } from "./findings.ts";
 import { Flame } from "./flame.ts";
-import { grouped } from "./format.ts";
+import { amount, cut, duration, grouped, percent } from "./format.ts";
+import { cpus } from "./rates.ts";
 import { Stacks } from "./stacks.ts";
-import { State } from "./state.ts";
+import { State, exactTime } from "./state.ts";
 import { Durations, Functions, Slowest, Threads } from "./tables.ts";
 import { Time } from "./time.ts";
 import { Tracks } from "./tracks.ts";
@@ -35,13 +37,48 @@ function traceHead(trace: Trace, isOne: boolean): HTMLElement {
     lines.push(make("p", { class: "bad" }, `${name}: ${all}`));
   };
   counted("Lost", trace.losses);
+  // Nothing is lost when the kernel samples less often, or a recording pauses.
+  if ((trace.gaps ?? []).length > 0) {
+    lines.push(make("p", {}, `Recorded less: ${trace.gaps!.map(([reason, count]) => `${count === null ? "" : `${grouped(count)} × `}${reason}`).join("; ")}`));
+  }
   counted("Not readable", trace.problems);
   if (trace.incomplete !== null) lines.push(make("p", { class: "bad" }, trace.incomplete));
   lines.push(make("details", {}, make("summary", {}, "All facts"), make("pre", {}, trace.info)));
   return make("div", { class: "trace" }, ...lines);
 }
 
-function head(data: Data): HTMLElement {
+/** The whole trace in one line: length, use of the CPUs, what used them most. */
+function summary(data: Data, stacks: Stacks[]): string {
+  const parts = [...(data.traces.length === 1 && data.traces[0]!.length !== null ? [data.traces[0]!.length] : [])];
+  data.profiles.slice(0, 3).forEach((profile, index) => {
+    if (profile.kind === "difference") return;
+    const { boxes, samples } = stacks[index]!.whole();
+    const all = boxes.total[0]!;
+    const host = cpus(data);
+    const isClock = profile.unit === "ns" && profile.kind === "event" && !profile.is_off_cpu;
+    const share = isClock && host !== null && data.length !== undefined ? `, ${percent(all, host * data.length)} of ${host} CPUs` : "";
+    const lines = stacks[index]!.functions(boxes).filter((line) => line.group > 0 && !line.name.startsWith("["));
+    const [hottest] = lines.sort((a, b) => b.own - a.own);
+    const top = hottest === undefined || profile.is_off_cpu || all === 0 ? "" : `, most in ${cut(hottest.name, 60)} (${percent(hottest.own, all)})`;
+    parts.push(`${amount(Math.round(all), profile.unit)} of ${profile.name}${share}${profile.is_count || samples === 0 ? "" : ` in ${grouped(samples)} ${profile.is_off_cpu ? "periods" : "samples"}`}${top}`);
+  });
+  if (data.calls !== null) {
+    const [first] = data.calls.rows;
+    const count = data.calls.rows.reduce((sum, row) => sum + row.count, 0);
+    parts.push(`${grouped(count)} calls${first === undefined || first.total === null ? "" : `, the longest total in ${cut(first.function, 60)} (${duration(first.total)})`}`);
+  }
+  return parts.join(" · ");
+}
+
+function copyLink(): HTMLButtonElement {
+  const copy = button("copy link", "Copy the address of this selection", () => copied(location.href, () => {
+    copy.textContent = "copied";
+    setTimeout(() => (copy.textContent = "copy link"), 1200);
+  }));
+  return copy;
+}
+
+function head(data: Data, stacks: Stacks[]): HTMLElement {
   const theme = button("light / dark", "Switch between light and dark", () => {
     const root = document.documentElement;
     const isDark = root.dataset["theme"] === "dark" || (root.dataset["theme"] === undefined && matchMedia("(prefers-color-scheme: dark)").matches);
@@ -49,7 +86,9 @@ function head(data: Data): HTMLElement {
     window.dispatchEvent(new Event("resize"));
   });
   const parts: (HTMLElement | null)[] = [
-    make("header", {}, make("h1", {}, data.title), make("div", { class: "tools" }, theme, button("print", "Print the page", () => print()))),
+    make("header", {}, make("h1", {}, data.title), make("div", { class: "tools" }, copyLink(), theme, button("print", "Print the page", () => print()))),
+    data.note == null || data.note === "" ? null : make("p", { class: "sender" }, data.note),
+    make("p", { class: "summary" }, summary(data, stacks)),
     ...data.traces.map((trace) => traceHead(trace, data.traces.length === 1)),
     data.condition === null ? null : make("p", {}, `Only: ${data.condition}`),
   ];
@@ -63,7 +102,11 @@ function toolbar(state: State): Shown {
   search.addEventListener("input", () => state.change({ query: search.value }));
   const words = make("span", { class: "selection", "aria-live": "polite" });
   const clear = button("clear", "Select everything (0)", () => state.change({ time: null, threads: new Set() }));
-  const element = make("div", { id: "bar" }, words, clear, search);
+  const compare = button("compare with…", "Compare the next selected time with this one", () => {
+    const { time, base } = state.selection;
+    state.change(base === null ? { base: time, time: null } : { base: null });
+  });
+  const element = make("div", { id: "bar" }, words, clear, compare, search);
   return {
     element,
     update: () => {
@@ -75,8 +118,12 @@ function toolbar(state: State): Shown {
       });
       const more = threads.size > 3 ? [`${threads.size - 3} more`] : [];
       const time = state.timeText();
+      const { base } = state.selection;
+      compare.hidden = state.selection.time === null && base === null;
+      compare.textContent = base === null ? "compare with…" : "end the comparison";
+      const against = base === null ? "" : ` · compared with ${exactTime(base[0] * state.slot)}..${exactTime(base[1] * state.slot)}${time === null ? ": select another time" : ""}`;
       words.textContent = state.data.slot === undefined ? "Two traces: their clocks differ, so that neither time nor threads are selected"
-        : `${time ?? "all time"} · ${threads.size === 0 ? "all threads" : [...names, ...more].join(", ")}`;
+        : `${time ?? "all time"} · ${threads.size === 0 ? "all threads" : [...names, ...more].join(", ")}${against}`;
       clear.hidden = time === null && threads.size === 0;
     },
   };
@@ -105,6 +152,17 @@ function keys(state: State): void {
   });
 }
 
+/** Where one clicked: the panel stays where it is in the window, whatever changes above it. Returns what puts it there. */
+let clicked: Element | null = null;
+function anchor(): () => void {
+  const panel = clicked?.isConnected === true ? clicked : null;
+  const before = panel?.getBoundingClientRect().top ?? 0;
+  return () => {
+    const moved = panel === null ? 0 : panel.getBoundingClientRect().top - before;
+    if (Math.abs(moved) > 0.5) scrollBy(0, moved);
+  };
+}
+
 async function main(): Promise<void> {
   const page = document.getElementById("page")!;
   const source = document.getElementById("data")!;
@@ -119,24 +177,36 @@ async function main(): Promise<void> {
   if (hasTime) shown.push(new Time(data, state, tip));
   if (Tracks.has(data)) shown.push(new Tracks(data, state, tip));
   if (data.threads.some(([tid]) => tid >= 0)) shown.push(new Threads(data, state));
-  if (data.profiles.length > 0) shown.push(new Flame(data, state, stacks, tip), new Functions(data, state, stacks));
+  if (Changes.has(data)) shown.push(new Changes(data, state));
+  const pair = make("div", { class: "pair" });
+  if (data.profiles.length > 0) {
+    const both = [new Flame(data, state, stacks, tip), new Functions(data, state, stacks)] as const;
+    pair.append(...both.map((one) => one.element));
+    // Callers and callees are beside the table in which one chooses functions.
+    const arrange = { element: pair, update: () => { pair.classList.toggle("beside", state.selection.view === "sandwich"); } };
+    shown.push(arrange, ...both);
+  }
   if (data.calls !== null) shown.push(new Durations(data.calls, data, state, tip), new Slowest(data.calls, data, state));
   const about = make("footer", {}, `perfquet-query ${data.version} · keys: / search, Esc back, 0 everything; in pictures: arrows, Enter, o callers`);
   const empty = shown.length === 2 ? [make("p", { class: "note" }, "The trace has neither stacks nor calls to draw.")] : [];
-  page.append(head(data), ...shown.map((one) => one.element), ...empty, about, tip.element);
+  page.append(head(data, stacks), ...shown.map((one) => one.element).filter((element) => !pair.contains(element) || element === pair), ...empty, about, tip.element);
   const update = () => { for (const one of shown) one.update(); };
   let [last, lastZoom, lastSpan] = ["", "", ""];
   state.onChange(() => {
     const { time, span, threads, query, profile, view, focus, zoom } = state.selection;
-    const now = JSON.stringify([time, [...threads], query, profile, view, focus]);
+    const now = JSON.stringify([time, state.selection.base, [...threads], query, profile, view, focus, state.selection.isFolded]);
     const [nowZoom, nowSpan] = [String(zoom), JSON.stringify(span)];
+    const hold = anchor();
     for (const one of shown) {
       if (now !== last || (one.hasSpan === true && nowSpan !== lastSpan)) one.update();
       else if (nowZoom !== lastZoom) one.zoomed?.();
     }
     [last, lastZoom, lastSpan] = [now, nowZoom, nowSpan];
+    hold();
   });
   keys(state);
+  const remember = (event: Event) => { clicked = event.target instanceof Element ? event.target.closest("main section") : null; };
+  for (const kind of ["pointerdown", "keydown"]) window.addEventListener(kind, remember, { capture: true });
   let pending = 0;
   window.addEventListener("resize", () => {
     cancelAnimationFrame(pending);

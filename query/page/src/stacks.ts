@@ -2,6 +2,7 @@
 
 import type { Label, Profile } from "./data.ts";
 import type { State } from "./state.ts";
+import { SCHEDULER } from "./waits.ts";
 
 /** Boxes to draw: node 0 is the root, parents precede their children. */
 export interface Boxes {
@@ -10,7 +11,8 @@ export interface Boxes {
   label: Int32Array;
   own: Float64Array;
   total: Float64Array;
-  /** Totals of the trace before; null if nothing is compared. */
+  /** Weights of the trace or the time before; null if nothing is compared. */
+  ownBefore: Float64Array | null;
   before: Float64Array | null;
   /** Children of each node in the order in which they are drawn. */
   children: Children;
@@ -33,6 +35,9 @@ export interface FunctionLine {
   ownBefore: number;
   totalBefore: number;
 }
+
+/** The share of a cell that is selected: of its first slot, its number of slots, and its thread. */
+type Share = (slot: number, slots: number, thread: number) => number;
 
 /** Label of a box that is not drawn. */
 export const BLANK = -2;
@@ -75,8 +80,11 @@ export class Stacks {
   private readonly group: Int32Array;
   private readonly names: { name: string; module: string | null }[] = [{ name: "[no stack]", module: null }];
   private readonly children: Children;
+  /** Of time off the CPU, where each stack waits: its innermost function outside of the scheduler, in which all of them end. */
+  private readonly places: Int32Array | null;
   private inOrder: Int32Array | null = null;
   private last: { key: string; boxes: Boxes; samples: number; functions?: FunctionLine[] } | null = null;
+  private lastFolded: { of: Boxes; boxes: Boxes } | null = null;
   private all: { boxes: Boxes; samples: number; functions?: FunctionLine[] } | null = null;
 
   constructor(readonly profile: Profile) {
@@ -92,8 +100,23 @@ export class Stacks {
       return kind === INCOMPLETE ? group("[unknown]", null, false)
         : group(name, module === null ? null : profile.modules[module]!, kind === KERNEL);
     });
+    this.places = profile.is_off_cpu ? this.waits() : null;
     // The nodes of a page are in the order in which they are drawn.
     this.children = childLists(profile.parent, null);
+  }
+
+  private waits(): Int32Array {
+    const { parent, label, labels } = this.profile;
+    const isScheduler = labels.map(([name, kind]) => kind === KERNEL && SCHEDULER.test(name));
+    const isFrame = labels.map(([, kind]) => kind > INCOMPLETE);
+    const places = new Int32Array(parent.length);
+    for (let node = 1; node < places.length; node++) {
+      const caller = parent[node]!;
+      // A stack of nothing else stays what it is.
+      const hasCaller = caller > 0 && isFrame[label[places[caller]!]!] === true && !isScheduler[label[places[caller]!]!];
+      places[node] = isScheduler[label[node]!] && hasCaller ? places[caller]! : node;
+    }
+    return places;
   }
 
   /** The cells in the order of time. */
@@ -108,40 +131,88 @@ export class Stacks {
     return (this.inOrder = order);
   }
 
-  private ownWeights(has: (slot: number, thread: number) => boolean): { own: Float64Array; samples: number } {
-    const { cells, own } = this.profile;
-    if (cells === null) return { own: own!, samples: 0 };
+  private ownWeights(share: (slot: number, slots: number, thread: number) => number): { own: Float64Array; samples: number } {
+    const { cells } = this.profile;
+    if (cells === null) return { own: this.ownOfAll(), samples: 0 };
     const weights = new Float64Array(this.profile.parent.length);
     let samples = 0;
     const { slot, thread, node, weight, count } = cells;
+    const slots = this.profile.is_off_cpu ? cells.bar : null;
     for (let index = 0; index < slot.length; index++) {
-      if (!has(slot[index]!, thread[index]!)) continue;
-      weights[node[index]!]! += weight[index]!;
+      const part = share(slot[index]!, slots === null ? 1 : slots[index]!, thread[index]!);
+      if (part === 0) continue;
+      const place = this.places === null ? node[index]! : this.places[node[index]!]!;
+      weights[place]! += part === 1 ? weight[index]! : weight[index]! * part;
       samples += count[index]!;
     }
     return { own: weights, samples };
   }
 
+  private ownOfAll(): Float64Array {
+    const { own } = this.profile;
+    if (this.places === null) return own!;
+    const weights = new Float64Array(own!.length);
+    own!.forEach((weight, node) => (weights[this.places![node]!]! += weight));
+    return weights;
+  }
+
   /** The boxes of the selection, and the number of its samples. */
   selected(state: State): { boxes: Boxes; samples: number } {
-    const { time, threads } = state.selection;
-    if (time === null && threads.size === 0) return this.whole();
-    const key = JSON.stringify([time, [...threads]]);
-    if (this.last?.key !== key) this.last = { key, ...this.boxes(state.filter()) };
+    const { time, base, threads } = state.selection;
+    if (time === null && threads.size === 0 && base === null) return this.whole();
+    const key = JSON.stringify([time, base, [...threads]]);
+    if (this.last?.key !== key) this.last = { key, ...this.boxes(state.share(), base === null ? null : state.share(base)) };
     return this.last;
   }
 
   /** The boxes of the whole trace. */
   whole(): { boxes: Boxes; samples: number } {
-    return (this.all ??= this.boxes(() => true));
+    return (this.all ??= this.boxes(() => 1, null));
   }
 
   /** The boxes of the cells that are wanted. */
-  private boxes(has: (slot: number, thread: number) => boolean): { boxes: Boxes; samples: number } {
-    const { own, samples } = this.ownWeights(has);
-    const { parent, label, before } = this.profile;
+  private boxes(share: Share, baseShare: Share | null): { boxes: Boxes; samples: number } {
+    const { own, samples } = this.ownWeights(share);
+    const { parent, label, cells } = this.profile;
     const total = sums(parent, own);
-    return { boxes: { parent, label, own, total, before: before === null ? null : sums(parent, before), children: this.children }, samples };
+    let ownBefore = this.profile.before;
+    if (baseShare !== null && cells !== null) {
+      const base = this.ownWeights(baseShare);
+      ownBefore = base.own;
+      this.profile.samples = [samples, base.samples];
+    }
+    const before = ownBefore === null ? null : sums(parent, ownBefore);
+    return { boxes: { parent, label, own, total, ownBefore, before, children: this.children }, samples };
+  }
+
+  /** The boxes with each function that calls itself as one. */
+  folded(boxes: Boxes): Boxes {
+    if (this.lastFolded?.of === boxes) return this.lastFolded.boxes;
+    const parent = [0], label = [-1], own = [boxes.own[0]!], before = [boxes.ownBefore?.[0] ?? 0];
+    const places = new Int32Array(boxes.parent.length);
+    const known = new Map<number, number>();
+    for (let node = 1; node < places.length; node++) {
+      const [at, name] = [places[boxes.parent[node]!]!, boxes.label[node]!];
+      let place = label[at] === name ? at : known.get(at * this.profile.labels.length + name);
+      if (place === undefined) {
+        place = parent.push(at) - 1;
+        label.push(name);
+        own.push(0);
+        before.push(0);
+        known.set(at * this.profile.labels.length + name, place);
+      }
+      places[node] = place;
+      own[place]! += boxes.own[node]!;
+      before[place]! += boxes.ownBefore?.[node] ?? 0;
+    }
+    const [parents, weights] = [Int32Array.from(parent), Float64Array.from(own)];
+    const ownBefore = boxes.ownBefore === null ? null : Float64Array.from(before);
+    const folded: Boxes = {
+      parent: parents, label: Int32Array.from(label), own: weights, total: sums(parents, weights), ownBefore,
+      before: ownBefore === null ? null : sums(parents, ownBefore), children: childLists(parents, null),
+    };
+    this.lastFolded = { of: boxes, boxes: folded };
+    return folded;
   }
 
   /** Whether two shares differ by less than 1.96 standard errors. */
@@ -151,6 +222,15 @@ export class Stacks {
     const [count, then] = [Math.max(1, samples[0]), Math.max(1, samples[1])];
     const pooled = (now * count + before * then) / (count + then);
     return Math.abs(now - before) < 1.96 * Math.sqrt(Math.max(0, pooled * (1 - pooled) * (1 / count + 1 / then)));
+  }
+
+  /** The number of levels of the deepest stack. */
+  depth(): number {
+    const { parent } = this.profile;
+    const levels = new Int32Array(parent.length);
+    let most = 0;
+    for (let node = 1; node < parent.length; node++) most = Math.max(most, (levels[node] = levels[parent[node]!]! + 1));
+    return most;
   }
 
   labelOf(node: number): Label | null {
@@ -165,8 +245,8 @@ export class Stacks {
   }
 
   private functionsOf(boxes: Boxes): FunctionLine[] {
-    const { parent, label, before: ownBefores } = this.profile;
-    const { own: owns, total: totals, before: totalsBefore } = boxes;
+    const { parent, label } = this.profile;
+    const { own: owns, total: totals, ownBefore: ownBefores, before: totalsBefore } = boxes;
     const count = this.names.length;
     const [own, total, ownBefore, totalBefore] = Array.from({ length: 4 }, () => new Float64Array(count)) as [Float64Array, Float64Array, Float64Array, Float64Array];
     // By label and 1, since that of the root is -1.
@@ -300,7 +380,7 @@ export class Stacks {
     to[0] = last + 1;
     const parents = Int32Array.from(parent);
     return {
-      parent: parents, label: Int32Array.from(label), own: Float64Array.from(own), total: sums(parents, Float64Array.from(width)), before: null,
+      parent: parents, label: Int32Array.from(label), own: Float64Array.from(own), total: sums(parents, Float64Array.from(width)), ownBefore: null, before: null,
       from: Int32Array.from(from), to: Int32Array.from(to), children: childLists(parents, (a, b) => a - b),
     };
   }
@@ -322,7 +402,7 @@ export class Stacks {
       return node;
     };
     const isIt = (node: number) => node > 0 && this.labelOf(node)![0] === name && this.labelOf(node)![1] > INCOMPLETE;
-    const then = this.profile.before;
+    const then = boxes.ownBefore;
     const visit = (node: number, place: number) => {
       // Below an occurrence: everything, with recursion.
       const pending: [number, number][] = [[node, place]];
@@ -359,6 +439,7 @@ export class Stacks {
     const total = sums(parents, weights);
     return {
       parent: parents, label: Int32Array.from(label), own: weights, total,
+      ownBefore: then === null ? null : Float64Array.from(before),
       before: then === null ? null : sums(parents, Float64Array.from(before)),
       children: childLists(parents, (a, b) => total[b]! - total[a]! || a - b),
     };

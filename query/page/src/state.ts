@@ -3,14 +3,18 @@
 import type { Data } from "./data.ts";
 import { pattern } from "./format.ts";
 
-export type View = "flame" | "icicle" | "sandwich" | "time order";
-export const VIEWS: readonly View[] = ["flame", "icicle", "sandwich", "time order"];
+export type View = "icicle" | "flame" | "sandwich" | "time order" | "top-down" | "bottom-up";
+export const VIEWS: readonly View[] = ["icicle", "flame", "sandwich", "time order", "top-down", "bottom-up"];
+/** Changes that follow each other faster are one step of the browser's history. */
+const STEP_MS = 700;
 
 export interface Selection {
   /** Slots, the end excluded; null for all time. */
   time: [number, number] | null;
   /** Nanoseconds that the tracks show; null for the selected time. */
   span: [number, number] | null;
+  /** Slots that the selected time is compared with. */
+  base: [number, number] | null;
   /** Indexes of threads; none for all. */
   threads: Set<number>;
   query: string;
@@ -20,6 +24,8 @@ export interface Selection {
   focus: string | null;
   /** Node that fills the width. */
   zoom: number;
+  /** Whether a function that calls itself is one box. */
+  isFolded: boolean;
 }
 
 /** Nanoseconds as an option takes them, exactly: `1.25s`. */
@@ -45,19 +51,22 @@ export function parsedTime(text: string): number | null {
 
 export class State {
   selection: Selection = {
-    time: null, span: null, threads: new Set(), query: "", profile: 0, view: "flame", focus: null, zoom: 0,
+    time: null, span: null, base: null, threads: new Set(), query: "", profile: 0, view: "icicle", focus: null, zoom: 0, isFolded: false,
   };
+  private lastStep = -Infinity;
   private readonly listeners: (() => void)[] = [];
   private pending = false;
 
   constructor(readonly data: Data) {
     this.fromFragment();
-    window.addEventListener("hashchange", () => {
+    const follow = () => {
       if (location.hash.slice(1) !== this.fragment()) {
         this.fromFragment();
         this.notify();
       }
-    });
+    };
+    window.addEventListener("hashchange", follow);
+    window.addEventListener("popstate", follow);
   }
 
   /** Calls `listener` after changes, at most once a frame. */
@@ -70,7 +79,14 @@ export class State {
     if (part.time !== undefined) this.selection.span = null;
     Object.assign(this.selection, part);
     const fragment = this.fragment();
-    history.replaceState(null, "", fragment === "" ? location.pathname + location.search : `#${fragment}`);
+    const url = fragment === "" ? location.pathname + location.search : `#${fragment}`;
+    if (location.hash.slice(1) !== fragment) {
+      const now = performance.now();
+      // A drag and a typed word are one step back.
+      if (now - this.lastStep < STEP_MS) history.replaceState(null, "", url);
+      else history.pushState(null, "", url);
+      this.lastStep = now;
+    }
     this.notify();
   }
 
@@ -126,6 +142,18 @@ export class State {
     return (slot, thread) => slot >= from && slot < to && isSelected[thread] === 1;
   }
 
+  /** The share of a cell that is selected, and of it, which is of several whole slots. */
+  share(time: [number, number] | null = this.selection.time): (slot: number, slots: number, thread: number) => number {
+    const { threads } = this.selection;
+    const [from, to] = time ?? [-Infinity, Infinity];
+    const isSelected = Uint8Array.from(this.data.threads, (_, index) => Number(threads.size === 0 || threads.has(index)));
+    return (slot, slots, thread) => {
+      if (isSelected[thread] !== 1) return 0;
+      if (slots <= 1) return slot >= from && slot < to ? 1 : 0;
+      return Math.max(0, Math.min(to, slot + slots) - Math.max(from, slot)) / slots;
+    };
+  }
+
   /** A command that shows the same on the terminal. */
   command(words: string[], options: { time?: boolean; threads?: boolean; more?: string[] } = {}): string {
     const time = options.time === false ? null : this.timeText();
@@ -153,9 +181,12 @@ export class State {
     if (this.selection.threads.size > 0) add("tid", this.tids().join(","));
     if (query !== "") add("q", query);
     if (profile > 0) add("event", this.data.profiles[profile]?.name ?? "");
-    if (view !== "flame") add("view", view);
+    if (view !== "icicle") add("view", view);
     if (focus !== null) add("function", focus);
     if (zoom > 0) add("zoom", String(zoom));
+    if (this.selection.isFolded) add("recursion", "folded");
+    const { base } = this.selection;
+    if (base !== null) add("base", `${exactTime(base[0] * this.slot)}..${exactTime(base[1] * this.slot)}`);
     return parts.join("&");
   }
 
@@ -165,6 +196,7 @@ export class State {
     const range = (name: string) => (parts.get(name) ?? "").split("..").map(parsedTime);
     const [from, to] = range("t");
     const [spanFrom, spanTo] = range("span");
+    const [baseFrom, baseTo] = range("base");
     const wanted = new Set((parts.get("tid") ?? "").split(",").filter((text) => text !== "").map(Number));
     const threads = new Set<number>();
     this.data.threads.forEach((thread, index) => { if (wanted.has(thread[0])) threads.add(index); });
@@ -175,10 +207,12 @@ export class State {
     this.selection = {
       time: from != null && to != null && slot > 0 && to > from ? [Math.floor(from / slot), Math.ceil(to / slot)] : null,
       span: spanFrom != null && spanTo != null && slot > 0 && spanTo > spanFrom ? [spanFrom, spanTo] : null,
+      base: baseFrom != null && baseTo != null && slot > 0 && baseTo > baseFrom ? [Math.floor(baseFrom / slot), Math.ceil(baseTo / slot)] : null,
       threads,
       query: parts.get("q") ?? "",
       profile: Math.max(0, profile),
-      view: view ?? "flame",
+      view: view ?? "icicle",
+      isFolded: parts.get("recursion") === "folded",
       focus: parts.get("function"),
       zoom: Number.isInteger(zoom) && zoom > 0 && zoom < nodes ? zoom : 0,
     };

@@ -4,6 +4,7 @@ import type { Calls, Data, DurationRow, SlowCall } from "./data.ts";
 import { Canvas, Tip, color, commandLine, make, panel } from "./dom.ts";
 import { amount, counted, cut, duration, grouped, harmless, percent } from "./format.ts";
 import type { FunctionLine, Stacks } from "./stacks.ts";
+import { timedProfile } from "./rates.ts";
 import { exactTime, type State } from "./state.ts";
 
 /** Rows that are shown at first; the rest follows on demand. */
@@ -25,10 +26,12 @@ export class Table<T> {
   private isReversed = false;
   private limit = ROWS;
   private rows: T[] = [];
+  /** The row that the tab key reaches; the arrows go on from it. */
+  private current = 0;
 
   constructor(
     private columns: Column<T>[], private sorted: number, private readonly onChoose: ((row: T) => void) | null,
-    private readonly options: { isChosen?: (row: T) => boolean; titleOf?: (row: T) => string } = {},
+    private readonly options: { isChosen?: (row: T) => boolean; titleOf?: (row: T) => string; label?: string } = {},
   ) {}
 
   show(rows: T[], columns = this.columns): void {
@@ -55,7 +58,10 @@ export class Table<T> {
       });
       return make("th", { scope: "col", "aria-sort": state, ...(one.isName ? { class: "name" } : {}) }, sort);
     });
-    const body = rows.slice(0, this.limit).map((row) => {
+    const hasFocus = this.element.contains(document.activeElement) && document.activeElement?.tagName === "TR";
+    this.current = Math.max(0, Math.min(this.current, Math.min(rows.length, this.limit) - 1));
+    const lines: HTMLTableRowElement[] = [];
+    const body = rows.slice(0, this.limit).map((row, place) => {
       const cells = this.columns.map((one) => {
         const cell = make("td", one.isName ? { class: "name" } : {});
         const text = one.text?.(row) ?? String(one.value(row) ?? "");
@@ -68,7 +74,13 @@ export class Table<T> {
       const line = make("tr", {}, ...cells);
       if (this.options.titleOf !== undefined) line.title = cut(this.options.titleOf(row), 2000);
       if (this.onChoose !== null) {
-        line.tabIndex = 0;
+        lines.push(line);
+        line.tabIndex = place === this.current ? 0 : -1;
+        line.addEventListener("focus", () => {
+          if (lines[this.current] !== undefined) lines[this.current]!.tabIndex = -1;
+          this.current = place;
+          line.tabIndex = 0;
+        });
         line.setAttribute("aria-selected", String(this.options.isChosen?.(row) ?? false));
         line.addEventListener("click", () => this.onChoose!(row));
         line.addEventListener("keydown", (event) => {
@@ -86,8 +98,12 @@ export class Table<T> {
       }
       return line;
     });
-    const table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body));
+    const { label } = this.options;
+    const table = make("table", label === undefined ? {} : { "aria-label": label }, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body));
+    const { scrollTop } = this.element;
     this.element.replaceChildren(table);
+    this.element.scrollTop = scrollTop;
+    if (hasFocus) lines[this.current]?.focus({ preventScroll: true });
     const rest = rows.length - this.limit;
     if (rest > 0) {
       const more = make("button", { type: "button", class: "more" }, `${grouped(Math.min(rest, 500))} more of ${grouped(rest)}`);
@@ -103,6 +119,8 @@ export class Table<T> {
 
 const baseName = (path: string | null) => path?.split("/").pop() ?? "";
 
+const profileOf = (data: Data, state: State) => data.profiles[state.selection.profile];
+
 interface ThreadLine {
   index: number;
   weight: number;
@@ -112,19 +130,20 @@ export class Threads {
   private readonly panel = panel("threads", "Threads");
   readonly element = this.panel.element;
   private readonly table: Table<ThreadLine>;
-  private readonly command = commandLine(() => this.state.command(this.words(), { more: this.data.profiles[this.state.selection.profile]?.cells == null ? [] : ["--by", "comm"], threads: false }));
+  private readonly command = commandLine(() => this.state.command(this.words(), { more: profileOf(this.data, this.state)?.cells == null || profileOf(this.data, this.state)?.is_off_cpu === true ? [] : ["--by", "comm"], threads: false }));
 
   constructor(private readonly data: Data, private readonly state: State) {
     this.table = new Table<ThreadLine>([], 0, (line) => this.toggle(line.index), {
       isChosen: (line) => state.selection.threads.has(line.index),
-      titleOf: (line) => this.name(line.index),
+      titleOf: (line) => this.name(line.index), label: "Threads",
     });
     this.panel.body.append(this.table.element, this.command.element);
   }
 
   private words(): string[] {
-    const profile = this.data.profiles[this.state.selection.profile];
-    return profile?.top ?? this.data.profiles.find((one) => one.top !== undefined)?.top ?? ["durations", "--by", "comm"];
+    const profile = timedProfile(this.data, this.state);
+    if (profile === null) return ["durations", "--by", "comm"];
+    return profile.top ?? this.data.profiles.find((one) => one.top !== undefined)?.top ?? ["durations", "--by", "comm"];
   }
 
   private name(index: number): string {
@@ -140,25 +159,29 @@ export class Threads {
   }
 
   update(): void {
-    const profile = this.data.profiles[this.state.selection.profile]?.cells != null
-      ? this.data.profiles[this.state.selection.profile]! : this.data.profiles.find((one) => one.cells !== null);
+    const profile = timedProfile(this.data, this.state) ?? undefined;
     const cells = profile?.cells ?? this.data.calls?.cells;
     if (cells === undefined || cells === null) return;
     const unit = profile?.unit ?? "ns";
     const { time } = this.state.selection;
     const slots = Math.floor((this.data.length ?? 1) / (this.data.slot ?? 1)) + 1;
+    const hasSpans = profile?.is_off_cpu === true;
+    const steps = profile === undefined ? this.data.calls?.steps ?? 1 : 1;
     const weights = new Float64Array(this.data.threads.length);
     const strips = new Map<number, Float64Array>();
     const bins = 160;
     let all = 0;
     for (let index = 0; index < cells.slot.length; index++) {
-      const [slot, thread, weight] = [cells.slot[index]!, cells.thread[index]!, cells.weight[index]!];
+      const [slot, thread] = [cells.slot[index]! * steps, cells.thread[index]!];
+      let weight = cells.weight[index]!;
+      const spans = hasSpans ? Math.max(1, cells.bar[index]!) : 1;
       if (slot >= 0) {
         let strip = strips.get(thread);
         if (strip === undefined) strips.set(thread, (strip = new Float64Array(bins)));
-        strip[Math.min(bins - 1, Math.floor((slot / slots) * bins))]! += weight;
+        const [first, last] = [slot, slot + spans - 1].map((at) => Math.max(0, Math.min(bins - 1, Math.floor((at / slots) * bins)))) as [number, number];
+        for (let bin = first; bin <= last; bin++) strip[bin]! += weight / (last - first + 1);
       }
-      if (time !== null && (slot < time[0] || slot >= time[1])) continue;
+      if (time !== null) weight *= Math.max(0, Math.min(time[1], slot + spans) - Math.max(time[0], slot)) / spans;
       weights[thread]! += weight;
       all += weight;
     }
@@ -170,7 +193,7 @@ export class Threads {
     this.panel.note.replaceChildren(
       make("span", {}, `${counted(expected, "thread")} with ${profile?.name ?? "calls"} in this time; choose rows to see these threads alone`));
     this.table.show(lines, [
-      { title: "weight", value: (line) => line.weight, text: (line) => amount(line.weight, unit) },
+      { title: "weight", value: (line) => line.weight, text: (line) => amount(Math.round(line.weight), unit) },
       { title: "share", value: (line) => line.weight, text: (line) => percent(line.weight, all) },
       { title: "all time", value: (line) => line.weight, cell: (line) => strip(strips.get(line.index)) },
       { title: "thread", value: (line) => this.name(line.index), text: (line) => cut(this.name(line.index), 60), isName: true },
@@ -219,7 +242,7 @@ export class Functions {
 
   constructor(private readonly data: Data, private readonly state: State, private readonly stacks: Stacks[]) {
     this.table = new Table<FunctionLine>([], 0, (line) => this.state.change({ view: "sandwich", focus: line.name }), {
-      isChosen: (line) => this.state.selection.view === "sandwich" && this.state.selection.focus === line.name,
+      label: "Functions", isChosen: (line) => this.state.selection.view === "sandwich" && this.state.selection.focus === line.name,
       titleOf: (line) => `${line.name}${line.module === null ? "" : `\n${line.module}`}`,
     });
     this.panel.body.append(this.table.element, this.command.element);
@@ -250,10 +273,10 @@ export class Functions {
       { title: "total change", value: (line) => Math.abs(changeTotal(line)), text: (line) => points(changeTotal(line)) },
       name, module,
     ] : [
-      { title: "self", value: (line) => line.own, text: (line) => amount(line.own, unit) },
-      { title: "", value: (line) => line.own, text: (line) => percent(line.own, all) },
-      { title: "total", value: (line) => line.total, text: (line) => `${isLower(line) ? "≥ " : ""}${amount(line.total, unit)}` },
-      { title: " ", value: (line) => line.total, text: (line) => percent(line.total, all) },
+      { title: "self", value: (line) => line.own, text: (line) => amount(Math.round(line.own), unit) },
+      { title: "self %", value: (line) => line.own, text: (line) => percent(line.own, all) },
+      { title: "total", value: (line) => line.total, text: (line) => `${isLower(line) ? "≥ " : ""}${amount(Math.round(line.total), unit)}` },
+      { title: "total %", value: (line) => line.total, text: (line) => percent(line.total, all) },
       name, module,
     ];
     const noun = expression === null ? "function" : "matching function";
@@ -285,7 +308,7 @@ export class Durations {
     this.table = new Table<DurationLine>([], 0, (line) => {
       this.chosen = this.chosen === line.index ? null : line.index;
       this.update();
-    }, { isChosen: (line) => line.index === this.chosen, titleOf: (line) => line.function });
+    }, { label: "Durations of calls", isChosen: (line) => line.index === this.chosen, titleOf: (line) => line.function });
     this.panel.body.append(this.table.element, this.command.element, this.heatNote, this.heat.element, this.heatCommand.element);
     this.heat.element.addEventListener("mousemove", (event) => {
       const [x] = this.heat.place(event);
@@ -456,7 +479,7 @@ export class Slowest {
       { title: "returns", value: (call) => text(call.retval) },
       { title: "caller", value: (call) => call.caller ?? "", isName: true },
     ], 0, (call) => this.choose(call), {
-      isChosen: (call) => call === this.chosen, titleOf: (call) => `${call.function} ${text(call.args)}`,
+      label: "Slowest calls", isChosen: (call) => call === this.chosen, titleOf: (call) => `${call.function} ${text(call.args)}`,
     });
     this.panel.body.append(this.table.element, this.call, this.command.element);
   }

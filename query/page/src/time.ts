@@ -1,8 +1,9 @@
 // Panels of time: the whole trace as a strip, and the grid of seconds and fractions of a second. Both select by dragging.
 
 import type { Cells, Data, Profile } from "./data.ts";
-import { Canvas, Tip, button, color, commandLine, isDark, make, panel } from "./dom.ts";
+import { Canvas, Tip, button, color, commandLine, isDark, legendEntry, make, panel } from "./dom.ts";
 import { amount, counted, duration } from "./format.ts";
+import { heat, rates, timedProfile, type Rates } from "./rates.ts";
 import type { State } from "./state.ts";
 
 /** Steps of heat, dark on light and light on dark. */
@@ -12,15 +13,17 @@ const HEAT: [string[], string[]] = [
 ];
 const LEFT = 64;
 
-/** Weight and count of the selected threads by slot. */
-function bySlot(cells: Cells | null, slots: number, state: State): { weight: Float64Array; count: Float64Array } {
+/** Weight and count of the selected threads by slot: what began in it, and of time off the CPU, what is in it. */
+function bySlot(cells: Cells | null, slots: number, hasSpans: boolean, steps: number, state: State): { weight: Float64Array; count: Float64Array } {
   const [weight, count] = [new Float64Array(slots), new Float64Array(slots)];
   const { threads } = state.selection;
   if (cells === null) return { weight, count };
   for (let index = 0; index < cells.slot.length; index++) {
-    const slot = cells.slot[index]!;
+    const slot = cells.slot[index]! * steps;
     if (slot < 0 || slot >= slots || (threads.size > 0 && !threads.has(cells.thread[index]!))) continue;
-    weight[slot]! += cells.weight[index]!;
+    const spans = hasSpans ? Math.max(1, cells.bar[index]!) : 1;
+    const part = cells.weight[index]! / spans;
+    for (let at = slot; at < Math.min(slots, slot + spans); at++) weight[at]! += part;
     count[slot]! += cells.count[index]!;
   }
   return { weight, count };
@@ -62,6 +65,10 @@ export class Time {
   readonly element = this.panel.element;
   private readonly strip = new Canvas("Weight over time. Drag to select; arrow keys move the selection", 84);
   private readonly grid = new Canvas("Grid of time. Drag to select", 262);
+  private readonly legend = make("p", { class: "legend" });
+  private last: Rates | null = null;
+  /** Rows of slots that the grid draws as one, so that a cell has several samples. */
+  private joined = 1;
   private readonly command = commandLine(() => this.state.command(this.heatmap(), { more: ["-o", "grid.svg"], time: false }));
   private readonly slots: number;
   private readonly slot: number;
@@ -74,7 +81,7 @@ export class Time {
     this.column = Math.max(data.column ?? 1, this.slot);
     this.slots = Math.floor((data.length ?? 1) / this.slot) + 1;
     this.panel.tools.append(button("all time", "Select all time (0)", () => state.change({ time: null })));
-    this.panel.body.append(this.strip.element, this.grid.element, this.command.element);
+    this.panel.body.append(this.strip.element, this.grid.element, this.legend, this.command.element);
     this.listen(this.strip, (x) => this.slotOfStrip(x));
     this.listen(this.grid, (x, y) => this.slotOfGrid(x, y));
     this.strip.element.addEventListener("keydown", (event) => this.key(event));
@@ -85,11 +92,8 @@ export class Time {
     return this.profile?.heatmap ?? ["heatmap"];
   }
 
-  /** The selected profile if it has times, otherwise the first one that has; null if only calls have. */
   private get profile(): Profile | null {
-    const { profiles } = this.data;
-    const chosen = profiles[this.state.selection.profile];
-    return chosen?.cells != null ? chosen : profiles.find((one) => one.cells !== null) ?? null;
+    return timedProfile(this.data, this.state);
   }
 
   private cells(): Cells | null {
@@ -105,13 +109,13 @@ export class Time {
   }
 
   private get columns(): number {
-    return Math.max(20, Math.ceil(this.slots / this.rows));
+    return Math.max(1, Math.ceil(this.slots / this.rows));
   }
 
   private slotOfGrid(x: number, y: number): number {
     const plot = this.gridHeight();
     const column = Math.floor(((x - LEFT) / (this.grid.width - LEFT)) * this.columns);
-    const row = Math.floor((1 - y / plot) * this.rows);
+    const row = Math.floor((1 - y / plot) * (this.rows / this.joined)) * this.joined;
     return Math.max(0, Math.min(this.slots - 1, Math.max(0, column) * this.rows + Math.max(0, Math.min(this.rows - 1, row))));
   }
 
@@ -128,10 +132,17 @@ export class Time {
     });
     element.addEventListener("pointermove", (event) => {
       const at = slotAt(...canvas.place(event));
-      if (this.drag?.canvas === canvas && at !== this.drag.from) this.select(this.drag.from, at);
+      const wide = canvas === this.grid ? this.joined : this.last?.step ?? 1;
+      if (this.drag?.canvas === canvas && at !== this.drag.from) this.select(this.drag.from, at, canvas === this.grid ? this.joined : 1);
       const cells = this.totals();
-      const from = at * this.slot;
-      this.tip.show([`${label(from)} to ${label(from + this.slot)}`, this.text(cells.weight[at]!, cells.count[at]!)], event);
+      const first = canvas === this.grid ? at : Math.floor(at / wide) * wide;
+      let [weight, count] = [0, 0];
+      for (let slot = first; slot < Math.min(this.slots, first + wide); slot++) {
+        weight += cells.weight[slot]!;
+        count += cells.count[slot]!;
+      }
+      const rate = canvas === this.strip && this.last !== null ? [`${(this.last.values[Math.floor(at / wide)] ?? 0).toFixed(2)} ${this.last.unit}`] : [];
+      this.tip.show([`${label(first * this.slot)} to ${label((first + wide) * this.slot)}`, ...rate, this.text(weight, count)], event);
     });
     element.addEventListener("pointerup", (event) => {
       if (this.drag === null) return;
@@ -139,15 +150,15 @@ export class Time {
       // A click selects the cell of a grid, and a hundredth of the strip.
       if (at === this.drag.from) {
         const half = canvas === this.strip ? Math.floor(this.slots / 200) : 0;
-        this.select(at - half, at + half);
+        this.select(at - half, at + half, canvas === this.grid ? this.joined : 1);
       }
       this.drag = null;
     });
     element.addEventListener("pointerleave", () => this.tip.hide());
   }
 
-  private select(a: number, b: number): void {
-    this.state.change({ time: [Math.max(0, Math.min(a, b)), Math.min(this.slots, Math.max(a, b) + 1)] });
+  private select(a: number, b: number, wide: number): void {
+    this.state.change({ time: [Math.max(0, Math.min(a, b)), Math.min(this.slots, Math.max(a, b) + wide)] });
   }
 
   private key(event: KeyboardEvent): void {
@@ -166,7 +177,8 @@ export class Time {
   }
 
   private totals(): { weight: Float64Array; count: Float64Array } {
-    return bySlot(this.cells(), this.slots, this.state);
+    const { profile } = this;
+    return bySlot(this.cells(), this.slots, profile?.is_off_cpu === true, profile === null ? this.data.calls?.steps ?? 1 : 1, this.state);
   }
 
   private get unit(): string {
@@ -176,31 +188,43 @@ export class Time {
   private text(weight: number, count: number): string {
     const { profile } = this;
     if (profile?.is_count === true) return amount(weight, profile.unit);
-    return `${counted(count, profile === null ? "call" : "sample")}, ${amount(weight, this.unit)}`;
+    if (profile === null) return `${counted(count, "call")} began, ${amount(Math.round(weight), "ns")} in all`;
+    return profile.is_off_cpu ? `${amount(Math.round(weight), "ns")} off the CPU, ${counted(count, "period")} began` : `${counted(count, "sample")}, ${amount(weight, this.unit)}`;
   }
 
   update(): void {
     const what = this.profile?.name ?? "calls";
     const lost = (this.data.losses?.length ?? 0) > 0 ? ["red: events were lost"] : [];
-    const notes = [`${what}; column: ${label(this.column)}, from the bottom upwards; row: ${label(this.slot)}`, ...lost];
-    this.panel.note.replaceChildren(...notes.map((line) => make("span", {}, line)));
     const totals = this.totals();
-    this.drawStrip(totals.weight);
-    this.drawGrid(totals.count);
+    const grid = this.profile?.is_off_cpu === true ? totals.weight : totals.count;
+    this.joined = this.rowsToJoin(grid);
+    const notes = [`${what}; column: ${label(this.column)}, from the bottom upwards; row: ${label(this.slot * this.joined)}`, ...lost];
+    this.panel.note.replaceChildren(...notes.map((line) => make("span", {}, line)));
+    // A very short trace has no seconds to compare.
+    for (const one of [this.grid.element, this.legend]) one.hidden = this.columns < 3;
+    this.drawStrip();
+    this.drawGrid(grid);
     this.command.update();
   }
 
-  private drawStrip(weight: Float64Array): void {
+  /** Cells of one or two samples are noise: rows are joined until a cell has some, but ten remain. */
+  private rowsToJoin(counts: Float64Array): number {
+    if (this.profile?.is_off_cpu === true) return 1;
+    const known = counts.filter((count) => count > 0);
+    const mean = known.reduce((sum, count) => sum + count, 0) / Math.max(1, known.length);
+    const fits = (step: number) => this.rows % step === 0 && this.rows / step >= 10;
+    let joined = 1;
+    for (let step = 1; step <= this.rows; step++) if (fits(step) && mean * joined < 4) joined = step;
+    return known.length * 2 > counts.length ? joined : 1;
+  }
+
+  private drawStrip(): void {
     const plot = 62;
     if (!this.strip.fit(84)) return;
     const { context, width } = this.strip;
     const wide = Math.max(1, Math.floor(width - LEFT));
-    const bins = new Float64Array(Math.min(wide, this.slots));
-    weight.forEach((value, slot) => (bins[Math.floor((slot / this.slots) * bins.length)]! += value));
-    // A partial last bin is as high as the others are.
-    const each = (this.slots / bins.length) * this.slot;
-    const most = Math.max(...bins, 1e-9);
-    const isTime = this.unit === "ns";
+    const found = (this.last = rates(this.data, this.profile, this.state, this.slots, wide));
+    const { values, most } = found;
     context.fillStyle = color("band");
     context.fillRect(LEFT, 0, wide, plot);
     for (const slot of this.data.losses ?? []) {
@@ -208,18 +232,21 @@ export class Time {
       context.fillRect(LEFT + (slot / this.slots) * wide, 0, Math.max(2, wide / this.slots), plot);
     }
     context.fillStyle = color("accent");
-    const bar = wide / bins.length;
-    bins.forEach((value, bin) => {
-      const height = (value / most) * (plot - 6);
-      context.fillRect(LEFT + bin * bar, plot - height, Math.max(0.6, bar > 3 ? bar - 0.5 : bar), height);
+    const bar = (wide * found.step) / this.slots;
+    values.forEach((value, bin) => {
+      const height = (Math.min(value, most) / most) * (plot - 6);
+      const [x, end] = [bin * bar, Math.min(wide, (bin + 1) * bar)];
+      context.fillRect(LEFT + x, plot - height, Math.max(0.6, end - x - (bar > 3 ? 0.5 : 0)), height);
     });
     this.shadeOutside(LEFT, wide, plot);
     context.fillStyle = color("quiet");
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "top";
     context.textAlign = "right";
-    context.fillText(isTime ? `${(most / each).toFixed(2)}` : amount(most, ""), LEFT - 6, 1, LEFT - 8);
-    context.fillText(isTime ? "CPUs" : this.unit, LEFT - 6, 15, LEFT - 8);
+    context.fillText(most < 100 ? `${Number(most.toFixed(2))}` : amount(most, "").trim(), LEFT - 6, 1, LEFT - 8);
+    context.fillText(found.unit, LEFT - 6, 15, LEFT - 8);
+    this.strip.element.setAttribute("aria-label",
+      `Weight over time, up to ${Number(most.toFixed(2))} ${found.unit}. Drag to select; arrow keys move the selection`);
     axis(context, LEFT, wide, 0, this.slots * this.slot, plot);
   }
 
@@ -242,22 +269,25 @@ export class Time {
     const { context, width } = this.grid;
     const wide = width - LEFT;
     const [cellWidth, cellHeight] = [wide / this.columns, plot / this.rows];
-    const most = count.reduce((a, b) => Math.max(a, b), 1);
-    const heat = HEAT[isDark() ? 1 : 0];
+    const { joined } = this;
+    const sums = new Float64Array(this.slots);
+    count.forEach((value, slot) => (sums[slot - (slot % joined)]! += value));
+    const scale = heat(sums, HEAT[0].length);
+    const heatColors = HEAT[isDark() ? 1 : 0];
     context.fillStyle = color("band");
     context.fillRect(LEFT, 0, wide, plot);
     const { time } = this.state.selection;
     const chosen = color("chosen");
     const gap = cellWidth > 4 ? 0.6 : 0;
-    for (let slot = 0; slot < this.slots; slot++) {
-      const value = count[slot]!;
-      const isSelected = time !== null && slot >= time[0] && slot < time[1];
+    for (let slot = 0; slot < this.slots; slot += joined) {
+      const value = sums[slot]!;
+      const isSelected = time !== null && slot + joined > time[0] && slot < time[1];
       if (value === 0 && !isSelected) continue;
       const x = LEFT + Math.floor(slot / this.rows) * cellWidth;
-      const y = plot - ((slot % this.rows) + 1) * cellHeight;
+      const y = plot - ((slot % this.rows) + joined) * cellHeight;
       context.globalAlpha = time === null || isSelected ? 1 : 0.3;
-      context.fillStyle = value === 0 ? chosen : heat[Math.min(8, Math.floor((Math.log2(value + 1) / Math.log2(most + 1)) * 8.999))]!;
-      context.fillRect(x, y, cellWidth - gap, cellHeight - (cellHeight > 3 ? 0.5 : 0));
+      context.fillStyle = value === 0 ? chosen : heatColors[scale.step(value)]!;
+      context.fillRect(x, y, cellWidth - gap, cellHeight * joined - (cellHeight * joined > 3 ? 0.5 : 0));
     }
     context.globalAlpha = 1;
     for (const slot of this.data.losses ?? []) {
@@ -275,5 +305,10 @@ export class Time {
     }
     context.textBaseline = "top";
     axis(context, LEFT, wide, 0, this.columns * this.column, plot);
+    const noun = this.profile === null ? "calls" : this.profile.is_off_cpu ? "of threads off the CPU" : this.profile.is_count ? this.profile.unit : "samples";
+    const words = (value: number) => (this.profile?.is_off_cpu === true ? label(Math.round(value)) : amount(value, "").trim());
+    this.legend.replaceChildren(
+      ...(scale.low > 0 ? [`up to ${words(scale.low)}`] : ["1"]), make("span", { class: "keys" }, ...heatColors.map((fill) => legendEntry(fill, ""))),
+      `${words(scale.high)} ${scale.high > scale.low ? "or more " : ""}${noun} in ${label(this.slot * joined)}`);
   }
 }

@@ -2,13 +2,18 @@
 // zooms further than the slots of the other panels.
 
 import { type Calls, type Chart, type Data, STATES, type Track } from "./data.ts";
-import { Canvas, Tip, button, color, commandLine, isDark, legendEntry, make, panel } from "./dom.ts";
-import { counted, cut, duration, grouped } from "./format.ts";
+import { Canvas, Tip, button, color, commandLine, isDark, legendEntry, make, panel, pictureButton } from "./dom.ts";
+import { counted, cut, duration, grouped, shortened } from "./format.ts";
 import { exactTime, type State } from "./state.ts";
 import { Table } from "./tables.ts";
 import { axis } from "./time.ts";
+import { offCpu, waitOf } from "./waits.ts";
 import { drawWakes, upper, wakeOf, wakesIn } from "./wakes.ts";
 
+/** Threads that are drawn: those that are busy longest in the time that is shown. */
+const THREADS = 30;
+/** CPUs and functions with a color of their own. */
+const COLORS = 8;
 const ROW = 15;
 const GAP = 3;
 const RULER = 20;
@@ -37,8 +42,8 @@ const SLEEPING = 3;
 const GROUP_OF = STATES.map((state) => GROUPS.findIndex((group) => group.states.includes(state)));
 
 interface Row {
-  kind: "cpu" | "thread";
-  /** Number of a CPU, index of a thread. */
+  kind: "cpu" | "thread" | "process";
+  /** Number of a CPU, index of a thread, ID of a process. */
   id: number;
   track: Track | null;
   y: number;
@@ -80,6 +85,12 @@ export class Tracks {
   private readonly legend = make("p", { class: "legend" });
   private readonly status = make("p", { class: "status", "aria-live": "polite" });
   private readonly command = commandLine(() => this.state.command(this.data.tracks?.command ?? this.calls?.durations ?? ["durations"]));
+  /** What is known of a stretch that was clicked. */
+  private readonly stretch = make("div", { class: "call", "aria-live": "polite" });
+  /** Threads that ran longest, each with a color. */
+  private readonly ranks = new Map<number, number>();
+  private hatch: CanvasPattern | null = null;
+  private hatchColor = "";
   private readonly table: Table<StateLine>;
   private readonly details = make("details");
   private readonly tracks: Track[];
@@ -103,12 +114,13 @@ export class Tracks {
     });
     const zoom = (factor: number) => () => this.zoom(factor, 0.5);
     this.panel.tools.append(make("div", { class: "tabs" }, button("−", "Zoom out (-)", zoom(2)), button("+", "Zoom in (+)", zoom(0.5)),
-      button("selection", "Show the selected time", () => state.change({ span: null }))));
+      button("selection", "Show the selected time", () => state.change({ span: null }))), pictureButton("tracks", this.canvas));
+    this.rank();
     this.table = new Table<StateLine>([], 0, (line) => this.toggle(line.thread), {
-      isChosen: (line) => state.selection.threads.has(line.thread), titleOf: (line) => this.threadName(line.thread),
+      label: "States of threads", isChosen: (line) => state.selection.threads.has(line.thread), titleOf: (line) => this.threadName(line.thread),
     });
     this.details.append(make("summary", {}, "States of these threads in this time"), this.table.element);
-    this.panel.body.append(this.legend, this.canvas.element, this.status, this.details, this.command.element);
+    this.panel.body.append(this.legend, this.canvas.element, this.status, this.stretch, this.details, this.command.element);
     this.listen();
   }
 
@@ -131,7 +143,27 @@ export class Tracks {
     return tid < 0 ? "without a thread" : `${comm ?? "[unknown]"} (${tid})`;
   }
 
+  /** Gives the threads with the most time on CPUs a color each. */
+  private rank(): void {
+    const sums = new Map<number, number>();
+    for (const track of this.tracks) {
+      if (track.kind === "cpu") track.what.forEach((thread, index) => sums.set(thread, (sums.get(thread) ?? 0) + track.time[index]!));
+    }
+    [...sums].sort((a, b) => b[1] - a[1] || a[0] - b[0]).forEach(([thread], rank) => this.ranks.set(thread, rank));
+  }
+
+  private processName(pid: number): string {
+    const first = this.data.threads.find(([tid]) => tid === pid);
+    return first?.[2] == null ? `process ${pid}` : `${first[2]}, process ${pid}`;
+  }
+
+  /** The threads of a process that have a row. */
+  private threadsOf(pid: number): number[] {
+    return this.rows.filter((row) => row.kind === "thread" && this.data.threads[row.id]![1] === pid).map((row) => row.id);
+  }
+
   private name(row: Row): string {
+    if (row.kind === "process") return this.processName(row.id);
     return row.kind === "cpu" ? `CPU ${row.id}` : this.threadName(row.id);
   }
 
@@ -219,6 +251,7 @@ export class Tracks {
     if (row === undefined) return;
     if (x < this.left) {
       if (row.kind === "thread") this.toggle(row.id);
+      else if (row.kind === "process") this.state.change({ threads: new Set(this.threadsOf(row.id)) });
       return;
     }
     const call = this.callAt(row, x, y);
@@ -229,7 +262,48 @@ export class Tracks {
     } else if (row.kind === "cpu") {
       const thread = this.at(row, x)?.what;
       if (thread !== undefined) this.toggle(thread);
+    } else if (row.kind === "thread") {
+      this.showStretch(row, x);
     }
+  }
+
+  /** Shows what is known of a stretch: its reason, its stack and its waker, and what leads on. */
+  private showStretch(row: Row, x: number): void {
+    const part = this.at(row, x);
+    if (part === null) {
+      this.stretch.replaceChildren(make("p", { class: "note" }, `${this.name(row)}: nothing was recorded at ${exactTime(Math.round(this.timeAt(x)))}`));
+      return;
+    }
+    const state = STATES[part.what] ?? "unknown";
+    const isOff = state !== "running" && state !== "runnable";
+    const wait = isOff && !part.isMerged ? waitOf(this.data, row.id, state, part.begin, part.end) : null;
+    const wakes = this.data.tracks?.wakes ?? null;
+    const ended = wakes === null || part.isMerged ? -1 : upper(wakes.time, part.end) - 1;
+    const isWoken = wakes !== null && ended >= 0 && wakes.woken[ended] === row.id && wakes.time[ended]! >= part.begin;
+    const before = wakes === null || part.isMerged || state === "preempted" ? null : wakeOf(wakes, row.track!, row.id, part.begin);
+    const lines: [string, string][] = [
+      ["thread", this.name(row)],
+      ["state", part.isMerged ? `${state}, in short stretches` : state],
+      ["time", `${exactTime(part.begin)} to ${exactTime(part.end)}`], ["duration", duration(part.isMerged ? part.time : part.end - part.begin)],
+      ["reason", wait?.reason ?? (state === "preempted" ? "another thread got its CPU" : state === "runnable" ? "waits for a CPU" : "")],
+      ["ended by", isWoken ? `${this.threadName(wakes!.waker[ended]!)} at ${exactTime(wakes!.time[ended]!)}` : wait?.waker ?? ""],
+      ["woken by", !isOff && before !== null ? `${this.threadName(wakes!.waker[before]!)} at ${exactTime(wakes!.time[before]!)}` : ""],
+      ["stack", wait === null ? "" : `${wait.frames.join("\n")}${wait.others > 0 ? `\n(or one of ${wait.others} more in the same slot)` : ""}`],
+    ];
+    const select = (profile: number) => () => {
+      this.state.change({ threads: new Set([row.id]), profile, zoom: 0, ...(this.state.selection.view === "sandwich" ? { view: "icicle" as const } : {}) });
+      this.state.showSpan(part.begin, part.end);
+    };
+    const off = this.data.profiles.findIndex((one) => one === offCpu(this.data));
+    const on = this.data.profiles.findIndex((one) => one.cells !== null && !one.is_off_cpu);
+    const links = [
+      ...(isOff && off >= 0 ? [button("select this wait", "Select its time and thread, and show the stacks off the CPU", select(off))] : []),
+      ...(!isOff && on >= 0 ? [button("select this time", "Select its time and thread, and show the stacks", select(on))] : []),
+      button("close", "Close", () => this.stretch.replaceChildren()),
+    ];
+    this.stretch.replaceChildren(make("table", { "aria-label": "Selected stretch" }, make("tbody", {}, ...lines.filter(([, value]) => value !== "")
+      .map(([name, value]) => make("tr", {}, make("th", { scope: "row", class: "name" }, name), make("td", { class: "name" }, value))))),
+      make("p", { class: "tools" }, ...links));
   }
 
   private key(event: KeyboardEvent): void {
@@ -252,6 +326,7 @@ export class Tracks {
       case "Enter": case " ": {
         const row = this.rows[this.cursor];
         if (row?.kind === "thread") this.toggle(row.id);
+        if (row?.kind === "process") this.state.change({ threads: new Set(this.threadsOf(row.id)) });
         break;
       }
       default: return;
@@ -286,7 +361,8 @@ export class Tracks {
     }
     const part = this.at(row, x);
     const time = exactTime(Math.round(this.timeAt(x)));
-    if (part === null) return [this.name(row), `nothing known at ${time}`];
+    if (row.kind === "process") return [this.name(row), "a click on its name selects its threads"];
+    if (part === null) return [this.name(row), row.kind === "cpu" ? `idle, or not recorded, at ${time}` : `not recorded at ${time}`];
     const what = this.whatName(row, part.what);
     const wakes = this.data.tracks?.wakes ?? null;
     const woken = row.kind === "thread" && STATES[part.what] === "running" && !part.isMerged ? wakeOf(wakes, row.track!, row.id, part.begin) : null;
@@ -320,8 +396,19 @@ export class Tracks {
     const { chart } = this.calls ?? {};
     const inView = (call: number) => chart!.begin[call]! < to && chart!.begin[call]! + chart!.length[call]! >= from;
     let count = 0;
-    const rows: Row[] = this.tracks.filter((track) => track.kind === "cpu" || isShown(track.id))
+    const cpuRows = this.tracks.filter((track) => track.kind === "cpu");
+    const threadTracks = this.tracks.filter((track) => track.kind === "thread" && isShown(track.id));
+    const busy = new Map(threadTracks.map((track) => [track, times(track, from, to).slice(0, SLEEPING).reduce((sum, time) => sum + time, 0)]));
+    // A thread of which nothing is known in this time has no row, unless it is selected.
+    const isKnown = (track: Track) => {
+      let known = selection.threads.has(track.id);
+      parts(track, from, to, () => { known = true; });
+      return known;
+    };
+    const ranked = threadTracks.filter(isKnown).sort((a, b) => busy.get(b)! - busy.get(a)!);
+    const rows: Row[] = [...cpuRows, ...this.byProcess(ranked.slice(0, THREADS))]
       .map((track): Row => ({ kind: track.kind, id: track.id, track, y: 0, calls: [], levels: 0 }));
+    const omittedThreads = ranked.length - Math.min(ranked.length, THREADS);
     const hasTrack = new Set(this.tracks.filter((track) => track.kind === "thread").map((track) => track.id));
     const callsInView = new Map([...this.callsOf].filter(([thread]) => isShown(thread)).map(([thread, calls]) => [thread, calls.filter(inView)]));
     for (const calls of callsInView.values()) count += calls.length;
@@ -330,7 +417,7 @@ export class Tracks {
     for (const row of rows) if (row.kind === "thread") row.calls = callsInView.get(row.id) ?? [];
     const areDrawn = count <= MOST_CALLS;
     const shown = rows.filter((row) => row.track !== null || (areDrawn && row.calls.length > 0) || selection.threads.has(row.id));
-    rows.splice(0, rows.length, ...shown);
+    rows.splice(0, rows.length, ...this.withProcesses(shown));
     const threads = new Set(rows.filter((row) => row.kind === "thread").map((row) => row.id));
     const wakes = wakesIn(this.data.tracks?.wakes ?? null, threads, from, to);
     this.wakes = wakes.length <= MOST_WAKES ? wakes : [];
@@ -355,7 +442,8 @@ export class Tracks {
     const source = this.data.tracks?.source ?? null;
     const notes = [
       `${exactTime(from)} to ${exactTime(to)}`,
-      ...(cpus > 0 ? [counted(cpus, "CPU")] : []), counted(rows.length - cpus, "thread"),
+      ...(cpus > 0 ? [counted(cpus, "CPU")] : []), counted(rows.filter((row) => row.kind === "thread").length, "thread"),
+      ...(omittedThreads > 0 ? [`those of ${THREADS + omittedThreads} that are busy longest in this time`] : []),
       ...(source !== null ? [`CPUs from samples of ${source}: a row is full where they are most`] : []),
       ...(this.data.tracks?.notes ?? []),
       ...(this.calls === null ? [] : [areDrawn ? counted(count, "call") : `${grouped(count)} calls: up to ${grouped(MOST_CALLS)} are drawn, zoom in`]),
@@ -370,6 +458,28 @@ export class Tracks {
     this.command.update();
     this.showTable(from, to);
     this.draw();
+  }
+
+  /** Threads of a process follow each other, the busiest process first. */
+  private byProcess(ranked: Track[]): Track[] {
+    const order = new Map<number, Track[]>();
+    ranked.forEach((track, place) => {
+      const pid = this.data.threads[track.id]![1] ?? -1 - place;
+      const known = order.get(pid);
+      if (known === undefined) order.set(pid, [track]);
+      else known.push(track);
+    });
+    return [...order.values()].flat();
+  }
+
+  /** The rows with one for each process that has several threads among them. */
+  private withProcesses(rows: Row[]): Row[] {
+    const pidOf = (row: Row | undefined) => (row?.kind === "thread" ? this.data.threads[row.id]![1] : null);
+    return rows.flatMap((row, index): Row[] => {
+      const pid = pidOf(row);
+      const isFirst = pid !== null && pid !== pidOf(rows[index - 1]) && pid === pidOf(rows[index + 1]);
+      return isFirst ? [{ kind: "process", id: pid, track: null, y: 0, calls: [], levels: 0 }, row] : [row];
+    });
   }
 
   private showTable(from: number, to: number): void {
@@ -389,7 +499,25 @@ export class Tracks {
     this.legend.replaceChildren(...(hasStates
       ? GROUPS.map((group) => legendEntry(color(`state-${group.name}`), group.states.length === 1 && group.states[0] !== group.name ? `${group.name} (${group.states[0]})`
         : group.name === "runnable" ? "runnable or preempted" : group.name === "other" ? "stopped, parked, idle" : group.name)) : []),
-      ...(this.tracks.some((track) => track.kind === "cpu") ? ["a color of a CPU is a thread"] : []));
+      ...(hasStates ? [make("span", {}, make("i", { class: "hatched" }), "not recorded")] : []), ...this.cpuLegend());
+  }
+
+  /** The threads that ran longest in view, by their color on CPUs. */
+  private cpuLegend(): HTMLElement[] {
+    const [from, to] = this.range;
+    const sums = new Map<number, number>();
+    for (const track of this.tracks) {
+      if (track.kind === "cpu") {
+        parts(track, from, to, (begin, end, what, time) => sums.set(what, (sums.get(what) ?? 0) + Math.min(time, Math.min(end, to) - Math.max(begin, from))));
+      }
+    }
+    const all = [...sums.values()].reduce((sum, time) => sum + time, 0);
+    return [...sums].sort((a, b) => b[1] - a[1]).slice(0, COLORS).map(([thread, time]) => {
+      const [fill, alpha] = this.shade(this.ranks.get(thread) ?? thread);
+      const entry = legendEntry(fill, `${cut(this.threadName(thread), 28)} ${((time / Math.max(1, all)) * 100).toFixed(1)}%`);
+      (entry.firstChild as HTMLElement).style.opacity = String(alpha);
+      return entry;
+    });
   }
 
   /** Color of a thread on a CPU, and of a function: the ones of modules, in shades. */
@@ -412,18 +540,23 @@ export class Tracks {
     const losses = this.data.losses ?? [];
     const groups = GROUPS.map((group) => color(`state-${group.name}`));
     const [ink, band, quiet, focus] = [color("ink"), color("band"), color("quiet"), color("focus")];
+    const processes = new Set(this.rows.filter((row) => row.kind === "process").map((row) => row.id));
+    const isProcess = (row: Row) => processes.has(this.data.threads[row.id]![1] ?? NaN);
     this.rows.forEach((row, index) => {
-      context.fillStyle = band;
-      context.fillRect(left, row.y, wide, ROW);
+      if (row.kind !== "process") {
+        context.fillStyle = row.kind === "thread" && row.track !== null ? this.hatching() : band;
+        context.fillRect(left, row.y, wide, ROW);
+      }
       if (row.track !== null) this.drawTrack(row, row.track, left, wide, groups);
       this.drawCalls(row, left, wide);
       const isChosen = row.kind === "thread" && this.state.selection.threads.has(row.id);
       context.font = isChosen ? "600 11px system-ui, sans-serif" : "11px system-ui, sans-serif";
       context.textBaseline = "middle";
       context.textAlign = "left";
-      context.fillStyle = row.kind === "cpu" ? quiet : ink;
+      context.fillStyle = row.kind === "thread" ? ink : quiet;
       const letters = Math.floor((left - 8) / 5.8);
-      context.fillText(cut(this.name(row), letters), 2, row.y + ROW / 2 + 1, left - 8);
+      const isInside = row.kind === "thread" && isProcess(row);
+      context.fillText(cut(this.name(row), letters), isInside ? 12 : 2, row.y + ROW / 2 + 1, left - 8);
       if (index === this.cursor) {
         context.strokeStyle = focus;
         context.lineWidth = 1.5;
@@ -447,16 +580,36 @@ export class Tracks {
     }
   }
 
+  /** The pattern of what was not recorded. */
+  private hatching(): CanvasPattern | string {
+    const line = color("line");
+    if (this.hatch !== null && this.hatchColor === line) return this.hatch;
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 6;
+    const context = tile.getContext("2d")!;
+    context.strokeStyle = line;
+    context.lineWidth = 1;
+    context.beginPath();
+    for (const shift of [-6, 0, 6]) {
+      context.moveTo(shift, 6);
+      context.lineTo(shift + 6, 0);
+    }
+    context.stroke();
+    this.hatchColor = line;
+    return (this.hatch = this.canvas.context.createPattern(tile, "repeat")) ?? color("band");
+  }
+
   /** Stretches narrower than a pixel share it by their times. */
   private drawTrack(row: Row, track: Track, left: number, wide: number, groups: string[]): void {
     const { context } = this.canvas;
     const [from, to] = this.range;
     const scale = wide / (to - from);
     const isCpu = row.kind === "cpu";
+    const [ground, bandColor] = [color("ground"), color("band")];
     const chosen = this.state.selection.threads;
     const paint = (what: number): [string, number] => {
       if (!isCpu) return [groups[GROUP_OF[what] ?? 4]!, 1];
-      const [fill, alpha] = this.shade(what);
+      const [fill, alpha] = this.shade(this.ranks.get(what) ?? what);
       return [fill, chosen.size === 0 || chosen.has(what) ? alpha : 0.16];
     };
     // What shares a pixel, or a cell of merged stretches.
@@ -469,6 +622,13 @@ export class Tracks {
       const order = whats.map((_, index) => index)
         .sort((a, b) => (isCpu ? sums[b]! - sums[a]! : (GROUP_OF[whats[a]!] ?? 4) - (GROUP_OF[whats[b]!] ?? 4)));
       let top = row.y + ROW;
+      if (!isCpu) {
+        context.globalAlpha = 1;
+        context.fillStyle = ground;
+        context.fillRect(x, row.y, span, ROW);
+        context.fillStyle = color("band");
+        context.fillRect(x, row.y, span, ROW);
+      }
       for (const index of order) {
         const height = Math.min(top - row.y, Math.max(sums[index]! > 0 ? 0.5 : 0, (sums[index]! / all) * ROW));
         const [fill, alpha] = paint(whats[index]!);
@@ -495,6 +655,13 @@ export class Tracks {
         context.globalAlpha = alpha;
         context.fillStyle = fill;
         const isSleep = !isCpu && GROUP_OF[what]! >= SLEEPING;
+        if (isSleep) {
+          for (const under of [ground, bandColor]) {
+            context.fillStyle = under;
+            context.fillRect(left + first, row.y, Math.max(1, last - first), ROW);
+          }
+          context.fillStyle = fill;
+        }
         context.fillRect(left + first, row.y + (isSleep ? ROW - 4 : 0), Math.max(1, last - first - (last - first > 4 ? 0.4 : 0)), isSleep ? 4 : ROW);
         if (isCpu && last - first > 46) {
           context.globalAlpha = chosen.size === 0 || chosen.has(what) ? 1 : 0.4;
@@ -553,7 +720,7 @@ export class Tracks {
       if (letters < 3) continue;
       context.globalAlpha = 1;
       context.fillStyle = ink;
-      context.fillText(cut(names[name]!, letters), left + x + 3, y + CALL / 2, end - x - 6);
+      context.fillText(shortened(names[name]!, letters), left + x + 3, y + CALL / 2, end - x - 6);
     }
     context.globalAlpha = 1;
   }

@@ -1,5 +1,7 @@
 //! A distribution in one table cell: `▁▃█▅▂ ▁`, or `.:#=- .` without a Unicode locale.
 
+use std::borrow::Cow;
+
 /// One character per count, from empty to the highest.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 9] = [' ', '.', ',', ':', '-', '=', '+', '*', '#'];
@@ -23,6 +25,32 @@ pub(crate) fn shares(values: &[f64], unicode: bool) -> String {
         letters[if value > 0.0 { height.max(1) } else { 0 }]
     };
     values.iter().map(letter).collect()
+}
+
+/// Shortens bars of shares to `width` columns: each shows the mean of those that it replaces. Shares that are not 0 stay
+/// visible.
+pub(crate) fn rebinned(bars: &str, width: usize, unicode: bool) -> Cow<'_, str> {
+    let letters = if unicode { BLOCKS } else { ASCII };
+    let height = |letter: char| {
+        letters
+            .iter()
+            .position(|known| *known == letter)
+            .unwrap_or(0)
+    };
+    let heights: Vec<usize> = bars.chars().map(height).collect();
+    if heights.len() <= width || width == 0 {
+        return Cow::Borrowed(bars);
+    }
+    let bin = |place: usize| {
+        let (from, to) = (
+            place * heights.len() / width,
+            (place + 1) * heights.len() / width,
+        );
+        let sum: usize = heights[from..to].iter().sum();
+        let mean = (sum as f64 / (to - from) as f64).round() as usize;
+        letters[mean.max(usize::from(sum > 0))]
+    };
+    Cow::Owned((0..width).map(bin).collect())
 }
 
 /// Whether the locale's encoding is Unicode. If none is set, as in most containers, Unicode is assumed.

@@ -38,8 +38,8 @@ pub(crate) const ROWS: i64 = 50;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 24.0;
 const ROW_HEIGHT: f64 = 8.0;
-/// Columns are no wider than this at the usual width, so that a short trace looks like one.
-const LEAST_COLUMNS: i64 = 20;
+/// Columns are no wider than this at the usual width, so that a very short trace looks like one; from 10 ms on, no column is empty.
+const LEAST_COLUMNS: i64 = 10;
 
 impl Grid {
     /// Returns the length of a column for a trace of this length, such that there are from 10 to 600 where possible.

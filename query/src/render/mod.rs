@@ -44,7 +44,7 @@ pub(crate) use destination::Destination;
 pub(crate) use drawing::axis_label;
 pub(crate) use notes::Notes;
 pub(crate) use output::{Form, Output, Shape};
-pub(crate) use people::{INDENT, TERMINAL};
+pub(crate) use people::{INDENT, SPARE, TERMINAL};
 pub(crate) use section::{Answered, Section};
 
 /// Output formats.

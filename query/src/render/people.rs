@@ -16,6 +16,8 @@ use crate::text::strings;
 /// `hidden`: never; `bars`: a list of `low`, `high` and `count` in powers of two, as one letter per power; `shares`: a list of values
 /// from 0 to 1, as one letter each.
 pub(crate) const TERMINAL: &str = "terminal";
+/// Key in a field's metadata of a column that a narrow terminal omits: its place in the order, from 1.
+pub(crate) const SPARE: &str = "spare";
 /// Key in a field's metadata with the column whose value gives the indentation of names.
 pub(crate) const INDENT: &str = "indent";
 

@@ -31,7 +31,7 @@ use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
 use crate::render::violins::{self, Violin};
-use crate::render::{Answered, Form, Section, Shape, TERMINAL};
+use crate::render::{Answered, Form, SPARE, Section, Shape, TERMINAL};
 use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::{Output, Overwriting, Traces, Watching};
@@ -318,6 +318,24 @@ fn by_power(line: &Line) -> BTreeMap<i32, i64> {
     counts
 }
 
+/// Columns that a narrow terminal omits, the first one first.
+const SPARES: [&str; 8] = [
+    "slowest_child",
+    "p95",
+    "min",
+    "histogram",
+    "unfinished",
+    "avg",
+    "self",
+    "p99",
+];
+
+/// Metadata of a column that a narrow terminal omits.
+fn spare(column: &str) -> Option<(String, String)> {
+    let place = SPARES.iter().position(|spare| *spare == column)?;
+    Some((SPARE.to_owned(), (place + 1).to_string()))
+}
+
 fn rows(lines: &[Line], keys: &[&str]) -> Result<RecordBatch> {
     let mut columns: Vec<(Field, ArrayRef)> = Vec::new();
     let mut add = |name: &str, kind: DataType, values: ArrayRef| {
@@ -342,8 +360,11 @@ fn rows(lines: &[Line], keys: &[&str]) -> Result<RecordBatch> {
     add("count", DataType::Int64, numbers(&|line| Some(line.count)));
     let unfinished = numbers(&|line| Some(line.count - line.known));
     columns.push((
-        Field::new("unfinished", DataType::Int64, true)
-            .with_metadata(metadata(TERMINAL, "optional")),
+        Field::new("unfinished", DataType::Int64, true).with_metadata(HashMap::from_iter(
+            metadata(TERMINAL, "optional")
+                .into_iter()
+                .chain(spare("unfinished")),
+        )),
         unfinished,
     ));
     let known = |line: &Line| (line.known > 0).then_some(line.total);
@@ -359,13 +380,16 @@ fn rows(lines: &[Line], keys: &[&str]) -> Result<RecordBatch> {
     ];
     for (name, values) in durations {
         let kind = values.data_type().clone();
-        let field = Field::new(name, kind, true).with_metadata(metadata(UNIT, "ns"));
+        let mut of_column = metadata(UNIT, "ns");
+        of_column.extend(spare(name));
+        let field = Field::new(name, kind, true).with_metadata(of_column);
         columns.push((field, values));
     }
     let histograms = histograms(lines)?;
+    let mut of_histogram = metadata(TERMINAL, "bars");
+    of_histogram.extend(spare("histogram"));
     columns.push((
-        Field::new("histogram", histograms.data_type().clone(), true)
-            .with_metadata(metadata(TERMINAL, "bars")),
+        Field::new("histogram", histograms.data_type().clone(), true).with_metadata(of_histogram),
         Arc::new(histograms),
     ));
     if !keys.contains(&"caller") {
@@ -374,7 +398,8 @@ fn rows(lines: &[Line], keys: &[&str]) -> Result<RecordBatch> {
             .map(|line| line.slowest_child.as_deref())
             .collect();
         columns.push((
-            Field::new("slowest_child", DataType::Utf8, true),
+            Field::new("slowest_child", DataType::Utf8, true)
+                .with_metadata(spare("slowest_child").into_iter().collect()),
             Arc::new(slowest),
         ));
     }

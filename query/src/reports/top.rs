@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
-use arrow::datatypes::Int64Type;
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow::datatypes::{Field, Int64Type, Schema};
 use clap::{Args, ValueEnum};
 use perfquet_trace::count::{counted, grouped};
 
@@ -25,6 +25,7 @@ use super::frame_groups::{FrameGroups, GroupName, GroupWeight};
 use super::row_source::has_rows;
 use super::stored_aggregates;
 use crate::commands::Subcommand;
+use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
 use crate::render::{Answered, Form, Section};
 use crate::report::{self, Report};
@@ -33,6 +34,7 @@ use crate::settings::{Output, Traces, Watching};
 use crate::stacks::Forest;
 use crate::text::{harmless, strings};
 use crate::totals;
+use crate::unit::{DURATION, UNIT};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Top>();
 
@@ -144,7 +146,7 @@ fn by_column(
     top: &Top,
     session: &Session,
     subject: &WeightedEvent,
-    column: &str,
+    column: &'static str,
     condition: &str,
 ) -> Result<(String, RecordBatch)> {
     by_expression(top, session, subject, (column, column), condition)
@@ -182,19 +184,29 @@ fn by_expression(
         top.limit.min(keys.len())
     };
     let percents = weights[..shown].iter().map(|&weight| percent(weight, all));
-    let batch = RecordBatch::try_from_iter([
+    let columns: [(&str, ArrayRef, bool); 4] = [
         (
             "self_percent",
-            Arc::new(Float64Array::from_iter_values(percents)) as ArrayRef,
+            Arc::new(Float64Array::from_iter_values(percents)),
+            false,
         ),
-        ("self", totals::unsigned(weights[..shown].iter().copied())),
+        (
+            "self",
+            totals::unsigned(weights[..shown].iter().copied()),
+            false,
+        ),
         (
             "samples",
             Arc::new(UInt64Array::from(samples[..shown].to_vec())),
+            false,
         ),
-        (column, Arc::new(StringArray::from(keys[..shown].to_vec()))),
-    ])?;
-    Ok((summary, batch))
+        (
+            column,
+            Arc::new(StringArray::from(keys[..shown].to_vec())),
+            false,
+        ),
+    ];
+    Ok((summary, batch(columns, subject.unit)?))
 }
 
 /// The rows with the names of processes beside their PIDs in the last column: those of their main threads.
@@ -230,10 +242,11 @@ fn total(subject: &WeightedEvent, weight: u128, samples: u64) -> String {
     }
 }
 
-/// A weight with its unit: `1 event`, `10,020,060 ns`.
+/// A weight with its unit: `1 event`, `10.020 ms`.
 fn amount(weight: u128, unit: &str) -> String {
     match unit {
         "events" => counted(weight, "event"),
+        DURATION => in_fitting_unit(weight as f64),
         unit => format!("{} {unit}", grouped(weight)),
     }
 }
@@ -248,13 +261,13 @@ fn percent(part: u128, all: u128) -> f64 {
 }
 
 fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, RecordBatch)> {
-    let (summary, folded) = match stored_aggregates::are_what_there_is(session, &top.choice) {
+    let (summary, folded, unit) = match stored_aggregates::are_what_there_is(session, &top.choice) {
         true => aggregated(session, condition)?,
         false => {
             let subject = top.choice.subject(session)?;
             let folded = Folded::query(session, &subject, condition, None)?;
             let summary = total(&subject, folded.weight, folded.samples);
-            (summary, folded)
+            (summary, folded, subject.unit.to_string())
         }
     };
     let mut lines = lines(&session.forest, &folded, top.by)?;
@@ -288,12 +301,29 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, Re
         columns.push(("function", Arc::new(functions), false));
     }
     columns.push(("module", Arc::new(modules), true));
-    let batch = RecordBatch::try_from_iter_with_nullable(columns)?;
-    Ok((summary, batch))
+    Ok((summary, batch(columns, &unit)?))
 }
 
-/// Returns stacks that are already aggregated.
-fn aggregated(session: &Session, condition: &str) -> Result<(String, Folded)> {
+/// Returns the rows; weights in nanoseconds are durations.
+fn batch(
+    columns: impl IntoIterator<Item = (&'static str, ArrayRef, bool)>,
+    unit: &str,
+) -> Result<RecordBatch> {
+    let columns = columns.into_iter().map(|(name, values, nullable)| {
+        let field = Field::new(name, values.data_type().clone(), nullable);
+        let is_weight = matches!(name, "self" | "total");
+        let metadata = match is_weight && unit == DURATION {
+            true => HashMap::from([(UNIT.to_owned(), DURATION.to_owned())]),
+            false => HashMap::new(),
+        };
+        (field.with_metadata(metadata), values)
+    });
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.unzip();
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
+}
+
+/// Returns stacks that are already aggregated, their summary and unit.
+fn aggregated(session: &Session, condition: &str) -> Result<(String, Folded, String)> {
     let summed = stored_aggregates::stacks(session, condition)?;
     let unit = summed.unit();
     let name = summed
@@ -302,7 +332,8 @@ fn aggregated(session: &Session, condition: &str) -> Result<(String, Folded)> {
         .map_or("aggregation".into(), harmless);
     let weight = amount(summed.folded.weight, &unit);
     let stacks = counted(summed.folded.samples, "stack");
-    Ok((format!("{name}: {weight} in {stacks}"), summed.folded))
+    let summary = format!("{name}: {weight} in {stacks}");
+    Ok((summary, summed.folded, unit.to_string()))
 }
 
 /// A function or module with its weight.

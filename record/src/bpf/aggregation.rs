@@ -153,16 +153,21 @@ impl Aggregation {
                 loaded.map_err(|error| refused(aggregation.plan.name(), &error))?;
             let walks = tables.is_some();
             aggregation.tables.extend(tables);
-            let attachment = |(number, probe): (u64, &Probe)| Attachment {
+            // Sites of a static probe have one name, and so one number.
+            let number_of = |probe: &Probe| {
+                let first = probes.iter().position(|other| other.name == probe.name);
+                first.unwrap_or(0) as u64
+            };
+            let attachment = |probe: &Probe| Attachment {
                 program: program_at(probe),
                 probe: probe.clone(),
-                cookie: if has_numbers { number } else { 0 },
+                cookie: if has_numbers { number_of(probe) } else { 0 },
             };
             aggregation.groups.push(Group {
                 object,
                 walks,
                 names: probes.iter().map(|probe| probe.name.clone()).collect(),
-                attachments: (0..).zip(&probes).map(attachment).collect(),
+                attachments: probes.iter().map(attachment).collect(),
                 functions: Vec::new(),
                 pairing: None,
                 events: Vec::new(),
@@ -174,7 +179,7 @@ impl Aggregation {
     /// Loads the programs for calls of functions, which are among `functions`.
     pub(crate) fn of_calls(
         requested: Requested<Both>,
-        functions: &Functions,
+        functions: &[Functions],
         whom: &Whom<'_>,
         settings: &Settings,
     ) -> Result<Aggregation> {
@@ -215,7 +220,7 @@ impl Aggregation {
                 walks: false,
                 names: Vec::new(),
                 attachments: Vec::new(),
-                functions: vec![functions.only(is_here)],
+                functions: functions.iter().map(|of| of.only(is_here)).collect(),
                 pairing: None,
                 events: Vec::new(),
             });
@@ -321,8 +326,8 @@ impl Aggregation {
     }
 
     /// Whether its keys include stacks.
-    pub(crate) fn has_stacks(&self) -> bool {
-        self.plan.keys.iter().any(|key| key.is_stack())
+    pub(crate) fn has_user_stacks(&self) -> bool {
+        self.plan.keys.contains(&Key::UserStack)
     }
 
     /// Attaches the programs.

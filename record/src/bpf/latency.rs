@@ -109,7 +109,14 @@ impl Fields for LatencyFields<'_> {
             return Ok(Found::measured(Value::Duration));
         }
         let Some(field) = name.strip_prefix(START) else {
-            return fetch::of(option, &self.latency.end, name).map(Found::fetched);
+            let of_end = fetch::of(option, &self.latency.end, name);
+            let has_it = |start: &Start| fetch::of(option, &start.probe, name).is_ok();
+            return match of_end {
+                Err(failure) if self.latency.starts.iter().all(has_it) => Err(failure.hint(
+                    format!("use {START}{name}, the field of the event that begins the latency"),
+                )),
+                found => found.map(Found::fetched),
+            };
         };
         if let Some((_, found)) = self.found.iter().find(|(known, _)| known == name) {
             return Ok(*found);

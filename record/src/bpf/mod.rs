@@ -92,7 +92,7 @@ pub(crate) struct Plans {
     /// Functions whose calls are paired in the kernel.
     pub(crate) calls: Vec<Functions>,
     of_hits: Vec<Requested<Probe>>,
-    of_calls: Vec<(Requested<Both>, Rc<Functions>)>,
+    of_calls: Vec<(Requested<Both>, Rc<Vec<Functions>>)>,
     of_latencies: Vec<Requested<Latency>>,
     off_cpu: Option<off_cpu::Plan>,
 }
@@ -182,16 +182,17 @@ impl Plans {
         Ok(())
     }
 
-    /// Adds the aggregations `texts` of the calls of `functions`, which match `argument`, over those that pass `filter`.
+    /// Adds the aggregations `texts` of the calls of `functions`, over those that pass `filter`. `argument` is the last option.
     pub(crate) fn aggregate_calls(
         &mut self,
         argument: &str,
         texts: &[String],
         filter: Option<&str>,
-        functions: Functions,
+        functions: Vec<Functions>,
     ) -> Result<(), Failure> {
         let functions = Rc::new(functions);
-        for mut requested in agg::of_calls(argument, texts, filter, &functions.all)? {
+        let all = functions.iter().flat_map(|of_option| &of_option.all);
+        for mut requested in agg::of_calls(argument, texts, filter, all)? {
             self.name(argument, &mut requested.plan);
             self.of_calls.push((requested, Rc::clone(&functions)));
         }
@@ -288,9 +289,10 @@ impl Plans {
 }
 
 impl Programs {
-    /// Whether aggregates include stacks.
-    pub(crate) fn has_stacks(&self) -> bool {
-        self.off_cpu.is_some() || self.aggregations.iter().any(Aggregation::has_stacks)
+    /// Whether aggregates include user stacks, whose code may need names from runtimes.
+    pub(crate) fn has_user_stacks(&self) -> bool {
+        let mut aggregations = self.aggregations.iter();
+        self.off_cpu.is_some() || aggregations.any(Aggregation::has_user_stacks)
     }
 
     /// Takes the tables of the programs that walk the stacks in their keys.

@@ -16,7 +16,7 @@
 //! With `--format perf.data`, it is converted to perf's file format at the end ([`perf_file`]), because not all perf
 //! commands read pipes. (tools/perf/Documentation/perf.data-file-format.txt)
 
-mod build_ids;
+pub(crate) mod build_ids;
 pub(crate) mod header;
 mod kernel_maps;
 pub(crate) mod own_records;

@@ -3,24 +3,21 @@
 //! Read after the events are enabled, so that nothing is missed: a thread that starts during the read is recorded
 //! twice, and the records made here have no time.
 
-use perfquet_trace::symbols::Roots;
-
-use super::build_ids::MappedFiles;
+use super::build_ids::{Inode, MappedFiles};
 use super::record::{Records, kind, misc};
 use crate::sys::procfs::{self, Map};
 use crate::target::Target;
 
 /// Returns FORK, COMM and, if there are addresses, MMAP2 records from `/proc`, then FINISHED_INIT. `command` is the waiting
-/// command. Mapped files without a path are added to `roots`.
+/// command. Mapped files are added to `files`.
 pub(crate) fn existing(
     target: &Target,
     command: Option<i32>,
-    roots: &Roots,
+    files: &MappedFiles,
     has_addresses: bool,
 ) -> Vec<u8> {
     let pids = target.processes(command);
     let mut records = Records::new();
-    let mut files = MappedFiles::new(roots);
     let mut maps = Vec::new();
     for pid in pids {
         add_process(&mut records, pid);
@@ -31,8 +28,8 @@ pub(crate) fn existing(
         for map in procfs::parse_maps(&maps) {
             // Symbolization needs only code.
             if map.protection & libc::PROT_EXEC as u32 != 0 {
-                let build_id = files.build_id(pid, &map);
-                add_mapping(&mut records, pid, &map, build_id);
+                let inode = files.add_existing(pid, &map);
+                add_mapping(&mut records, pid, &map, inode);
             }
         }
     }
@@ -66,40 +63,23 @@ fn add_process(records: &mut Records, pid: i32) {
     }
 }
 
-/// Adds a mapping, with a build ID in place of device and inode, as the kernel writes it.
-fn add_mapping(records: &mut Records, pid: i32, map: &Map<'_>, build_id: Option<&[u8]>) {
+/// Adds a mapping as the kernel writes it.
+fn add_mapping(records: &mut Records, pid: i32, map: &Map<'_>, inode: Option<Inode>) {
     let path: &[u8] = if map.path.is_empty() {
         b"//anon"
     } else {
         map.path
     };
-    // A longer build ID does not fit.
-    let build_id = build_id.filter(|id| id.len() <= 20);
-    let build = if build_id.is_some() {
-        misc::MMAP_BUILD_ID
-    } else {
-        0
-    };
-    records.add(kind::MMAP2, misc::USER | build, |body| {
+    records.add(kind::MMAP2, misc::USER, |body| {
         body.i32(pid);
         body.i32(pid);
         body.u64(map.start);
         body.u64(map.end.saturating_sub(map.start));
         body.u64(map.file_offset);
-        match build_id {
-            Some(id) => {
-                let mut place = [0; 20];
-                place[..id.len()].copy_from_slice(id);
-                body.raw(&[id.len() as u8, 0, 0, 0]);
-                body.raw(&place);
-            }
-            None => {
-                body.u32(map.device.0);
-                body.u32(map.device.1);
-                body.u64(map.inode);
-                body.u64(0); // generation of the inode: unknown
-            }
-        }
+        body.u32(map.device.0);
+        body.u32(map.device.1);
+        body.u64(map.inode);
+        body.u64(inode.map_or(0, |inode| inode.generation));
         body.u32(map.protection);
         body.u32(map.flags);
         body.text(path);

@@ -23,6 +23,8 @@ pub(crate) mod kind {
 
 /// Bits of `misc`.
 pub(crate) mod misc {
+    /// The mode of the CPU, such as [`KERNEL`].
+    pub(crate) const CPU_MODE: u16 = 7;
     pub(crate) const KERNEL: u16 = 1;
     pub(crate) const USER: u16 = 2;
     /// COMM: the name comes from an exec.

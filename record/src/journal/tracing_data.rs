@@ -8,7 +8,7 @@
 //! u32 size, symbols                   u32 size, printk formats          u64 size, names of threads
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::probe::tracepoint::Tracepoint;
 use crate::sys::ring::page_bytes;
@@ -31,17 +31,18 @@ pub(super) fn section<'a>(
         add_long(&mut out, &tracefs.file(&format!("events/{name}")));
     }
     out.extend(0u32.to_ne_bytes()); // ftrace's own entries: not recorded
-    let mut systems: BTreeMap<&str, BTreeMap<&str, &[u8]>> = BTreeMap::new();
+    // Several events may have one name: the sites of a static probe.
+    let mut systems: BTreeMap<&str, BTreeSet<(&str, &[u8])>> = BTreeMap::new();
     for tracepoint in tracepoints {
         let formats = systems.entry(&tracepoint.system).or_default();
-        formats.insert(&tracepoint.name, &tracepoint.format);
+        formats.insert((&tracepoint.name, &tracepoint.format));
     }
     out.extend((systems.len() as u32).to_ne_bytes());
     for (system, formats) in systems {
         out.extend(system.as_bytes());
         out.push(0);
         out.extend((formats.len() as u32).to_ne_bytes());
-        for format in formats.values() {
+        for (_, format) in formats {
             add_long(&mut out, format);
         }
     }

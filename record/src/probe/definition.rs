@@ -36,6 +36,9 @@ const RELEASED_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum length of an event name: MAX_EVENT_NAME_LEN.
 const NAME_BYTES: usize = 63;
 
+/// Start of the system of static probes, before the provider.
+pub(super) const STATIC_PROBES: &str = "sdt_";
+
 /// A probe to define.
 #[derive(Debug, Clone)]
 pub(crate) struct Definition {
@@ -201,15 +204,21 @@ impl Definitions {
             config: self.tracefs.id(&self.group, &name).map_err(unreadable)?,
             ..Attr::default()
         };
+        let format = self
+            .tracefs
+            .format(&self.group, &name)
+            .map_err(unreadable)?;
+        // The sites of a static probe are one event.
+        let name = match definition.system.starts_with(STATIC_PROBES) {
+            true => plain(&definition.name),
+            false => name,
+        };
         Ok(Probe {
             name: format!("{}:{name}", definition.system),
             attr,
             kind: Kind::Tracepoint(Tracepoint {
                 system: definition.system.clone(),
-                format: self
-                    .tracefs
-                    .format(&self.group, &name)
-                    .map_err(unreadable)?,
+                format,
                 name,
                 is_own: true,
                 purpose: Purpose::Rows,
@@ -224,18 +233,7 @@ impl Definitions {
 
     /// Returns `name`, with a number appended if it is in use, as in perf.
     fn unique(&self, name: &str) -> String {
-        let plain: String = name
-            .chars()
-            .map(|letter| match letter {
-                letter if letter.is_ascii_alphanumeric() => letter,
-                _ => '_',
-            })
-            .take(NAME_BYTES - 4)
-            .collect();
-        let plain = match plain.starts_with(|first: char| first.is_ascii_digit()) {
-            true => format!("_{plain}"),
-            false => plain,
-        };
+        let plain = plain(name);
         let is_taken = |name: &str| self.defined.iter().any(|(_, taken)| taken == name);
         if !is_taken(&plain) {
             return plain;
@@ -360,6 +358,22 @@ impl Drop for Definitions {
                 log::warn!("cannot remove the probe {line}: {error}");
             }
         }
+    }
+}
+
+/// Returns a name that the kernel accepts.
+fn plain(name: &str) -> String {
+    let plain: String = name
+        .chars()
+        .map(|letter| match letter {
+            letter if letter.is_ascii_alphanumeric() => letter,
+            _ => '_',
+        })
+        .take(NAME_BYTES - 4)
+        .collect();
+    match plain.starts_with(|first: char| first.is_ascii_digit()) {
+        true => format!("_{plain}"),
+        false => plain,
     }
 }
 

@@ -192,6 +192,14 @@ fn nothing(text: &str, object: &Object, all: &[CodeSymbol], wanted: &str) -> Fai
         return crate::failure::failed(format!("{text}: {path} has no symbols"))
             .hint("install its debug package");
     }
+    if object.is_stripped() {
+        return misuse(format!(
+            "{path} has no symbol {wanted}: it is stripped, and only has the functions that it exports"
+        ))
+        .hint(format!(
+            "install its debug package, use an offset, or list what it has: --functions '{path}:*'"
+        ));
+    }
     let names = all_names(object);
     misuse(format!("{path} has no function {wanted}")).hint(similar(
         wanted,

@@ -254,6 +254,7 @@ fn parse_event(event: &str) -> Result<Vec<Probe>, Failure> {
     if event.starts_with(breakpoint::PREFIX) {
         return breakpoint::parse(event).map(|probe| vec![probe]);
     }
+    let event = without_prefix(event);
     let (event, stack) = stacks::split_terms(event)?;
     let mut probes = parse_plain(&event)?;
     if let Some(stack) = stack {
@@ -262,6 +263,14 @@ fn parse_event(event: &str) -> Result<Vec<Probe>, Failure> {
             .for_each(|probe| stack.put(&mut probe.attr));
     }
     Ok(probes)
+}
+
+/// `tracepoint:SYSTEM:NAME` is bpftrace's spelling.
+fn without_prefix(event: &str) -> &str {
+    let tracepoint = event.strip_prefix("tracepoint:");
+    tracepoint
+        .filter(|rest| rest.contains(':'))
+        .unwrap_or(event)
 }
 
 /// Parses an event without stack settings.
@@ -283,9 +292,20 @@ fn parse_plain(event: &str) -> Result<Vec<Probe>, Failure> {
 }
 
 fn unknown(event: &str) -> Failure {
+    if is_program(event) {
+        return misuse(format!("no event {event}"))
+            .hint(format!("put -- before the command: -- {event}"));
+    }
     let mut names: Vec<String> = counter::names().collect();
     names.extend(tracepoint::all_names());
     misuse(format!("no event {event}")).hint(similar(event, names, "--list"))
+}
+
+/// Whether a program has this name: the command follows an option whose value was omitted.
+fn is_program(name: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = std::env::split_paths(&folders);
+    folders.any(|folder| folder.is_absolute() && folder.join(name).is_file())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use clap::Args;
 use perfquet_trace::count::counted;
 use perfquet_trace::symbols::UnwindCounts;
 
-use super::Probe;
+use super::{Kind, Probe};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::perf_event::{Attr, abi};
 use crate::sys::privileges;
@@ -146,6 +146,20 @@ impl Stacks {
         let is_it = |probe: &Probe| probe.is_sampled() && probe.attr.sample_type == 0;
         let is_auto = matches!(self.how, Some(How::Auto { .. }));
         is_auto && !self.kernel_only && probes.iter().any(is_it)
+    }
+
+    /// Whether -g takes by frame pointers, which most programs lack, the user stacks of events that user code causes: probes in programs,
+    /// system calls, page faults. Of others, such as switches, the kernel stack tells more.
+    pub(crate) fn follow_frame_pointers(self, probes: &[Probe]) -> bool {
+        const OF_USERS: [&str; 3] = ["exceptions", "raw_syscalls", "syscalls"];
+        let is_it = |probe: &Probe| match &probe.kind {
+            Kind::Tracepoint(tracepoint) => {
+                let is_of_users = OF_USERS.contains(&&*tracepoint.system);
+                (is_of_users || probe.is_of_program()) && probe.attr.sample_type == 0
+            }
+            Kind::Sampled | Kind::Output { .. } => false,
+        };
+        matches!(self.how, Some(How::Auto { .. })) && !self.kernel_only && probes.iter().any(is_it)
     }
 
     /// Whether programs that aggregate by stack may walk it, too: unless frame pointers or copies are requested.
@@ -334,10 +348,21 @@ fn is_none(own: &Attr) -> bool {
         && own.exclude_callchain_kernel() == 1
 }
 
-/// Returns a message about walked or copied stacks whose outer frames are missing.
-pub(crate) fn cut_sentence(how: &str, counts: &UnwindCounts) -> Option<String> {
-    let all = counts.complete + counts.cut();
+/// Returns a message about walked or copied stacks whose outer frames are missing. `by_frame_pointers` were not unwound at all:
+/// they are marked as cut, since they may be.
+pub(crate) fn cut_sentence(
+    how: &str,
+    counts: &UnwindCounts,
+    by_frame_pointers: u64,
+) -> Option<String> {
+    let cut = counts.cut() + by_frame_pointers;
+    let all = counts.complete + cut;
     let mut parts = Vec::new();
+    if by_frame_pointers > 0 {
+        parts.push(format!(
+            "{by_frame_pointers} by frame pointers, before unwind tables were loaded"
+        ));
+    }
     if counts.memory_ended > 0 {
         let count = counts.memory_ended;
         parts.push(match how {
@@ -360,8 +385,7 @@ pub(crate) fn cut_sentence(how: &str, counts: &UnwindCounts) -> Option<String> {
     (!parts.is_empty()).then(|| {
         let parts = parts.join(", ");
         format!(
-            "{} of {} cut: {parts}",
-            counts.cut(),
+            "{cut} of {} cut: {parts}",
             counted(all, &format!("{how} user stack"))
         )
     })
@@ -465,6 +489,25 @@ mod tests {
         ] {
             assert!(parse_how(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn every_cut_stack_is_in_one_count() {
+        let counts = UnwindCounts {
+            complete: 715,
+            no_rule: 20,
+            too_deep: 2,
+            ..UnwindCounts::default()
+        };
+        let sentence = |counts, by_frame_pointers| {
+            cut_sentence("aggregated", counts, by_frame_pointers).unwrap_or_default()
+        };
+        assert_eq!(
+            sentence(&counts, 2_818),
+            "2840 of 3,555 aggregated user stacks cut: 2818 by frame pointers, before unwind tables were loaded, \
+             20 at code without unwind information, 2 at the maximum depth"
+        );
+        assert_eq!(sentence(&UnwindCounts::default(), 0), "");
     }
 
     #[test]

@@ -70,6 +70,14 @@ fn lists() {
     );
     assert_eq!(fails("cycles,"), "expected an event, found an empty name");
     assert_eq!(fails("cycels"), "no event cycels");
+    // The command, taken for the value of the option before it.
+    let failure = parse("ls").err().unwrap();
+    assert_eq!(
+        failure.hint_text(),
+        Some("put -- before the command: -- ls")
+    );
+    assert_eq!(without_prefix("tracepoint:sched:*"), "sched:*");
+    assert_eq!(without_prefix("tracepoint:name"), "tracepoint:name");
     assert!(fails("nopmu/event=1/").contains("no PMU nopmu"));
     assert!(fails("nopmu/event=1").contains("second '/'"));
 }

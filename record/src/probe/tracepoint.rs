@@ -49,7 +49,13 @@ pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
         }
     }
     if probes.is_empty() {
-        let hint = option_of_probes(system, name)
+        let whole = event.split_once(':').map_or("", |(_, name)| name);
+        let place = if system.contains("probe") || system == "usdt" {
+            whole
+        } else {
+            name
+        };
+        let hint = option_of_probes(system, place)
             .unwrap_or_else(|| similar(&format!("{system}:{name}"), names(&tracefs), "--list"));
         return Err(misuse(format!("no tracepoint {event}")).hint(hint));
     }
@@ -59,6 +65,10 @@ pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
 /// Returns the probe option for names of probes defined earlier with perf, because one option here defines and records
 /// a probe.
 fn option_of_probes(system: &str, name: &str) -> Option<String> {
+    let of_probes = ["kprobe", "kretprobe", "uprobe", "uretprobe", "usdt"];
+    if of_probes.contains(&system) {
+        return Some(format!("use --{system} '{name}'"));
+    }
     let (option, place) = match system {
         "probe" => ("kprobe", name.to_owned()),
         _ => match (system.strip_prefix("probe_"), system.strip_prefix("sdt_")) {

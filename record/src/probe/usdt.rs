@@ -9,7 +9,7 @@
 use perfquet_cli::glob_matches;
 use perfquet_trace::symbols::{Object, StaticProbe};
 
-use super::definition::Definition;
+use super::definition::{Definition, STATIC_PROBES};
 use super::form::{Form, Place};
 use super::register::kernels as register;
 use super::uprobe;
@@ -68,7 +68,7 @@ fn definition(text: &str, path: &std::path::Path, probe: &StaticProbe) -> Defini
     Definition {
         text: text.to_owned(),
         place: Place::User,
-        system: format!("sdt_{}", probe.provider),
+        system: format!("{STATIC_PROBES}{}", probe.provider),
         name: probe.name.clone(),
         forms: vec![Form::new("p", body)],
     }

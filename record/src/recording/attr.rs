@@ -3,6 +3,7 @@
 use perfquet_events::event::Purpose;
 
 use super::Settings;
+use crate::probe::tracepoint::Tracepoint;
 use crate::probe::{Kind, Probe, stacks};
 use crate::sys::perf_event::{Attr, abi};
 
@@ -46,7 +47,14 @@ impl Kernel {
         let mut attr = self.base(probe.attr, inherits);
         let mut sample_type = COMMON;
         match &probe.kind {
-            Kind::Tracepoint(_) | Kind::Output { .. } => {
+            Kind::Tracepoint(tracepoint) => {
+                sample_type |= abi::PERF_SAMPLE_RAW;
+                attr.sample_period = 1;
+                if may_count_more(tracepoint) {
+                    sample_type |= abi::PERF_SAMPLE_PERIOD;
+                }
+            }
+            Kind::Output { .. } => {
                 sample_type |= abi::PERF_SAMPLE_RAW;
                 attr.sample_period = 1;
             }
@@ -107,6 +115,11 @@ impl Kernel {
 
     /// Variants of the side-band, most complete first: each omits another feature that a kernel or an unprivileged user
     /// may lack.
+    ///
+    /// None requests build IDs, which the recorder reads from the files: the kernel marks the record of a mapping for the first
+    /// session that wants its build ID, and does not remove the mark (PERF_RECORD_MISC_MMAP_BUILD_ID) before it writes the record for
+    /// the next session, where it is wrong (perf_event_mmap_output in kernel/events/core.c, 5.12 to 6.18). perf then takes the device
+    /// for the length of a build ID, and aborts.
     pub(super) fn side_bands(self, inherits: bool) -> Vec<Attr> {
         let mut least = self.base(dummy(), inherits);
         least.set_mmap(1);
@@ -114,15 +127,13 @@ impl Kernel {
         least.set_comm(1);
         least.set_comm_exec(1);
         least.set_task(1);
-        let mut build_ids = least;
-        build_ids.set_build_id(1);
-        let mut namespaces = build_ids;
+        let mut namespaces = least;
         namespaces.set_namespaces(1);
         let mut all = namespaces;
         all.set_exclude_kernel(0);
         all.set_ksymbol(1);
         all.set_bpf_event(1);
-        vec![all, namespaces, build_ids, least]
+        vec![all, namespaces, least]
     }
 }
 
@@ -136,6 +147,13 @@ pub(crate) fn attr_of_own_records() -> Attr {
     let mut attr = Kernel { has_lost: false }.base(event, false);
     attr.sample_type |= u64::from(abi::PERF_SAMPLE_RAW);
     attr
+}
+
+/// Whether a hit may count more than one, as nanoseconds do (`__perf_count` in include/trace/events/sched.h; modules can have it, too).
+/// With a period of 1 the kernel repeats the record of such a hit for each, until it throttles the event, unless the record has the count
+/// (kernel/events/core.c, perf_swevent_event). Probes, and entries and exits of system calls, count one.
+fn may_count_more(tracepoint: &Tracepoint) -> bool {
+    !tracepoint.is_own && tracepoint.system != "syscalls"
 }
 
 /// Whether its records have stacks. Trigger hits are no rows and have none; without stacks, their time has a fixed
@@ -175,6 +193,46 @@ fn set_rate(attr: &mut Attr, probe: &Probe, settings: &Settings) {
         (None, frequency) => {
             attr.set_freq(1);
             attr.sample_freq = frequency.unwrap_or(DEFAULT_FREQUENCY_HZ);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hit_that_counts_more_is_one_record() {
+        let sample_type = |system: &str, is_own| {
+            let tracepoint = Tracepoint {
+                system: system.to_owned(),
+                name: "any".to_owned(),
+                format: Vec::new(),
+                is_own,
+                purpose: Purpose::Rows,
+                definition: None,
+            };
+            let mut probe = Probe::output("any", false);
+            probe.kind = Kind::Tracepoint(tracepoint);
+            let attr = Kernel { has_lost: false }.probe(&probe, &Settings::default(), false);
+            assert_eq!((attr.sample_period, attr.freq()), (1, 0));
+            attr.sample_type
+        };
+        let plain = u64::from(COMMON | abi::PERF_SAMPLE_RAW);
+        let period = u64::from(abi::PERF_SAMPLE_PERIOD);
+        assert_eq!(sample_type("sched", false), plain | period);
+        assert_eq!(sample_type("of_a_module", false), plain | period);
+        assert_eq!(sample_type("syscalls", false), plain);
+        assert_eq!(sample_type("pq_1_1", true), plain);
+    }
+
+    #[test]
+    fn no_session_requests_build_ids_of_the_kernel() {
+        let kernel = Kernel { has_lost: true };
+        for inherits in [false, true] {
+            let variants = kernel.side_bands(inherits);
+            assert!(variants.iter().all(|attr| attr.build_id() == 0));
+            assert!(variants.iter().all(|attr| attr.mmap2() == 1));
         }
     }
 }

@@ -20,6 +20,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail};
 use perfquet_cli::escaped;
 use perfquet_trace::store::{Directory, State, part_path};
+use perfquet_trace::symbols::limits::FETCHED_PERCENT_MAX;
 use tempfile::TempDir;
 
 use super::connection::{Connection, interruptible, pid_of};
@@ -30,6 +31,8 @@ use crate::sys::signals::Signals;
 
 /// Maximum length of a line before a file.
 const LONGEST_LINE: u64 = 8192;
+/// Maximum number of files of a trace.
+const MOST_FILES: u32 = 1 << 17;
 
 /// What the other host has.
 pub(super) enum Fetched {
@@ -104,7 +107,9 @@ pub(super) fn fetch(
 
 /// Writes the files of a stream below `folder`.
 fn receive(stream: &mut impl BufRead, folder: &Path, name: &str) -> Result<()> {
-    loop {
+    let free = crate::sys::file::free_bytes(&File::open(folder)?)?;
+    let mut left = free / 100 * FETCHED_PERCENT_MAX;
+    for _ in 0..MOST_FILES {
         let mut line = Vec::new();
         stream.take(LONGEST_LINE).read_until(b'\n', &mut line)?;
         let Some(line) = line.strip_suffix(b"\n") else {
@@ -120,10 +125,14 @@ fn receive(stream: &mut impl BufRead, folder: &Path, name: &str) -> Result<()> {
             )
         };
         let (size, path) = header(line, name).with_context(unfit)?;
+        left = left
+            .checked_sub(size)
+            .with_context(|| format!("no room for the trace: {free} bytes are free here"))?;
         let path = folder.join(path);
         write_file(stream, &path, size)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
+    bail!("the trace has more than {MOST_FILES} files");
 }
 
 /// Size and path of a file; `None` if it is not of the trace, or leads out of it.
@@ -235,6 +244,19 @@ mod tests {
         ] {
             let stream = format!("file 1 {}\nxfile 1 {}\nyend\n", paths[0], paths[1]);
             assert!(received(stream.as_bytes()).is_err(), "{paths:?}");
+        }
+    }
+
+    #[test]
+    fn a_trace_larger_than_the_disk_is_not_received() {
+        // Without the bytes: the size alone is too large.
+        for sizes in [vec![1_u64 << 62], vec![1, 1 << 50]] {
+            let mut stream = Vec::new();
+            for (number, size) in sizes.into_iter().enumerate() {
+                stream.extend(format!("file {size} trace.pqt/{number}\nx").bytes());
+            }
+            let error = received(&stream).err().unwrap_or_default();
+            assert!(error.contains("no room for the trace"), "{error}");
         }
     }
 

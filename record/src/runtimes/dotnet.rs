@@ -9,6 +9,7 @@
 //! (dotnet/diagnostics: the design document "ipc-protocol")
 
 use std::io::{self, Read, Write};
+use std::time::Instant;
 
 use super::process::{Process, other};
 
@@ -23,7 +24,7 @@ const OK: u8 = 0x00;
 const ONLY_PERF_MAP: u32 = 3;
 
 /// Makes the process write `/tmp/perf-PID.map`.
-pub(super) fn write_map(process: &Process) -> io::Result<()> {
+pub(super) fn write_map(process: &Process, until: Instant) -> io::Result<()> {
     let folder = process.temporary()?;
     let before = format!("dotnet-diagnostic-{}-", process.inside);
     let is_it = |name: &String| name.starts_with(&before) && name.ends_with("-socket");
@@ -32,7 +33,7 @@ pub(super) fn write_map(process: &Process) -> io::Result<()> {
     };
     // Each connection carries one command.
     let command = |command, payload: &[u8]| -> io::Result<bool> {
-        let mut stream = process.connect(&folder, &socket)?;
+        let mut stream = process.connect(&folder, &socket, until)?;
         stream.write_all(&message(command, payload))?;
         answer(&mut stream)
     };

@@ -11,12 +11,11 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use perfquet_events::bytes::{Cursor, Endian, before_nul};
 
-use super::process::{Folder, Process, other};
+use super::process::{Connection, Folder, Process, other};
 use crate::sys::procfs;
 
 /// Limit until a JVM listens. It looks for the file when the signal arrives.
@@ -28,8 +27,8 @@ const ANSWER_MAX: u64 = 1 << 20;
 const COUNTERS_MAX: u64 = 1 << 20;
 
 /// Makes the JVM write `/tmp/perf-PID.map`.
-pub(super) fn write_map(process: &Process) -> io::Result<()> {
-    let answer = request(process, "Compiler.perfmap")?;
+pub(super) fn write_map(process: &Process, until: Instant) -> io::Result<()> {
+    let answer = request(process, "Compiler.perfmap", until)?;
     match answer.split_once('\n') {
         Some(("0", _)) => Ok(()),
         // java.lang.IllegalArgumentException: Unknown diagnostic command
@@ -41,15 +40,15 @@ pub(super) fn write_map(process: &Process) -> io::Result<()> {
 }
 
 /// Whether compiled code keeps frame pointers; `None` if the JVM does not answer.
-pub(super) fn keeps_frame_pointers(process: &Process) -> Option<bool> {
-    let answer = request(process, "VM.flags").ok()?;
+pub(super) fn keeps_frame_pointers(process: &Process, until: Instant) -> Option<bool> {
+    let answer = request(process, "VM.flags", until).ok()?;
     let (status, flags) = answer.split_once('\n')?;
     (status == "0").then(|| flags.contains("-XX:+PreserveFramePointer"))
 }
 
-fn request(process: &Process, command: &str) -> io::Result<String> {
+fn request(process: &Process, command: &str, until: Instant) -> io::Result<String> {
     let folder = process.temporary()?;
-    let mut stream = connect(process, &folder)?;
+    let mut stream = connect(process, &folder, until)?;
     // Version 1, a command and three arguments.
     stream.write_all(format!("1\0jcmd\0{command}\0\0\0").as_bytes())?;
     let mut answer = Vec::new();
@@ -57,9 +56,9 @@ fn request(process: &Process, command: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-fn connect(process: &Process, folder: &Folder) -> io::Result<UnixStream> {
+fn connect(process: &Process, folder: &Folder, until: Instant) -> io::Result<Connection> {
     let socket = format!(".java_pid{}", process.inside);
-    match process.connect(folder, &socket) {
+    match process.connect(folder, &socket, until) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         result => return result,
     }
@@ -74,22 +73,27 @@ fn connect(process: &Process, folder: &Folder) -> io::Result<UnixStream> {
         .create_new(true)
         .mode(0o600)
         .open(&trigger)?;
-    let connected = wake(process, folder, &socket);
+    let connected = wake(process, folder, &socket, until);
     // Most JVMs remove it themselves.
     let _ = fs::remove_file(&trigger);
     connected
 }
 
 /// Makes the JVM look for the file, and connects when it listens.
-fn wake(process: &Process, folder: &Folder, socket: &str) -> io::Result<UnixStream> {
+fn wake(
+    process: &Process,
+    folder: &Folder,
+    socket: &str,
+    until: Instant,
+) -> io::Result<Connection> {
     let began = Instant::now();
     process.send(libc::SIGQUIT)?;
     loop {
-        match process.connect(folder, socket) {
+        match process.connect(folder, socket, until) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => return result,
         }
-        if began.elapsed() > LONGEST_START {
+        if began.elapsed() > LONGEST_START || Instant::now() >= until {
             return Err(other("the JVM does not answer"));
         }
         std::thread::sleep(BETWEEN_LOOKS);

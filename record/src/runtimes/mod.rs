@@ -19,6 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use perfquet_trace::symbols::limits::{ANSWER_MS_MAX, LAST_REQUEST_MS_MAX, LAST_REQUESTS_MS_MAX};
 
 use crate::sys::procfs;
 use process::{Process, Runtime};
@@ -36,8 +37,13 @@ const LOOKS_GROW: u32 = 4;
 const LOOKS_MAX: Duration = Duration::from_secs(64);
 /// Time between two checks for requests that are due.
 const TICK: Duration = Duration::from_millis(250);
-/// Limit for all requests at the end.
-const LONGEST_END: Duration = Duration::from_secs(4);
+/// Limit for an answer. Writing a large map takes a second.
+const LONGEST_ANSWER: Duration = Duration::from_millis(ANSWER_MS_MAX);
+/// Limit for all requests at the end, and for one of them.
+const LONGEST_END: Duration = Duration::from_millis(LAST_REQUESTS_MS_MAX);
+const LONGEST_LAST_ANSWER: Duration = Duration::from_millis(LAST_REQUEST_MS_MAX);
+/// Time for what is not a request.
+const SLACK: Duration = Duration::from_millis(200);
 
 /// Command-line options.
 #[derive(Debug, Clone, Copy, Default, Args)]
@@ -105,12 +111,12 @@ impl Runtimes {
         let _ = self.messages.send(Message::Look(pids));
     }
 
-    /// Sends the last requests, and returns the results. Takes at most 8 s.
+    /// Sends the last requests, and returns the results. Takes at most 1.7 s.
     pub(crate) fn finish(self) -> Summary {
         let until = Instant::now() + LONGEST_END;
         let _ = self.messages.send(Message::Finish(until));
-        // Another request may be in progress.
-        let summary = self.summaries.recv_timeout(LONGEST_END * 2);
+        // Another request may be in progress: its time is part of this.
+        let summary = self.summaries.recv_timeout(LONGEST_END + SLACK);
         summary.unwrap_or_else(|_| Summary::late())
     }
 }
@@ -146,6 +152,8 @@ struct Known {
     has_run: bool,
     is_running: bool,
     has_map: bool,
+    /// Whether it took too long to answer: it would delay the requests to others.
+    is_slow: bool,
     /// Why it has none.
     reason: Option<String>,
     keeps_frame_pointers: Option<bool>,
@@ -222,7 +230,7 @@ impl Watch {
             {
                 known.next_request = now + known.pause;
                 known.pause = (known.pause * REQUESTS_GROW).min(REQUESTS_MAX);
-                known.request();
+                known.request(LONGEST_ANSWER);
             }
         }
     }
@@ -240,9 +248,10 @@ impl Watch {
         let mut all: Vec<Known> = watched.filter_map(|watched| watched.known).collect();
         all.sort_by_key(|known| known.process.pid);
         for known in &mut all {
-            match Instant::now() < until {
-                true => known.request(),
-                false => known.fail("the time for requests had run out"),
+            let left = until.saturating_duration_since(Instant::now());
+            match left.is_zero() {
+                false => known.request(left.min(LONGEST_LAST_ANSWER)),
+                true => known.fail("the time for requests had run out"),
             }
         }
         self.ended.extend(all);
@@ -274,6 +283,7 @@ impl Known {
             has_run: false,
             is_running: true,
             has_map: false,
+            is_slow: false,
             reason: None,
             keeps_frame_pointers: None,
         }
@@ -292,13 +302,13 @@ impl Known {
     }
 
     /// Requests the map, unless the process has not run since the last request.
-    fn request(&mut self) {
+    fn request(&mut self, limit: Duration) {
         if !self.process.is_running() {
             self.is_running = false;
             return;
         }
         let cpu_ticks = self.process.cpu_ticks().unwrap_or(0);
-        if cpu_ticks == self.cpu_ticks {
+        if cpu_ticks == self.cpu_ticks || self.is_slow {
             return;
         }
         self.cpu_ticks = cpu_ticks;
@@ -307,9 +317,10 @@ impl Known {
             return self.fail("the process belongs to another user");
         }
         let began = Instant::now();
+        let until = began + limit;
         let written = match self.process.runtime {
-            Runtime::Java => java::write_map(&self.process),
-            Runtime::DotNet => dotnet::write_map(&self.process),
+            Runtime::Java => java::write_map(&self.process, until),
+            Runtime::DotNet => dotnet::write_map(&self.process, until),
             Runtime::Node => self.process.has_map(),
         };
         match written {
@@ -323,6 +334,10 @@ impl Known {
                     began.elapsed().as_millis()
                 );
             }
+            Err(_) if Instant::now() >= until => {
+                self.is_slow = true;
+                self.fail("it did not answer in time");
+            }
             Err(error) => {
                 log::debug!("perf map of process {}: {error}", self.process.pid);
                 self.fail(&error.to_string());
@@ -332,7 +347,7 @@ impl Known {
             && self.has_map
             && self.keeps_frame_pointers.is_none()
         {
-            self.keeps_frame_pointers = java::keeps_frame_pointers(&self.process);
+            self.keeps_frame_pointers = java::keeps_frame_pointers(&self.process, until);
         }
     }
 }

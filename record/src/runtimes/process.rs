@@ -7,18 +7,20 @@
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::sys::process::{self, Handle};
 use crate::sys::procfs;
 
-/// Limit for an answer; writing a large map takes a second.
-const LONGEST_ANSWER: Duration = Duration::from_secs(3);
+/// Names read of a directory that anybody may write to.
+const MOST_NAMES: usize = 1 << 16;
+/// The kernel takes a timeout of 0 as none.
+const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Runtimes that can write a perf map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,8 +116,13 @@ impl Process {
         process::open_in_root(&root, path, libc::O_PATH | libc::O_DIRECTORY).map(Folder)
     }
 
-    /// Connects to a socket of the process in this directory. Fails if another process listens there.
-    pub(super) fn connect(&self, folder: &Folder, name: &str) -> io::Result<UnixStream> {
+    /// Connects to a socket of the process in this directory, until a time. Fails if another process listens there.
+    pub(super) fn connect(
+        &self,
+        folder: &Folder,
+        name: &str,
+        until: Instant,
+    ) -> io::Result<Connection> {
         let socket = folder.open(name, libc::O_PATH)?;
         let about = socket.metadata()?;
         if !about.file_type().is_socket() || about.uid() != self.user && about.uid() != 0 {
@@ -126,9 +133,7 @@ impl Process {
         if process::peer_of(&stream) != Some(self.pid) {
             return Err(other("another process listens on its socket"));
         }
-        stream.set_read_timeout(Some(LONGEST_ANSWER))?;
-        stream.set_write_timeout(Some(LONGEST_ANSWER))?;
-        Ok(stream)
+        Ok(Connection { stream, until })
     }
 
     /// Opens a file of the process in this directory.
@@ -164,6 +169,41 @@ impl Process {
     }
 }
 
+/// A connection that ends at a time, however slowly the other side answers.
+pub(super) struct Connection {
+    stream: UnixStream,
+    until: Instant,
+}
+
+impl Connection {
+    /// Returns the time left as a timeout.
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(left.max(LEAST_TIMEOUT)),
+        }
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// An open directory.
 #[derive(Debug)]
 pub(super) struct Folder(File);
@@ -184,7 +224,7 @@ impl Folder {
     pub(super) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("")).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        names.collect()
+        names.take(MOST_NAMES).collect()
     }
 
     fn open(&self, name: &str, flags: i32) -> io::Result<File> {
@@ -202,6 +242,26 @@ pub(super) fn other(message: &'static str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_byte_at_a_time_does_not_prolong_a_connection() {
+        let (own, mut other) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || {
+            while other.write_all(b"0").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let began = Instant::now();
+        let mut connection = Connection {
+            stream: own,
+            until: began + Duration::from_millis(200),
+        };
+        let mut answer = Vec::new();
+        connection.read_to_end(&mut answer).unwrap_err();
+        assert!(!answer.is_empty());
+        assert!(began.elapsed() >= Duration::from_millis(190));
+        assert!(connection.write(b"1").is_err());
+    }
 
     #[test]
     fn runtimes_by_what_is_mapped() {

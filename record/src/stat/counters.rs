@@ -100,6 +100,8 @@ pub(crate) struct Counters {
     /// Names of threads when last seen.
     comms: BTreeMap<i32, String>,
     is_started_by_exec: bool,
+    /// Whether whole CPUs are counted, on which an event is enabled all the time.
+    is_of_whole_cpus: bool,
     began: u64,
     /// End of the last period.
     since: u64,
@@ -140,6 +142,7 @@ impl Counters {
             cgroups: places.target.cgroup_paths(),
             comms,
             is_started_by_exec,
+            is_of_whole_cpus: *places.target == Target::System,
             began: now,
             since: now,
             totals: BTreeMap::new(),
@@ -155,10 +158,28 @@ impl Counters {
         Ok(())
     }
 
-    /// Sets the start of the first period.
+    /// Sets the start of the first period. What events of the whole system have counted before is not part of it.
     pub(crate) fn begin(&mut self) {
         self.began = clock::monotonic();
         self.since = self.began;
+        for opened in self
+            .counters
+            .iter_mut()
+            .flat_map(|counter| &mut counter.events)
+        {
+            if let Ok([value, enabled, running]) = opened.event.times() {
+                opened.before = Counted {
+                    value,
+                    enabled,
+                    running,
+                };
+            }
+        }
+        for presence in self.presences.iter_mut().flatten() {
+            if let Ok([_, _, running]) = presence.event.times() {
+                presence.before = running;
+            }
+        }
     }
 
     /// Starts or stops counting.
@@ -297,9 +318,22 @@ impl Counters {
             is_clock: self.counters[value.event].is_clock,
             counted: value.counted,
             error: self.counters[value.event].error.clone().unwrap_or_default(),
+            elapsed: self.elapsed_of(value).unwrap_or(elapsed),
         };
         let rows: Vec<Row> = values.iter().map(row).collect();
         table::lines(&rows, elapsed)
+    }
+
+    /// For how long an event was counted on whole CPUs: exactly, since the recorder may have to wait for a CPU between the
+    /// clock and the counters. `None`: unknown, since the events of threads are enabled only while these run.
+    fn elapsed_of(&self, value: &Value) -> Option<u64> {
+        let events = &self.counters[value.event].events;
+        let cpus = events
+            .iter()
+            .filter(|opened| opened.key == value.key)
+            .count() as u64;
+        let counted = value.counted.filter(|_| self.is_of_whole_cpus)?;
+        time_on_each(counted, cpus)
     }
 
     /// What a value is for: `sh-1234 CPU 0`.
@@ -502,6 +536,12 @@ impl Opening {
     }
 }
 
+/// Returns for how long an event was enabled on each of these CPUs, on average.
+fn time_on_each(counted: Counted, cpus: u64) -> Option<u64> {
+    let enabled = counted.enabled.checked_div(cpus)?;
+    (enabled > 0).then_some(enabled)
+}
+
 fn not_supported(probe: &Probe, error: &io::Error) -> String {
     let is_hardware = matches!(
         probe.attr.type_,
@@ -516,4 +556,22 @@ fn not_supported(probe: &Probe, error: &io::Error) -> String {
 fn comm_of(tid: i32) -> Option<String> {
     let comm = fs::read(format!("/proc/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(comm.trim_ascii_end()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_of_all_cpus_is_at_most_their_number() {
+        // Enabled one after the other, and read late, on two busy CPUs.
+        let counted = Counted {
+            value: 1_300 + 1_500,
+            enabled: 1_300 + 1_500,
+            running: 1_300 + 1_500,
+        };
+        assert_eq!(time_on_each(counted, 2), Some(1_400));
+        assert_eq!(time_on_each(counted, 0), None);
+        assert_eq!(time_on_each(Counted::default(), 2), None);
+    }
 }

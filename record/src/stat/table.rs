@@ -21,11 +21,13 @@ pub(super) struct Row {
     pub(super) counted: Option<Counted>,
     /// Why it was not counted.
     pub(super) error: String,
+    /// Nanoseconds for which it was counted.
+    pub(super) elapsed: u64,
 }
 
 /// Returns the lines for a period of `elapsed` nanoseconds.
 pub(super) fn lines(rows: &[Row], elapsed: u64) -> Vec<String> {
-    let rows: Vec<[String; 4]> = rows.iter().map(|row| cells(row, elapsed)).collect();
+    let rows: Vec<[String; 4]> = rows.iter().map(cells).collect();
     let width = |column: usize| {
         let widths = rows.iter().map(|row| row[column].chars().count());
         widths.max().unwrap_or(0)
@@ -44,13 +46,13 @@ pub(super) fn lines(rows: &[Row], elapsed: u64) -> Vec<String> {
     lines
 }
 
-fn cells(row: &Row, elapsed: u64) -> [String; 4] {
+fn cells(row: &Row) -> [String; 4] {
     let not_counted = |why: &str| ("not counted".to_owned(), why.to_owned());
     let scaled = row.counted.map(|counted| (counted, counted.scaled()));
     let (count, note) = match scaled {
         None => not_counted(&row.error),
         Some((_, None)) => not_counted("no counter was free while it was enabled"),
-        Some((counted, Some(scaled))) => numbers(row.is_clock, scaled, counted, elapsed),
+        Some((counted, Some(scaled))) => numbers(row.is_clock, scaled, counted, row.elapsed),
     };
     let shown = |text: &str| escaped(text).into_owned();
     [shown(&row.of), shown(&row.event), count, note]

@@ -1,6 +1,6 @@
-//! Space for files: fallocate(2), fstatvfs(3).
+//! Space for files: fallocate(2), fstatvfs(3); generations of inodes: ioctl_iflags(2).
 
-#![expect(unsafe_code, reason = "fallocate and fstatvfs")]
+#![expect(unsafe_code, reason = "fallocate, fstatvfs and ioctl")]
 
 use std::fs::File;
 use std::io;
@@ -34,6 +34,16 @@ pub(crate) fn free_bytes(file: &File) -> io::Result<u64> {
     // SAFETY: filled by the call, which succeeded.
     let system = unsafe { system.assume_init() };
     Ok(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
+/// Returns the generation of a file's inode, which differs between files that have the same inode one after the other; `None` if
+/// the file system does not tell.
+pub(crate) fn generation(file: &File) -> Option<u64> {
+    // Declared with a long, but file systems write an int (fs/ext4/ioctl.c).
+    let mut generation: libc::c_long = 0;
+    // SAFETY: the kernel writes at most a long, and the descriptor is that of an open file.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETVERSION, &mut generation) };
+    (result == 0).then(|| u64::from(generation as u32))
 }
 
 fn fallocate(

@@ -6,6 +6,8 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use perfquet_trace::symbols::limits::MAPPINGS_BYTES_MAX;
+
 use crate::sys::clock;
 
 /// A process or thread of `/proc`.
@@ -169,12 +171,17 @@ pub(crate) fn task(pid: i32, tid: i32) -> Option<Task> {
     parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }
 
-/// Reads `/proc/PID/maps` into `buffer`; empty for kernel threads and inaccessible processes.
+/// Reads `/proc/PID/maps` into `buffer`, up to a limit; empty for kernel threads and inaccessible processes.
 pub(crate) fn read_maps(pid: i32, buffer: &mut Vec<u8>) {
     buffer.clear();
-    if let Ok(mut file) = fs::File::open(format!("/proc/{pid}/maps")) {
+    if let Ok(file) = fs::File::open(format!("/proc/{pid}/maps")) {
         // If the process ends during the read, the part read so far is kept.
-        let _ = file.read_to_end(buffer);
+        let _ = file.take(MAPPINGS_BYTES_MAX).read_to_end(buffer);
+        if buffer.len() as u64 == MAPPINGS_BYTES_MAX {
+            log::info!("process {pid} has too many mappings: the last ones are omitted");
+            let whole = buffer.iter().rposition(|&byte| byte == b'\n');
+            buffer.truncate(whole.map_or(0, |end| end + 1));
+        }
     }
 }
 

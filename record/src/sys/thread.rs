@@ -88,6 +88,13 @@ pub(crate) fn make_idle_normal() -> Vec<i32> {
     tids
 }
 
+/// Whether this thread runs only while the CPU is idle.
+#[cfg(test)]
+pub(crate) fn is_idle() -> bool {
+    // SAFETY: returns a number; 0 is this thread.
+    unsafe { libc::sched_getscheduler(0) == libc::SCHED_IDLE }
+}
+
 /// Sets these threads to idle priority again.
 pub(crate) fn make_idle_again(tids: &[i32]) {
     set_policy(tids, libc::SCHED_IDLE);

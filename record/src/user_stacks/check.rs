@@ -1,7 +1,6 @@
 //! Checks walks: each stack walked in the kernel is compared with the frames of a copy, recorded at the same moment and unwound in
 //! user space with the rules of the file itself, not with the tables that the kernel has.
 
-use perfquet_ebpf::walker::{RECORD_COPY, RECORD_WALK};
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::count::{counted, grouped};
 use perfquet_trace::symbols::Unwound;
@@ -95,16 +94,6 @@ impl CheckCounts {
         }
         (self.all() > 0).then_some(text)
     }
-}
-
-/// Whether a program's record is a walk.
-pub(super) fn is_walk(record: &[u8]) -> bool {
-    Endian::Little.u32_at(record, 0) == Some(RECORD_WALK)
-}
-
-/// Whether a program's record is a copy.
-pub(super) fn is_copy(record: &[u8]) -> bool {
-    Endian::Little.u32_at(record, 0) == Some(RECORD_COPY)
 }
 
 /// Unwinds a copy; `None` if its record is damaged.

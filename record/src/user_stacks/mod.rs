@@ -21,6 +21,7 @@
 
 mod builder;
 mod check;
+mod held;
 mod python;
 mod sample;
 mod spaces;
@@ -32,6 +33,7 @@ use std::time::Duration;
 use perfquet_ebpf::walk_tables::WalkEnd;
 use perfquet_ebpf::walker::{RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK};
 use perfquet_events::bytes::{Cursor, Endian};
+use perfquet_trace::count::counted;
 use perfquet_trace::symbols::{Roots, UnwindCounts, Unwound};
 
 use crate::bpf::OWN_RECORDS;
@@ -41,6 +43,7 @@ use crate::recording::{Recording, Track, WALK};
 use crate::sieve::Stitcher;
 use crate::sys::ring::Ring;
 use check::CheckCounts;
+use held::Held;
 use python::{PythonCounts, Pythons};
 use sample::{Layout, Rewriter, WalkHead};
 use spaces::Spaces;
@@ -79,6 +82,8 @@ pub(crate) struct Counts {
     python: PythonCounts,
     /// Walks compared with copies.
     checks: CheckCounts,
+    /// Samples whose kernel stack another event has overwritten.
+    overwritten: u64,
 }
 
 impl Counts {
@@ -125,19 +130,36 @@ impl Counts {
             );
         }
         text += &self.checks.text();
+        if self.overwritten > 0 {
+            text += &format!(
+                "; kernel stacks with only their innermost frame {}",
+                self.overwritten
+            );
+        }
         text
     }
 
     /// Returns messages about stacks whose outer frames are missing.
     pub(crate) fn sentences(&self) -> impl Iterator<Item = String> {
-        let walked = stacks::cut_sentence("walked", &self.walked);
-        let copied = stacks::cut_sentence("copied", &self.copied);
-        let aggregated = stacks::cut_sentence("aggregated", &self.aggregated);
+        let walked = stacks::cut_sentence("walked", &self.walked, 0);
+        let copied = stacks::cut_sentence("copied", &self.copied, 0);
+        let by_frame_pointers = self.by_frame_pointers;
+        let aggregated = stacks::cut_sentence("aggregated", &self.aggregated, by_frame_pointers);
         walked
             .into_iter()
             .chain(copied)
             .chain(aggregated)
             .chain(self.checks.sentence())
+            .chain(self.overwritten_sentence())
+    }
+
+    fn overwritten_sentence(&self) -> Option<String> {
+        (self.overwritten > 0).then(|| {
+            format!(
+                "{} cut: the kernel overwrote all but the innermost frame when another recorded event hit while the user stack was walked; --call-graph dwarf keeps them",
+                counted(self.overwritten, "kernel stack")
+            )
+        })
     }
 }
 
@@ -174,6 +196,8 @@ struct RingEvent {
     has_ip: bool,
     /// `None` if its samples stay as they are.
     layout: Option<Layout>,
+    /// Offset of the number of addresses in the call chain, if its samples have one at a fixed offset.
+    chain_at: Option<usize>,
 }
 
 /// The records of a ring that have not been written.
@@ -183,7 +207,7 @@ struct RingState {
     /// Whole records.
     bytes: Vec<u8>,
     /// Walks whose samples have not been read, by thread, latest last.
-    pending: HashMap<i32, Vec<Vec<u8>>>,
+    pending: HashMap<i32, Vec<Held>>,
     /// Python frames of walks that have not been read, by thread.
     python: HashMap<i32, Vec<u8>>,
 }
@@ -195,11 +219,13 @@ struct Due {
     start: usize,
     end: usize,
     /// The sample's walk.
-    walk: Option<Vec<u8>>,
+    walk: Option<Held>,
     /// The Python frames recorded with it.
     python: Option<Vec<u8>>,
     /// A copy of the walked stack, to check the walk.
-    check: Option<Vec<u8>>,
+    check: Option<Held>,
+    /// Where the addresses of the sample before it are, which may have interrupted it.
+    before: Option<(usize, usize)>,
 }
 
 impl UserStacks {
@@ -217,6 +243,7 @@ impl UserStacks {
                 let event = RingEvent {
                     has_ip: track.has_ip(),
                     layout: Layout::of(track),
+                    chain_at: sample::chain_at(track.attr.sample_type),
                 };
                 track.events.iter().map(move |opened| (opened.id, event))
             })
@@ -355,6 +382,9 @@ impl UserStacks {
         }
         for (state, end) in self.rings.iter_mut().zip(ends) {
             let bytes = &mut state.bytes;
+            for held in state.pending.values_mut().flatten() {
+                held.keep(bytes);
+            }
             bytes.drain(..end);
             if bytes.capacity() > KEPT_BYTES && bytes.len() < KEPT_BYTES {
                 bytes.shrink_to(KEPT_BYTES);
@@ -393,6 +423,7 @@ impl UserStacks {
         for (ring, state) in self.rings.iter_mut().enumerate() {
             let mut start = 0;
             let mut time = 0;
+            let mut before = None;
             while let Some(record) = state.bytes.get(start..)
                 && let Some(size) = crate::sieve::size_of_record(record)
                 && let Some(record) = record.get(..size)
@@ -413,6 +444,7 @@ impl UserStacks {
                     }
                     kind::SAMPLE if self.walk_ids.contains(&head.id) => {
                         let payload = record.get(WALK_PAYLOAD..).unwrap_or_default();
+                        let range = (end - payload.len(), end);
                         let pending = state.pending.entry(head.tid).or_default();
                         match Endian::Little.u32_at(payload, 0) {
                             Some(RECORD_PYTHON) => {
@@ -421,12 +453,12 @@ impl UserStacks {
                             Some(RECORD_PIECE) => {
                                 self.has_pieces = true;
                                 if let Some(copy) = pending.last_mut() {
-                                    sample::add_piece(copy, payload);
+                                    copy.add(range);
                                 }
                             }
                             kind => {
                                 self.has_copies |= kind == Some(RECORD_COPY);
-                                pending.push(payload.to_vec());
+                                pending.push(Held::new(range));
                             }
                         }
                         // The walk is joined with its sample, and not written itself.
@@ -438,6 +470,7 @@ impl UserStacks {
                             walk: None,
                             python: None,
                             check: None,
+                            before: None,
                         });
                         start = end;
                         continue;
@@ -446,8 +479,9 @@ impl UserStacks {
                         python = state.python.remove(&head.tid);
                         if let Some(pending) = state.pending.get_mut(&head.tid) {
                             walk = pending.pop();
-                            if walk.as_deref().is_some_and(check::is_walk) {
-                                check = pending.pop_if(|before| check::is_copy(before));
+                            let is = |kind, held: &Held| held.kind(&state.bytes) == Some(kind);
+                            if walk.as_ref().is_some_and(|walk| is(RECORD_WALK, walk)) {
+                                check = pending.pop_if(|before| is(RECORD_COPY, before));
                             }
                             if pending.is_empty() {
                                 state.pending.remove(&head.tid);
@@ -464,7 +498,11 @@ impl UserStacks {
                     walk,
                     python,
                     check,
+                    before,
                 });
+                before = head
+                    .addresses_in(record)
+                    .map(|(from, to)| (start + from, start + to));
                 start = end;
             }
         }
@@ -496,15 +534,18 @@ impl UserStacks {
             return;
         };
         let rewriter = &mut self.rewriter;
-        let Some(parts) = sample::parts(record, layout) else {
+        let before = due.before.and_then(|(from, to)| state.bytes.get(from..to));
+        let Some(parts) = sample::parts(record, layout, before) else {
+            // The reader counts it as lost.
             out.extend_from_slice(record);
             return;
         };
+        self.counts.overwritten += u64::from(parts.is_overwritten);
         rewriter.addresses.clear();
         let mut unwound = None;
         if let Some(walk) = &due.walk {
             unwound = take_walk(
-                walk,
+                &walk.whole(&state.bytes),
                 parts.pid,
                 &mut rewriter.addresses,
                 &mut self.spaces,
@@ -513,7 +554,8 @@ impl UserStacks {
             if let (Some(copy), Some(unwound)) = (&due.check, unwound) {
                 let walk = (rewriter.addresses.as_slice(), unwound == Unwound::Complete);
                 let checks = &mut self.counts.checks;
-                checks.compare(walk, copy, parts.pid, &mut self.spaces);
+                let copy = copy.whole(&state.bytes);
+                checks.compare(walk, &copy, parts.pid, &mut self.spaces);
             }
         } else if let Some((registers, memory)) = &parts.copy {
             let addresses = &mut rewriter.addresses;
@@ -614,6 +656,8 @@ struct Head {
     time: Option<u64>,
     /// How to rewrite it; `None` for samples that stay as they are, and other records.
     layout: Option<Layout>,
+    /// As in [`RingEvent`].
+    chain_at: Option<usize>,
 }
 
 impl Head {
@@ -633,7 +677,16 @@ impl Head {
             tid: tid.unwrap_or(0),
             time,
             layout: event.and_then(|event| event.layout),
+            chain_at: event.and_then(|event| event.chain_at),
         }
+    }
+
+    /// Where the addresses of its call chain begin and end.
+    fn addresses_in(&self, record: &[u8]) -> Option<(usize, usize)> {
+        let at = self.chain_at?;
+        let count = usize::try_from(Endian::Little.u64_at(record, at)?).ok()?;
+        let end = count.checked_mul(8)?.checked_add(at + 8)?;
+        (end <= record.len()).then_some((at + 8, end))
     }
 }
 
@@ -652,6 +705,7 @@ mod tests {
         let event = |has_ip| RingEvent {
             has_ip,
             layout: None,
+            chain_at: None,
         };
         let events = HashMap::from([(1, event(false)), (2, event(true))]);
         for (id, ip) in [(1, None), (2, Some(0xffff_ffff_8100_0000))] {

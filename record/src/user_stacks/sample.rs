@@ -5,6 +5,7 @@ use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::event::Registers;
 use perfquet_trace::symbols::StackMemory;
 
+use crate::journal::record::misc;
 use crate::recording::Track;
 use crate::sys::perf_event::abi;
 
@@ -20,6 +21,20 @@ const BRANCH_STACK: u64 = abi::PERF_SAMPLE_BRANCH_STACK as u64;
 const REGS_USER: u64 = abi::PERF_SAMPLE_REGS_USER as u64;
 const STACK_USER: u64 = abi::PERF_SAMPLE_STACK_USER as u64;
 
+/// Members after the call chain that are written as they are.
+const OTHERS: u64 = (abi::PERF_SAMPLE_WEIGHT
+    | abi::PERF_SAMPLE_WEIGHT_STRUCT
+    | abi::PERF_SAMPLE_DATA_SRC
+    | abi::PERF_SAMPLE_TRANSACTION
+    | abi::PERF_SAMPLE_REGS_INTR
+    | abi::PERF_SAMPLE_PHYS_ADDR
+    | abi::PERF_SAMPLE_CGROUP
+    | abi::PERF_SAMPLE_DATA_PAGE_SIZE
+    | abi::PERF_SAMPLE_CODE_PAGE_SIZE
+    | abi::PERF_SAMPLE_AUX) as u64;
+
+/// Marks the start of kernel frames.
+const CONTEXT_KERNEL: u64 = -128i64 as u64;
 /// Marks the start of user frames.
 const CONTEXT_USER: u64 = -512i64 as u64;
 /// Maximum size of a record.
@@ -69,6 +84,16 @@ impl Layout {
     }
 }
 
+/// Returns the offset of the number of addresses in the call chain, if all members before it are words.
+pub(super) fn chain_at(sample_type: u64) -> Option<usize> {
+    let has = |bit| sample_type & bit != 0;
+    let words = [IP, ADDR, ID, STREAM_ID, PERIOD]
+        .into_iter()
+        .filter(|bit| has(*bit));
+    // After header, identifier, PID and TID, time and CPU.
+    (has(CALLCHAIN) && !has(READ)).then(|| 8 * (5 + words.count()))
+}
+
 /// The parts of a sample.
 pub(super) struct Parts<'a> {
     pub(super) pid: i32,
@@ -78,6 +103,10 @@ pub(super) struct Parts<'a> {
     copied: (usize, usize),
     /// Registers and stack memory.
     pub(super) copy: Option<(Copied, &'a [u8])>,
+    /// The kernel stack, if the kernel overwrote the call chain.
+    found: Option<Vec<u64>>,
+    /// Whether all that is left of the kernel stack is the innermost frame.
+    pub(super) is_overwritten: bool,
 }
 
 /// Registers of a copy.
@@ -216,14 +245,69 @@ pub(super) fn add_piece(copy: &mut Vec<u8>, piece: &[u8]) {
     copy.extend_from_slice(memory);
 }
 
-/// Parses a sample.
-pub(super) fn parts<'a>(record: &'a [u8], layout: &Layout) -> Option<Parts<'a>> {
-    let has = |bit| layout.sample_type & bit != 0;
-    let mut cursor = Cursor::new(record, 0, Endian::Little);
-    cursor.bytes(16).ok()?; // header, id
-    if has(IP) {
-        cursor.u64().ok()?;
+/// Parses a sample. Returns `None` if members cannot be read.
+///
+/// The kernel has one buffer for the call chains of each context of a CPU. It takes a sample's chain before it runs the program that
+/// walks the user stack, and copies it to the ring afterwards. If the program faults at a page that is not in memory, and
+/// that fault is itself recorded with its stack, the record has a part of the other chain: its number of addresses is not
+/// that for which the record has room (kernel/events/core.c, __perf_event_overflow). The sample of the fault, which is in the ring `before`
+/// this one, has the frames of this one as its outer frames.
+pub(super) fn parts<'a>(
+    record: &'a [u8],
+    layout: &Layout,
+    before: Option<&[u8]>,
+) -> Option<Parts<'a>> {
+    let is_last = layout.sample_type & (RAW | BRANCH_STACK | STACK_USER | OTHERS) == 0
+        && !layout.keeps_registers;
+    match parts_as_written(record, layout) {
+        Some((parts, end)) if end == record.len() || !is_last => Some(parts),
+        _ if is_last && layout.is_walked => with_chain_of(before, record, layout),
+        _ => None,
     }
+}
+
+/// Parses a sample whose chain is that of another one, of which `before` has the addresses.
+fn with_chain_of<'a>(
+    before: Option<&[u8]>,
+    record: &'a [u8],
+    layout: &Layout,
+) -> Option<Parts<'a>> {
+    let mut cursor = Cursor::new(record, 0, Endian::Little);
+    let (ip, pid) = head(&mut cursor, layout)?;
+    let start = cursor.offset() as usize;
+    let misc = Endian::Little.u32_at(record, 4)? & u32::from(misc::CPU_MODE);
+    let ip = ip.filter(|_| misc == u32::from(misc::KERNEL));
+    let (words, _) = before.unwrap_or_default().as_chunks::<8>();
+    let words = words.iter().map(|word| Endian::Little.u64(*word));
+    let outer = words
+        .skip_while(|address| Some(*address) != ip)
+        .take_while(|address| *address != CONTEXT_USER);
+    let mut found: Vec<u64> = outer.collect();
+    let is_overwritten = ip.is_some() && found.is_empty();
+    if is_overwritten {
+        found.extend(ip);
+    }
+    if !found.is_empty() {
+        found.insert(0, CONTEXT_KERNEL);
+    }
+    Some(Parts {
+        pid,
+        chain: (start, start),
+        copied: (start, record.len()),
+        copy: None,
+        found: Some(found),
+        is_overwritten,
+    })
+}
+
+/// Parses the members before the call chain; returns the address and the PID.
+fn head(cursor: &mut Cursor<'_>, layout: &Layout) -> Option<(Option<u64>, i32)> {
+    let has = |bit| layout.sample_type & bit != 0;
+    cursor.bytes(16).ok()?; // header, id
+    let ip = match has(IP) {
+        true => Some(cursor.u64().ok()?),
+        false => None,
+    };
     let pid = cursor.i32().ok()?;
     cursor.bytes(12).ok()?; // tid, time
     for bit in [ADDR, ID, STREAM_ID] {
@@ -240,6 +324,14 @@ pub(super) fn parts<'a>(record: &'a [u8], layout: &Layout) -> Option<Parts<'a>> 
         let bytes = values.checked_mul(layout.words_per_value)?.checked_mul(8)?;
         cursor.bytes(bytes).ok()?;
     }
+    Some((ip, pid))
+}
+
+/// Parses a sample; returns also the offset of what follows the known members.
+fn parts_as_written<'a>(record: &'a [u8], layout: &Layout) -> Option<(Parts<'a>, usize)> {
+    let has = |bit| layout.sample_type & bit != 0;
+    let mut cursor = Cursor::new(record, 0, Endian::Little);
+    let (_, pid) = head(&mut cursor, layout)?;
     let chain_start = cursor.offset() as usize;
     if has(CALLCHAIN) {
         let count = cursor.u64().ok()?;
@@ -283,12 +375,15 @@ pub(super) fn parts<'a>(record: &'a [u8], layout: &Layout) -> Option<Parts<'a>> 
     }
     let copied = (copied_start, cursor.offset() as usize);
     let has_copy = registers.abi != 0 && has(STACK_USER);
-    Some(Parts {
+    let parts = Parts {
         pid,
         chain,
         copied,
         copy: has_copy.then_some((registers, memory)),
-    })
+        found: None,
+        is_overwritten: false,
+    };
+    Some((parts, cursor.offset() as usize))
 }
 
 /// Writes samples with their user stacks.
@@ -310,7 +405,14 @@ impl Rewriter {
         let (chain_start, chain_end) = parts.chain;
         let (copied_start, copied_end) = parts.copied;
         let part = |start, end| record.get(start..end).unwrap_or_default();
-        let kernel = part(chain_start.saturating_add(8).min(chain_end), chain_end);
+        let found = parts.found.as_ref().map(|found| {
+            let bytes = found.iter().flat_map(|word| word.to_ne_bytes());
+            bytes.collect::<Vec<u8>>()
+        });
+        let kernel = match &found {
+            Some(found) => found,
+            None => part(chain_start.saturating_add(8).min(chain_end), chain_end),
+        };
         let middle = part(chain_end, copied_start);
         let rest = record.get(copied_end..).unwrap_or_default();
         let others = chain_start + 8 + kernel.len() + middle.len() + rest.len();
@@ -408,7 +510,7 @@ mod tests {
         let record = [&head[..], &values, &kernel, &branches, &registers, &memory].concat();
         let chain: Vec<u8> = words(&[3, 0xffff_ffff_8000_0000, CONTEXT_USER, 0x1234]);
         for (keeps, rest) in [(false, &[][..]), (true, &registers[..])] {
-            let parts = parts(&record, &layout(keeps)).unwrap();
+            let parts = parts(&record, &layout(keeps), None).unwrap();
             let (copied, stack) = parts.copy.as_ref().unwrap();
             assert_eq!(copied.get().values, [40, 41]);
             assert_eq!(stack.len(), 16);
@@ -426,8 +528,75 @@ mod tests {
         for at in [56, 56 + 56 + 16] {
             let mut damaged = record.clone();
             damaged[at..at + 8].fill(0xff);
-            assert!(parts(&damaged, &layout(false)).is_none());
+            assert!(parts(&damaged, &layout(false), None).is_none());
         }
+    }
+
+    #[test]
+    fn a_sample_whose_chain_was_overwritten_keeps_the_rest() {
+        let layout = |is_walked| Layout {
+            sample_type: IP | PERIOD | CALLCHAIN,
+            registers: 0,
+            words_per_value: 2,
+            has_branch_index: false,
+            keeps_registers: false,
+            is_walked,
+        };
+        let ip = 0xffff_ffff_8000_0004;
+        // The record has room for three addresses; the other chain has two, three or six.
+        let record = |mode: u16, count: u64| -> Vec<u8> {
+            let chain = [CONTEXT_KERNEL, 0xffff_ffff_8111_0000, 7];
+            let words = [[0, 1, ip, 3 | 4 << 32, 4, 5, 6, count].as_slice(), &chain].concat();
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let size = bytes.len() as u16;
+            bytes[4..6].copy_from_slice(&mode.to_le_bytes());
+            bytes[6..8].copy_from_slice(&size.to_le_bytes());
+            bytes
+        };
+        let written = |record: &[u8], before: Option<&[u8]>| -> Option<Vec<u64>> {
+            let parts = parts(record, &layout(true), before)?;
+            assert_eq!(parts.pid, 3);
+            let mut rewriter = Rewriter {
+                addresses: vec![0x1234],
+            };
+            let mut out = Vec::new();
+            rewriter.write(record, &parts, false, &mut out);
+            assert_eq!(out.len(), usize::from(u16::from_le_bytes([out[6], out[7]])));
+            assert_eq!(out[8..56], record[8..56]);
+            let (words, _) = out[56..].as_chunks::<8>();
+            Some(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+        };
+        let cut = vec![4, CONTEXT_KERNEL, ip, CONTEXT_USER, 0x1234];
+        let fault = [CONTEXT_KERNEL, 8, 9, ip, 10, 11, CONTEXT_USER, 12];
+        let fault: Vec<u8> = fault
+            .iter()
+            .flat_map(|word: &u64| word.to_le_bytes())
+            .collect();
+        let whole = vec![6, CONTEXT_KERNEL, ip, 10, 11, CONTEXT_USER, 0x1234];
+        for count in [2, 6, u64::MAX] {
+            let record = record(misc::KERNEL, count);
+            assert_eq!(written(&record, Some(&fault)).unwrap(), whole);
+            // Recorded by somebody else, or of another hit.
+            assert_eq!(written(&record, None).unwrap(), cut);
+            assert_eq!(written(&record, Some(&fault[..24])).unwrap(), cut);
+        }
+        let user = vec![2, CONTEXT_USER, 0x1234];
+        assert_eq!(written(&record(misc::USER, 6), Some(&fault)).unwrap(), user);
+        let same = written(&record(misc::KERNEL, 3), Some(&fault)).unwrap();
+        assert_eq!(
+            same,
+            [
+                5,
+                CONTEXT_KERNEL,
+                0xffff_ffff_8111_0000,
+                7,
+                CONTEXT_USER,
+                0x1234
+            ]
+        );
+        // No program has run before the others, and a record without a thread is not a sample.
+        assert!(parts(&record(misc::KERNEL, 6), &layout(false), None).is_none());
+        assert!(parts(&record(misc::KERNEL, 6)[..30], &layout(true), None).is_none());
     }
 
     #[test]

@@ -90,32 +90,24 @@ impl Spaces {
                 self.unwinder.clear(pid);
                 Some(pid)
             }
-            kind::MMAP2 => self.map(flags, body),
+            kind::MMAP2 => self.map(body),
             _ => None,
         }
     }
 
-    fn map(&mut self, flags: u16, mut body: Cursor<'_>) -> Option<i32> {
+    fn map(&mut self, mut body: Cursor<'_>) -> Option<i32> {
         let (pid, tid) = (body.i32().ok()?, body.i32().ok()?);
         let (start, length) = (body.u64().ok()?, body.u64().ok()?);
         let file_offset = body.u64().ok()?;
-        let mut union = body.part(24).ok()?;
-        let (mut build_id, mut device, mut inode) = (None, None, None);
-        if flags & misc::MMAP_BUILD_ID != 0 {
-            let bytes = union.u8().ok()?;
-            union.bytes(3).ok()?;
-            build_id = union.rest().get(..usize::from(bytes));
-        } else {
-            let numbers = (union.u32().ok()?, union.u32().ok()?);
-            let number = union.u64().ok()?;
-            (device, inode) = (Some(numbers), Some(number));
-        }
+        // Records arrive here before build IDs replace inodes.
+        let device = (body.u32().ok()?, body.u32().ok()?);
+        let (inode, generation) = (body.u64().ok()?, body.u64().ok()?);
         let protection = body.u32().ok()?;
         body.u32().ok()?; // flags
         if pid < 0 {
             return None;
         }
-        self.unwinder.add_mapping(&Mapping {
+        let mapping = Mapping {
             time: None,
             pid,
             tid,
@@ -124,12 +116,13 @@ impl Spaces {
             length,
             file_offset,
             path: before_nul(body.rest()),
-            build_id,
-            device,
-            inode,
+            build_id: None,
+            device: Some(device),
+            inode: Some(inode),
             protection: Some(protection),
             flags: None,
-        });
+        };
+        self.unwinder.add_mapping_of(&mapping, generation);
         Some(pid)
     }
 

@@ -159,22 +159,29 @@ fn kind_of(column: &ColumnSchema) -> CtfKind {
     })
 }
 
-/// Keywords of the language, which cannot be names.
-const KEYWORDS: [&str; 28] = [
+/// Keywords of the language, and the types that it or [`HEAD`] define, which cannot be names.
+const KEYWORDS: [&str; 39] = [
+    "address",
     "align",
     "callsite",
     "char",
     "clock",
+    "clock_time",
     "const",
     "double",
     "enum",
     "env",
     "event",
+    "f64",
     "float",
     "floating_point",
     "int",
     "integer",
     "long",
+    "s16",
+    "s32",
+    "s64",
+    "s8",
     "short",
     "signed",
     "stream",
@@ -183,6 +190,10 @@ const KEYWORDS: [&str; 28] = [
     "trace",
     "typealias",
     "typedef",
+    "u16",
+    "u32",
+    "u64",
+    "u8",
     "unsigned",
     "variant",
     "void",
@@ -224,4 +235,24 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_field_has_the_name_of_a_type() {
+        let head = head(&Facts::default());
+        let types = head.split(":= ").skip(1);
+        let types: Vec<&str> = types.map(|rest| rest.split(';').next().unwrap()).collect();
+        let types: Vec<&str> = types
+            .into_iter()
+            .filter(|name| !name.contains(' '))
+            .collect();
+        assert_eq!(types.len(), 11, "{types:?}");
+        for name in types {
+            assert_eq!(identifier(name), format!("_{name}"));
+        }
+    }
 }

@@ -24,7 +24,7 @@ use super::merged::MergedRows;
 use super::source::{RowTable, Source};
 use super::spool::{Spool, part};
 use super::stacks::Stacks;
-use super::threads::Threads;
+use super::threads::{Thread, Threads};
 use super::values::{counter_of, is_marker};
 use super::{Exporter, Output, Tally};
 use markers::{CALL, LOSS, event_data, schemas};
@@ -114,7 +114,8 @@ struct Profile<'e> {
     threads: Threads,
     tables: Tables<'e>,
     tracks: Vec<TrackOfThread>,
-    by_thread: HashMap<(Option<i32>, Option<i32>), usize>,
+    /// By PID, TID, and thread: a reused PID has several processes.
+    by_thread: HashMap<(Option<i32>, Option<i32>, Option<usize>), usize>,
     /// Samples of track N are in group 2 N, markers in group 2 N + 1.
     rows: Spool,
     /// Group in `counts` by PID and name.
@@ -126,23 +127,37 @@ struct Profile<'e> {
 struct TrackOfThread {
     pid: Option<i32>,
     tid: Option<i32>,
+    /// Index of the thread, if it is known.
+    thread: Option<usize>,
     comm: String,
     last_time: i64,
     /// Whether samples must be sorted.
     is_unsorted: bool,
 }
 
+/// The process of a track.
+struct Identity<'t> {
+    /// Its main thread.
+    process: Option<&'t Thread>,
+    /// Processes that had the PID before.
+    earlier_processes: usize,
+    /// Threads that had the TID before.
+    earlier_threads: usize,
+}
+
 impl Profile<'_> {
     /// Returns the index of the track of a row's thread.
     fn track(&mut self, head: &Head<'_>) -> usize {
         let next = self.tracks.len();
-        let index = *self.by_thread.entry((head.pid, head.tid)).or_insert(next);
+        let thread = head.tid.and_then(|tid| self.threads.find(tid, head.time));
+        let key = (head.pid, head.tid, thread);
+        let index = *self.by_thread.entry(key).or_insert(next);
         if index == next {
-            let known = head.tid.and_then(|tid| self.threads.find(tid, head.time));
-            let known = known.and_then(|index| self.threads.all()[index].comm.as_deref());
+            let known = thread.and_then(|index| self.threads.all()[index].comm.as_deref());
             self.tracks.push(TrackOfThread {
                 pid: head.pid,
                 tid: head.tid,
+                thread,
                 comm: known.or(head.comm).unwrap_or("[unknown]").to_owned(),
                 last_time: i64::MIN,
                 is_unsorted: false,
@@ -418,9 +433,40 @@ impl Profile<'_> {
         let mut order: Vec<usize> = (0..self.tracks.len()).collect();
         order.sort_by_key(|index| {
             let track = &self.tracks[*index];
-            (track.pid.unwrap_or(i32::MAX), track.tid.unwrap_or(i32::MAX))
+            let identity = self.identity(track);
+            (
+                track.pid.unwrap_or(i32::MAX),
+                identity.earlier_processes,
+                track.tid.unwrap_or(i32::MAX),
+                identity.earlier_threads,
+            )
         });
         order
+    }
+
+    /// Returns the process of a track, and how often its PID and TID had been used before.
+    fn identity(&self, track: &TrackOfThread) -> Identity<'_> {
+        let main = track
+            .thread
+            .and_then(|index| self.threads.main_thread(index));
+        let unknown = track.pid.filter(|_| track.thread.is_none());
+        let by_pid = unknown.and_then(|pid| self.threads.process(pid));
+        Identity {
+            process: main.map(|index| &self.threads.all()[index]).or(by_pid),
+            earlier_processes: main.map_or(0, |index| self.threads.earlier(index)),
+            earlier_threads: track.thread.map_or(0, |index| self.threads.earlier(index)),
+        }
+    }
+
+    /// Formats start and end, or 0 and null if they are unknown.
+    fn lifetime(&self, thread: Option<&Thread>) -> (String, String) {
+        let millis = |time: i64| decimal(time.saturating_sub(self.first).max(0), 6);
+        let start = thread.and_then(|thread| thread.start_time);
+        let end = thread.and_then(|thread| thread.end_time);
+        (
+            start.map_or_else(|| "0".to_owned(), millis),
+            end.map_or_else(|| "null".to_owned(), millis),
+        )
     }
 
     fn write_threads(&self, json: &mut Json<'_>, is_clock: bool) -> Result<()> {
@@ -429,14 +475,26 @@ impl Profile<'_> {
             let track = &self.tracks[index];
             let tid = track.tid.unwrap_or(0);
             let pid = track.pid.or(track.tid).unwrap_or(0);
-            let process = track.pid.and_then(|pid| self.threads.process(pid));
-            let process = process.and_then(|main| main.comm.as_deref());
+            let identity = self.identity(track);
+            let process = identity.process;
+            let (startup, shutdown) = self.lifetime(process);
+            let thread = track.thread.map(|index| &self.threads.all()[index]);
+            let (register, unregister) = self.lifetime(thread);
+            // Firefox itself names the next process with a PID "212.1".
+            let pid_text = match identity.earlier_processes {
+                0 => format!("\"{pid}\""),
+                earlier => format!("\"{pid}.{earlier}\""),
+            };
+            let tid_text = match identity.earlier_threads {
+                0 => tid.to_string(),
+                earlier => format!("\"{tid}.{earlier}\""),
+            };
             json.raw(format!(
-                "{{\"processType\":\"default\",\"processStartupTime\":0,\"processShutdownTime\":null,\"registerTime\":0,\
-                 \"unregisterTime\":null,\"pausedRanges\":[],\"showMarkersInTimeline\":true,\"name\":{},\"processName\":{},\
-                 \"isMainThread\":{},\"pid\":\"{pid}\",\"tid\":{tid},",
+                "{{\"processType\":\"default\",\"processStartupTime\":{startup},\"processShutdownTime\":{shutdown},\"registerTime\":{register},\
+                 \"unregisterTime\":{unregister},\"pausedRanges\":[],\"showMarkersInTimeline\":true,\"name\":{},\"processName\":{},\
+                 \"isMainThread\":{},\"pid\":{pid_text},\"tid\":{tid_text},",
                 text(&track.comm),
-                text(process.unwrap_or(&track.comm)),
+                text(process.and_then(|main| main.comm.as_deref()).unwrap_or(&track.comm)),
                 pid == tid,
             ))?;
             self.write_samples(json, index, is_clock)?;

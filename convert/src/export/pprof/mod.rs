@@ -471,7 +471,12 @@ impl Profile<'_, '_> {
         let sampled = source
             .event_types()
             .find(|event| event.is_sampled() && event.rows > 0);
-        let main = usize::from(self.values.samples.is_some());
+        // The time of samples, otherwise that of calls; hits have none.
+        let main = match (self.values.samples, self.values.calls) {
+            (Some(samples), _) => samples + 1,
+            (None, Some(calls)) => calls + 1,
+            (None, None) => 0,
+        };
         if let Some(value) = self.values.types.get(main) {
             let (name, unit) = (
                 self.strings.number(&value.name),

@@ -414,11 +414,25 @@ pub enum Stack<'a> {
         addresses: &'a [u64],
         /// Whether outer frames are known to be missing.
         is_cut: bool,
+        /// Whether the callers are from unwind information or the CPU. Frame pointers may lead to data.
+        is_unwound: bool,
     },
     /// Named frames, in text formats.
     Named(&'a [NamedFrame<'a>]),
     /// ID of an earlier [`Event::Stack`].
     Id(u64),
+}
+
+impl<'a> Stack<'a> {
+    /// A stack of addresses from frame pointers, or as the input states them.
+    pub fn of(space: Space, addresses: &'a [u64]) -> Stack<'a> {
+        Stack::Addresses {
+            space,
+            addresses,
+            is_cut: false,
+            is_unwound: false,
+        }
+    }
 }
 
 /// A stack that later events reference by ID. Passed while its addresses can be resolved.

@@ -27,7 +27,7 @@ pub use record::Record;
 use crate::event::Field;
 use evaluator::Evaluator;
 use expression::Expression;
-use printf::{Kind, Part, Size};
+use printf::{Kind, Part, Pointer, Size};
 
 /// Output limit per event. Larger than a page, the kernel's own limit for one event; it stops hostile formats.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
@@ -75,7 +75,18 @@ impl PrintFormat {
 
     /// Returns the indexes of the fields that `%s` prints unchanged.
     pub fn texts(&self) -> Vec<usize> {
-        let mut texts = Vec::new();
+        self.shown(|kind| kind == Kind::Text)
+    }
+
+    /// Returns the indexes of the fields that `%pS`, `%ps` or `%p` print unchanged: addresses, whatever their type is.
+    pub fn addresses(&self) -> Vec<usize> {
+        let is_address = |pointer| matches!(pointer, Pointer::Symbol { .. } | Pointer::Plain);
+        self.shown(|kind| matches!(kind, Kind::Pointer(pointer) if is_address(pointer)))
+    }
+
+    /// Returns the indexes of the fields that such a conversion prints unchanged.
+    fn shown(&self, is_wanted: impl Fn(Kind) -> bool) -> Vec<usize> {
+        let mut found = Vec::new();
         let mut arguments = self.arguments.iter();
         for part in &self.parts {
             let Part::Conversion(conversion) = part else {
@@ -87,11 +98,13 @@ impl PrintFormat {
             while let Some(Expression::Cast(_, inner)) = shown {
                 shown = Some(inner);
             }
-            if let (Kind::Text, Some(Expression::Field(index))) = (conversion.kind, shown) {
-                texts.push(*index);
+            if let Some(Expression::Field(index)) = shown
+                && is_wanted(conversion.kind)
+            {
+                found.push(*index);
             }
         }
-        texts
+        found
     }
 
     /// Returns the reason why events are printed as `field=value` pairs; `None` if they are not.

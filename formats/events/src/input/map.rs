@@ -49,15 +49,9 @@ impl Map {
     /// Maps a file whose path comes from an input. Accepts only regular files: opening a pipe would wait for a writer,
     /// and opening a device can have side effects.
     pub fn foreign(path: &Path) -> io::Result<Map> {
-        use std::os::unix::fs::OpenOptionsExt;
-        let file = File::options()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() || metadata.len() == 0 {
-            let what = "not a regular file, or empty";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        let file = super::open_regular(path)?;
+        if file.metadata()?.len() == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "empty"));
         }
         Map::of(file)
     }

@@ -2,7 +2,8 @@
 //!
 //! A reader either streams ([`Input`] is `Read` and `BufRead`) or takes all bytes ([`Input::whole`]). A plain file is
 //! memory-mapped; a pipe or compressed file is first copied to an unlinked temporary file of limited size. `.gz`,
-//! `.zst` and `.xz` are recognized by their first bytes, the output of `atrace -z` by the line before its zlib stream.
+//! `.zst` and `.xz` are recognized by their first bytes, the output of `atrace -z` by the line before its zlib stream,
+//! UTF-16 by its byte order mark.
 //! A directory format names the file that identifies it; its reader opens the others with [`Input::map_file`].
 
 use std::fs::{File, Metadata};
@@ -16,10 +17,13 @@ use std::time::Duration;
 use crate::Error;
 use crate::bytes::Endian;
 
+mod encoding;
 mod map;
 mod pipe;
+mod regular;
 
 pub use map::Map;
+pub use regular::{open_regular, open_regular_without_links};
 
 /// Number of bytes that sniffers see.
 pub const HEAD_BYTES: usize = 4096;
@@ -468,6 +472,8 @@ fn is_packed(bytes: &[u8]) -> bool {
         .iter()
         .any(|magic| bytes.starts_with(magic))
         || packed_by_atrace(bytes).is_some()
+        || bytes.starts_with(encoding::UTF8_MARK)
+        || encoding::utf16(bytes).is_some()
 }
 
 /// Finds the start of the compressed text of `atrace -z`.
@@ -483,7 +489,7 @@ fn packed_by_atrace(bytes: &[u8]) -> Option<usize> {
     is_zlib.then_some(begin)
 }
 
-/// Removes one layer of compression; returns whether there was none.
+/// Removes one layer of compression or encoding; returns whether there was none.
 fn unpack(
     mut reader: impl BufRead + Send + 'static,
 ) -> io::Result<(Box<dyn BufRead + Send>, bool)> {
@@ -511,6 +517,16 @@ fn unpack(
         reader.read_exact(&mut notices)?;
         let unpacked = flate2::bufread::ZlibDecoder::new(reader);
         let text = io::Cursor::new(notices).chain(unpacked);
+        (
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, text)),
+            false,
+        )
+    } else if head.starts_with(encoding::UTF8_MARK) {
+        reader.consume(encoding::UTF8_MARK.len());
+        (Box::new(reader), false)
+    } else if let Some(endian) = encoding::utf16(head) {
+        reader.consume(2);
+        let text = encoding::Utf16::new(reader, endian);
         (
             Box::new(BufReader::with_capacity(BUFFER_BYTES, text)),
             false,
@@ -686,6 +702,25 @@ mod tests {
         check(b"TRACE:\n", b"TRACE:\n");
         check(b"TRACE:\nx\n", b"TRACE:\nx\n");
         check(b"TRACE:\n# tracer: nop\n", b"TRACE:\n# tracer: nop\n");
+    }
+
+    #[test]
+    fn reads_other_encodings() {
+        let text = "# tracer: nop\n ü 😀\n".repeat(100_000);
+        let utf16 = |unit: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            let units = std::iter::once(0xfeff).chain(text.encode_utf16());
+            units.flat_map(unit).collect()
+        };
+        check(&utf16(u16::to_le_bytes), text.as_bytes());
+        check(&utf16(u16::to_be_bytes), text.as_bytes());
+        check(
+            &[encoding::UTF8_MARK, text.as_bytes()].concat(),
+            text.as_bytes(),
+        );
+        let packed = zstd::encode_all(&utf16(u16::to_le_bytes)[..], 1).unwrap();
+        check(&packed, text.as_bytes());
+        // A mark and no text.
+        check(&[0xff, 0xfe, 0, 0], &[0xff, 0xfe, 0, 0]);
     }
 
     /// `printf 'function_graph\n' | xz -0`

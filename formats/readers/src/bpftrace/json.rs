@@ -12,7 +12,7 @@ use perfquet_events::event::{Bucket, Sink};
 use serde_json::{Map, Value as Json};
 
 use super::histogram;
-use super::key::{self, Key};
+use super::key::{Key, Shape};
 use super::output::{Content, Output};
 use crate::lines::{Lines, Meter};
 
@@ -72,14 +72,15 @@ fn map(name: &str, content: &Json, line: u64, out: &mut Output<'_>) -> Result<()
         Json::Object(keys) if stats(keys).is_none() => keys,
         content => return entry(name, Key::default(), content, line, out),
     };
-    let mut counts = keys.keys().map(|key| key::count(key.as_bytes(), SEPARATOR));
-    let first = counts.next();
-    let is_cut = counts.all(|count| Some(count) == first);
+    let mut shape = Shape::default();
+    for key in keys.keys() {
+        shape.add(key.as_bytes(), SEPARATOR);
+    }
     let has_stacks = keys.keys().any(|key| key.contains('\n'));
     for (key, content) in keys {
         let key = match key.is_empty() && has_stacks {
             true => Key::empty_stack(),
-            false => Key::of(key.as_bytes(), SEPARATOR, is_cut),
+            false => Key::of(key.as_bytes(), SEPARATOR, &shape),
         };
         entry(name, key, content, line, out)?;
     }

@@ -46,24 +46,70 @@ fn parts<'a>(key: &'a [u8], separator: &[u8]) -> Vec<&'a [u8]> {
     parts
 }
 
-/// Number of parts that a key seems to have.
-pub(super) fn count(key: &[u8], separator: &[u8]) -> usize {
-    parts(key, separator).len()
+/// Splits off empty parts at the beginning where other keys have stacks; the rest stays whole.
+fn leading_stacks<'a>(key: &'a [u8], separator: &[u8], shape: &Shape) -> Vec<&'a [u8]> {
+    let mut parts = Vec::new();
+    let mut rest = key;
+    while let Some(after) = rest.strip_prefix(separator)
+        && shape.is_stack(parts.len(), false)
+    {
+        parts.push(&[][..]);
+        rest = after;
+    }
+    parts.push(rest);
+    parts
+}
+
+/// What the keys of one map have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Shape {
+    /// Number of parts, if all keys seem to have the same; otherwise strings contain separators.
+    count: Option<usize>,
+    is_uneven: bool,
+    /// Positions at which some key has a stack: bit n is part n.
+    stacks: u64,
+    /// Positions at which some key has a string that is not empty.
+    texts: u64,
+}
+
+impl Shape {
+    /// Learns from a key.
+    pub(super) fn add(&mut self, key: &[u8], separator: &[u8]) {
+        let parts = parts(key, separator);
+        self.is_uneven |= *self.count.get_or_insert(parts.len()) != parts.len();
+        for (place, part) in (0..64).zip(parts) {
+            match part {
+                [] => {}
+                [b'\n', ..] => self.stacks |= 1 << place,
+                _ => self.texts |= 1 << place,
+            }
+        }
+    }
+
+    /// Whether an empty part at this position is an empty stack. `by_default`: where no key tells.
+    fn is_stack(self, place: usize, by_default: bool) -> bool {
+        let has = |positions: u64| place < 64 && positions >> place & 1 == 1;
+        match (has(self.stacks), has(self.texts)) {
+            (true, false) => true,
+            (_, true) => false,
+            (false, false) => by_default,
+        }
+    }
 }
 
 impl<'a> Key<'a> {
-    /// Splits a key. `is_cut`: all keys of its map have the same number of parts; otherwise only stacks are split off.
-    pub(super) fn of(key: &'a [u8], separator: &[u8], is_cut: bool) -> Key<'a> {
+    /// Splits a key of a map with this shape. Where the numbers of parts differ, only stacks are split off.
+    pub(super) fn of(key: &'a [u8], separator: &[u8], shape: &Shape) -> Key<'a> {
         let has_stack = key.contains(&b'\n');
-        let parts = match is_cut || has_stack {
+        let parts = match !shape.is_uneven || has_stack {
             true => parts(key, separator),
-            false => vec![key],
+            false => leading_stacks(key, separator, shape),
         };
         let mut cut = Key::default();
-        for part in parts {
+        for (place, part) in parts.into_iter().enumerate() {
             if part.starts_with(b"\n") {
                 cut.stacks.push(stack(part));
-            } else if part.is_empty() && has_stack {
+            } else if part.is_empty() && shape.is_stack(place, has_stack) {
                 cut.stacks.push(Vec::new());
             } else {
                 cut.texts.push(part);
@@ -164,9 +210,14 @@ fn module_last(text: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
+    /// `others`: the other keys of the map.
     #[track_caller]
-    fn check(key: &str, is_cut: bool, texts: &[&str], depths: &[usize]) {
-        let found = Key::of(key.as_bytes(), b", ", is_cut);
+    fn check(key: &str, others: &[&str], texts: &[&str], depths: &[usize]) {
+        let mut shape = Shape::default();
+        for key in others.iter().chain([&key]) {
+            shape.add(key.as_bytes(), b", ");
+        }
+        let found = Key::of(key.as_bytes(), b", ", &shape);
         let found_texts: Vec<_> = found
             .texts
             .iter()
@@ -181,14 +232,33 @@ mod tests {
 
     #[test]
     fn keys() {
-        check("dd, 4711", true, &["dd", "4711"], &[]);
-        check("a, b, 2", false, &["a, b, 2"], &[]);
-        check("", true, &[""], &[]);
-        check("\n    vfs_read+1\n    a, b+2\n", true, &[], &[2]);
-        check("\n    vfs_read+1\n, dd", false, &["dd"], &[1]);
-        check("dd, \n    f+1\n", true, &["dd"], &[1]);
-        check(", \n    main+4\n    0x7fdc1e800352\n", true, &[], &[0, 2]);
-        check("\n    main+4\n, ", true, &[], &[1, 0]);
+        check("dd, 4711", &["a, 1"], &["dd", "4711"], &[]);
+        check("a, b, 2", &["a, 2"], &["a, b, 2"], &[]);
+        check("", &[], &[""], &[]);
+        check("\n    vfs_read+1\n    a, b+2\n", &[], &[], &[2]);
+        check("\n    vfs_read+1\n, dd", &["a, b, c"], &["dd"], &[1]);
+        check("dd, \n    f+1\n", &[], &["dd"], &[1]);
+        check(", \n    main+4\n    0x7fdc1e800352\n", &[], &[], &[0, 2]);
+        check("\n    main+4\n, ", &[], &[], &[1, 0]);
+    }
+
+    #[test]
+    fn empty_stacks_by_the_other_keys() {
+        let stack = "\n    f+1\n";
+        let with_name = format!("{stack}, app");
+        check(", kworker/0:1", &[&with_name], &["kworker/0:1"], &[0]);
+        let both = format!("{stack}, {stack}, app");
+        check(", , swapper/0", &[&both], &["swapper/0"], &[0, 0]);
+        check(&format!("{stack}, , b"), &[&both], &["b"], &[1, 0]);
+        let last = format!("app, {stack}");
+        check("kworker/0:1, ", &[&last], &["kworker/0:1"], &[0]);
+        check("", &[stack], &[], &[0]);
+        // The numbers of parts differ: a string with a comma stays whole.
+        check(", a, b", &[&with_name], &["a, b"], &[0]);
+        // Empty strings where other keys have strings.
+        let text_last = format!("{stack}, , x");
+        check(&text_last, &[&format!("{stack}, y, x")], &["", "x"], &[1]);
+        check(", x", &["a, x"], &["", "x"], &[]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use perfquet_events::Error;
 use perfquet_events::event::{Bucket, Sink};
 
 use super::histogram;
-use super::key::{self, Key};
+use super::key::{Key, Shape};
 use super::output::{Content, Output};
 use crate::lines::{Line, Lines, Meter, quoted, unsigned};
 
@@ -36,8 +36,8 @@ struct Text<'a, 's> {
     lines: Lines<'a>,
     text: &'a [u8],
     out: Output<'s>,
-    /// The current map: its name, and whether its keys can be split.
-    map: Option<(&'a [u8], bool)>,
+    /// The current map: its name, and the shape of its keys.
+    map: Option<(&'a [u8], Shape)>,
 }
 
 /// `@name[key]: value`, on one or more lines.
@@ -114,17 +114,17 @@ impl<'a> Text<'a, '_> {
             self.map = None;
             return self.out.message(line.number, text.trim_ascii_end());
         };
-        let is_cut = match self.map {
-            Some((name, is_cut)) if name == entry.name => is_cut,
+        let shape = match self.map {
+            Some((name, shape)) if name == entry.name => shape,
             _ => {
-                let is_cut = self.is_cut(entry, ahead.clone());
-                self.map = Some((entry.name, is_cut));
-                is_cut
+                let shape = self.shape(entry, ahead.clone());
+                self.map = Some((entry.name, shape));
+                shape
             }
         };
         self.lines = ahead;
         let key = match entry.key {
-            Some(key) => Key::of(key, SEPARATOR, is_cut),
+            Some(key) => Key::of(key, SEPARATOR, &shape),
             None => Key::default(),
         };
         self.value(line, entry, key)
@@ -168,12 +168,13 @@ impl<'a> Text<'a, '_> {
         (piece.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
     }
 
-    /// Whether all keys of the map printed from here on have the same number of parts.
-    fn is_cut(&self, first: Entry<'a>, mut ahead: Lines<'a>) -> bool {
+    /// The shape of the keys of the map printed from here on.
+    fn shape(&self, first: Entry<'a>, mut ahead: Lines<'a>) -> Shape {
+        let mut shape = Shape::default();
         let Some(key) = first.key else {
-            return true;
+            return shape;
         };
-        let count = key::count(key, SEPARATOR);
+        shape.add(key, SEPARATOR);
         while let Some(line) = ahead.next() {
             if line.text.trim_ascii().is_empty() || histogram::bar(line.text).is_some() {
                 continue;
@@ -182,15 +183,11 @@ impl<'a> Text<'a, '_> {
                 break;
             };
             match entry.key {
-                Some(key) if entry.name == first.name => {
-                    if key::count(key, SEPARATOR) != count {
-                        return false;
-                    }
-                }
+                Some(key) if entry.name == first.name => shape.add(key, SEPARATOR),
                 _ => break,
             }
         }
-        true
+        shape
     }
 
     fn value(&mut self, line: Line<'a>, entry: Entry<'a>, key: Key<'a>) -> Result<(), Error> {

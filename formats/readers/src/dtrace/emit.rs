@@ -33,7 +33,10 @@ pub(super) struct Hit<'a> {
     pub(super) function: &'a [u8],
     pub(super) name: &'a [u8],
     pub(super) message: Vec<u8>,
+    /// Numbers traced, if the line has nothing else but strings.
     pub(super) values: Vec<i64>,
+    /// Strings traced, if the line consists of whole cells.
+    pub(super) strings: Vec<&'a [u8]>,
     /// When it was printed, in nanoseconds.
     pub(super) output_time: Option<i64>,
     pub(super) stacks: Vec<Vec<NamedFrame<'a>>>,
@@ -126,6 +129,7 @@ impl<'s> Output<'s> {
                     ("name", FieldType::Text),
                     ("message", FieldType::Text),
                     ("values", FieldType::IntList(8)),
+                    ("strings", FieldType::TextList),
                     ("output_time", FieldType::Int(8)),
                 ];
                 let event = self.declare(&event_type("probe", &fields))?;
@@ -143,6 +147,10 @@ impl<'s> Output<'s> {
             match hit.values.as_slice() {
                 [] => Value::Null,
                 values => Value::IntList(values),
+            },
+            match hit.strings.as_slice() {
+                [] => Value::Null,
+                strings => Value::TextList(strings),
             },
             hit.output_time.map_or(Value::Null, Value::Int),
         ];

@@ -22,6 +22,8 @@ pub(super) struct Head {
     /// Column where names end.
     name_end: usize,
     has_cpu: bool,
+    /// The text lost its columns: words are separated by tabs, or by single spaces.
+    is_loose: bool,
 }
 
 impl Head {
@@ -29,6 +31,7 @@ impl Head {
     pub(super) const USUAL: Head = Head {
         name_end: NAME_END,
         has_cpu: true,
+        is_loose: false,
     };
 
     /// `CPU     ID                    FUNCTION:NAME`
@@ -49,11 +52,15 @@ impl Head {
         Some(Head {
             name_end: line.len(),
             has_cpu,
+            is_loose: has_cpu && (line.contains(&b'\t') || line.len() < NAME_WIDTH),
         })
     }
 
     /// Parses a hit.
     pub(super) fn hit<'a>(&self, line: &'a [u8]) -> Option<Hit<'a>> {
+        if self.is_loose {
+            return loose_hit(line);
+        }
         let mut hit = Hit::default();
         let mut rest = line;
         let mut name_start = 0;
@@ -75,13 +82,76 @@ impl Head {
     }
 }
 
-impl Hit<'_> {
-    /// Adds traced data: numbers, if the line has nothing else.
-    pub(super) fn add(&mut self, data: &[u8]) {
+/// Parses a hit by its words.
+fn loose_hit(line: &[u8]) -> Option<Hit<'_>> {
+    let word = |text| perfquet_events::scan::word(text);
+    let (cpu, rest) = word(line)?;
+    let (id, rest) = word(rest)?;
+    let (probe, data) = word(rest)?;
+    let colon = probe.iter().rposition(|&byte| byte == b':')?;
+    let mut hit = Hit {
+        cpu: u32::try_from(unsigned(cpu)?).ok(),
+        id: Some(unsigned(id)?),
+        function: probe.get(..colon)?,
+        name: probe.get(colon + 1..).filter(|name| !name.is_empty())?,
+        ..Hit::default()
+    };
+    hit.add(data);
+    Some(hit)
+}
+
+impl<'a> Hit<'a> {
+    /// Adds traced data: numbers, if the line has nothing else, or the cells of numbers and strings.
+    pub(super) fn add(&mut self, data: &'a [u8]) {
+        let cells = data;
         let data = data.trim_ascii();
         self.message.extend_from_slice(data);
         let values: Option<Vec<i64>> = words(data).map(signed).collect();
-        self.values = values.unwrap_or_default();
+        match values {
+            Some(values) => self.values = values,
+            None => self.cells(cells).unwrap_or_else(|| {
+                self.values.clear();
+                self.strings.clear();
+            }),
+        }
+    }
+
+    /// Cuts the cells of `trace()` (`dt_consume.c`): a string is `  %-33s`, a number right-aligned in the width of its
+    /// type. `None` if the text is something else.
+    fn cells(&mut self, data: &'a [u8]) -> Option<()> {
+        const STRING: usize = 35;
+        const NUMBERS: [usize; 7] = [4, 6, 9, 11, 17, 20, 21];
+        // A blank follows the name.
+        let mut rest = data.strip_prefix(b" ")?;
+        while !rest.trim_ascii().is_empty() {
+            let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
+            let after = rest.get(blanks..)?;
+            let length = after.iter().take_while(|&&byte| byte != b' ').count();
+            let width = blanks + length;
+            // No number has as many blanks before it as follow a short string.
+            let padding = rest.get(width..STRING.max(width));
+            let is_padded = blanks == 2
+                && length < STRING / 2
+                && padding.is_some_and(|padding| padding.iter().all(|&byte| byte == b' '));
+            if is_padded {
+                self.strings.push(after.get(..length)?);
+                rest = rest.get(STRING..)?;
+            } else if let Some(value) = signed(after.get(..length)?)
+                && NUMBERS.contains(&width)
+            {
+                self.values.push(value);
+                rest = rest.get(width..)?;
+            } else if blanks == 2 {
+                let text = rest.get(..STRING).unwrap_or(rest);
+                // A longer string leaves no blank before the next cell.
+                let is_whole = rest.len() <= STRING || text.ends_with(b" ");
+                self.strings.push(is_whole.then(|| text.trim_ascii())?);
+                rest = rest.get(STRING..).unwrap_or_default();
+            } else {
+                return None;
+            }
+        }
+        Some(())
     }
 }
 
@@ -191,6 +261,58 @@ mod tests {
             "  0   8408                     malloc:entry",
             Some((Some(0), "malloc", "entry", "")),
         );
+    }
+
+    #[test]
+    fn columns_may_be_lost() {
+        check(
+            "CPU\tID\tFUNCTION:NAME\t",
+            "0\t8408\tmalloc:entry\t64",
+            Some((Some(0), "malloc", "entry", "64")),
+        );
+        check(
+            "CPU ID FUNCTION:NAME",
+            "0 8408 malloc:entry csh 64",
+            Some((Some(0), "malloc", "entry", "csh 64")),
+        );
+        check("CPU ID FUNCTION:NAME", "0 8408 malloc 64", None);
+    }
+
+    #[test]
+    fn traced_cells() {
+        let check = |data: &str, values: &[i64], strings: &[&str]| {
+            let mut hit = Hit::default();
+            hit.add(data.as_bytes());
+            let found: Vec<_> = hit
+                .strings
+                .iter()
+                .map(|text| String::from_utf8_lossy(text))
+                .collect();
+            assert_eq!(
+                (hit.values.as_slice(), found),
+                (values, strings.iter().map(|text| (*text).into()).collect())
+            );
+        };
+        check(&format!("   {:<33} {:16}", "csh", 64), &[64], &["csh"]);
+        check(
+            &format!("   {:<33}  {:<33}", "a b", "12"),
+            &[],
+            &["a b", "12"],
+        );
+        check(&format!("  {:16}  {:<33}", -5, "x"), &[-5], &["x"]);
+        check(&format!("   {:<33} {:3} {:8}", "x", 7, 8), &[7, 8], &["x"]);
+        check("   csh", &[], &["csh"]);
+        // The text of a printf.
+        check(" 16459 tar 1024", &[], &[]);
+        check(
+            &format!(
+                "   {:<33} {:16}",
+                "a string of more than its 33 columns", 64
+            ),
+            &[],
+            &[],
+        );
+        check("                64 ", &[64], &[]);
     }
 
     #[test]

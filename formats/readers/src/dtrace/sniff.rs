@@ -24,6 +24,7 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
     let mut entries = 0;
     let mut returns = 0;
     let mut rows = 0;
+    let mut hits = 0;
     let mut is_framed = 0;
     for line in &lines {
         let text = line.text.strip_prefix(b"^C").unwrap_or(line.text);
@@ -33,6 +34,8 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
         {
             return Guess::Certain;
         }
+        // Without column heads: `%3d %6d %32s`.
+        hits += usize::from(Head::USUAL.hit(text).is_some());
         if is_named_frame(text) {
             frames += 1;
         } else if frames > 0 && signed(text.trim_ascii()).is_some() {
@@ -58,7 +61,11 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
     // A few such lines among many may be quoted from another source.
     let has_stack = frames > 0 && frames * 8 >= lines.len();
     let has_flow = entries > 0 && returns > 0 && entries + returns >= 3;
-    match has_stack || has_flow || has_rows {
+    let contents = lines
+        .iter()
+        .filter(|line| !line.text.trim_ascii().is_empty());
+    let has_hits = hits > 0 && hits * 2 >= contents.count();
+    match has_stack || has_flow || has_rows || has_hits {
         true => Guess::Likely,
         false => Guess::No,
     }

@@ -14,13 +14,30 @@ use crate::lines::hexadecimal;
 /// Whether a line is the first frame of a stack.
 pub(super) fn is_frame(line: &[u8]) -> bool {
     let Some(text) = indented(line) else {
-        return false;
+        return is_bare(line);
     };
     match text.iter().position(|&byte| byte == b'`') {
         Some(0) => false,
         Some(end) => !text.get(..end).is_some_and(|module| module.contains(&b' ')),
         None => address(text).is_some() || offset_in_module(text).is_some(),
     }
+}
+
+/// Whether a line is a frame that lost its indentation, as in slides: one word with a backtick inside.
+fn is_bare(line: &[u8]) -> bool {
+    let text = line.trim_ascii_end();
+    let Some(tick) = text.iter().position(|&byte| byte == b'`') else {
+        return false;
+    };
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.-+:@/".contains(byte);
+    let is_symbol = |byte: &u8| is_name(byte) || b"~$<>*&,()=".contains(byte);
+    let (module, symbol) = (text.get(..tick), text.get(tick + 1..));
+    module.is_some_and(|module| {
+        module.iter().any(u8::is_ascii_alphabetic) && module.iter().all(is_name)
+    }) && symbol.is_some_and(|symbol| {
+        let is_first = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.~$<".contains(byte);
+        symbol.first().is_some_and(is_first) && symbol.iter().all(is_symbol)
+    })
 }
 
 /// The text of an indented line.
@@ -171,18 +188,16 @@ mod tests {
             "              unix`0xfffffffffb8001d6",
             "              libc.so.6:0x1234",
             "     -[NSObject init]`x",
+            // Without indentation, as in slides.
+            "kernel`sys_vfork+0x2c",
+            "genunix`open",
         ] {
             let expected = !line.contains("init");
             assert_eq!(is_frame(line.as_bytes()), expected, "{line}");
         }
         for line in [
-            "",
-            "genunix`open",
-            "  12",
-            "  a b",
-            "  a b`c",
-            "  0x",
-            "  a:b",
+            "", "a `b", "`b", "a`", "a`b`", "0`:", "0`x", "see a`b", "  12", "  a b", "  a b`c",
+            "  0x", "  a:b",
         ] {
             assert!(!is_frame(line.as_bytes()), "{line}");
         }

@@ -190,6 +190,7 @@ impl<'a> Text<'a, '_> {
             hit.message.push(b'\n');
             hit.message.extend_from_slice(text.trim_ascii_end());
             hit.values.clear();
+            hit.strings.clear();
             return Ok(());
         }
         if let Some(title) = table::framed(text)
@@ -690,10 +691,10 @@ impl<'a> Text<'a, '_> {
     }
 }
 
-/// `[...]`, `[... 1400 lines truncated ...]`: the text was shortened by hand.
+/// `[...]`, `[... 1400 lines truncated ...]`, `...`: the text was shortened by hand.
 fn is_elision(text: &[u8]) -> bool {
     let text = text.trim_ascii();
-    text.starts_with(b"[...") && text.ends_with(b"...]")
+    text == b"..." || text.starts_with(b"[...") && text.ends_with(b"...]")
 }
 
 /// Whether a line below titles may be a row of their table.

@@ -8,8 +8,8 @@
 //! ```
 //! The format has no specification; this reader follows `stackcollapse-perf.pl` and `difffolded.pl` of FlameGraph, and
 //! accepts what inferno accepts:
-//! - The number follows the last space; a frame may contain spaces, but never `;`. `#` does not begin a comment, except
-//!   for austin's `# name: value` lines.
+//! - The number follows the last space; a frame may contain spaces, but never `;`. A line that begins with `# ` and
+//!   has no `;` is a comment, as austin writes (`# name: value`).
 //! - `_[k]` ends the name of a kernel frame, `_[i]` that of one inlined into the preceding frame, `_[j]` that of
 //!   JIT-compiled code (its module becomes `[jit]`). Frames without a suffix may or may not be user code.
 //! - `[unknown]` is a frame without a name.

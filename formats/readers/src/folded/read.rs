@@ -66,7 +66,7 @@ struct Numbers {
     two: bool,
     /// Decimals that represent every count exactly.
     decimals: u32,
-    /// Whether lines that begin with `#` are austin's facts.
+    /// Whether the facts in comments are austin's.
     austin: bool,
 }
 
@@ -75,7 +75,8 @@ impl Numbers {
         let austin = bytes.starts_with(b"# austin: ");
         let (mut one_or_two, mut only_two, mut decimals, mut first_decimals) = (0u64, 0u64, 0, 0);
         for line in lines(bytes) {
-            let Some((stack, last)) = split_count(line).filter(|_| !is_fact(austin, line)) else {
+            let Some((stack, last)) = split_count(line).filter(|_| !is_comment(austin, line))
+            else {
                 continue;
             };
             one_or_two += 1;
@@ -120,9 +121,9 @@ impl Numbers {
     }
 }
 
-/// Whether `line` is a `# name: value` of austin.
-fn is_fact(austin: bool, line: &[u8]) -> bool {
-    austin && line.starts_with(b"# ")
+/// Whether `line` is a comment, as austin and others write before the stacks: `# mode: wall`, `# interval: 100`.
+pub(super) fn is_comment(austin: bool, line: &[u8]) -> bool {
+    line.starts_with(b"# ") && (austin || !line.contains(&b';'))
 }
 
 struct Reader<'a> {
@@ -135,8 +136,8 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn line(&mut self, line: &'a [u8], number: u64, sink: &mut dyn Sink) -> Result<(), Error> {
-        if is_fact(self.numbers.austin, line) {
-            return fact(line, sink);
+        if is_comment(self.numbers.austin, line) {
+            return fact(line, self.numbers.austin, sink);
         }
         if line.trim_ascii().is_empty() && split_count(line).is_none() {
             return Ok(());
@@ -284,14 +285,14 @@ fn frame(text: &[u8], caller: Space) -> NamedFrame<'_> {
     }
 }
 
-/// `# name: value`
-fn fact(line: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
+/// `# name: value`; other comments mean nothing here.
+fn fact(line: &[u8], austin: bool, sink: &mut dyn Sink) -> Result<(), Error> {
     let text = String::from_utf8_lossy(line);
     let Some((name, value)) = text.trim_start_matches("# ").split_once(": ") else {
         return Ok(());
     };
     sink.event(Event::Fact(Fact::Other {
-        name: &format!("austin.{name}"),
+        name: &format!("{}.{name}", if austin { "austin" } else { "folded" }),
         value: value.trim(),
     }))
 }

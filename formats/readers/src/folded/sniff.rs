@@ -3,6 +3,7 @@
 use perfquet_events::Guess;
 
 use super::line::split_count;
+use super::read::is_comment;
 
 /// Certain only for austin: any log may look like folded stacks.
 pub(super) fn sniff(head: &[u8]) -> Guess {
@@ -24,7 +25,7 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
             _ => lines.pop(),
         };
     }
-    lines.retain(|line| !line.trim_ascii().is_empty());
+    lines.retain(|line| !line.trim_ascii().is_empty() && !is_comment(false, line));
     let counted = lines
         .iter()
         .filter(|line| split_count(line).is_some())

@@ -47,6 +47,18 @@ fn frames() {
 }
 
 #[test]
+fn comments_are_no_samples() {
+    check(
+        "# interval: 100\n# a note 7\na;b 1\n# x;y 3\n",
+        &[
+            "Fact(Other { name: \"folded.interval\", value: \"100\" })",
+            "sample 0 period=1 user_stack=[\"b\", \"a\"]",
+            "sample 0 period=3 user_stack=[\"y\", \"# x\"]",
+        ],
+    );
+}
+
+#[test]
 fn comparisons() {
     check(
         "a 0 3\nb 2 0\nc 0 0\n",

@@ -11,6 +11,7 @@ use perfquet_events::scan::{
 
 use super::graph::{self, Content};
 use super::head::Head;
+use super::indent::Indents;
 use super::item::{Body, Item};
 use super::mmio::{self, MmioLine};
 use super::shape::{Shape, shape};
@@ -26,6 +27,7 @@ pub(super) struct Emission<'a, 's> {
     pub(super) counts: Counts,
     /// Time of the last event that has one.
     pub(super) last_time: Option<i64>,
+    pub(super) indents: Indents,
     /// Whether the clock fact was reported.
     is_clock_reported: bool,
     /// Memory reused from event to event.
@@ -41,6 +43,7 @@ impl<'a, 's> Emission<'a, 's> {
             problems: LineProblems::default(),
             counts: Counts::default(),
             last_time: None,
+            indents: Indents::default(),
             is_clock_reported: false,
             args: Vec::new(),
             addresses: Vec::new(),
@@ -356,6 +359,9 @@ impl<'a, 's> Emission<'a, 's> {
         context: Option<Context>,
     ) -> Result<(), Error> {
         let common = common(&item.head);
+        let depth = self
+            .indents
+            .depth((item.head.tid, item.head.cpu), depth, text);
         match graph::content(text) {
             Some(Content::Call {
                 symbol,
@@ -374,7 +380,7 @@ impl<'a, 's> Emission<'a, 's> {
                         common,
                         function,
                         caller,
-                        depth: Some(depth),
+                        depth,
                         context,
                         args: &found,
                         duration,
@@ -386,7 +392,7 @@ impl<'a, 's> Emission<'a, 's> {
                         common,
                         function,
                         caller,
-                        depth: Some(depth),
+                        depth,
                         context,
                         args: &found,
                     }))
@@ -399,7 +405,7 @@ impl<'a, 's> Emission<'a, 's> {
                 function: tail
                     .function
                     .map_or(Function::Unknown, |function| function.function()),
-                depth: Some(depth),
+                depth,
                 context,
                 duration,
                 retval: tail.retval,
@@ -564,11 +570,7 @@ fn set_stacks<'v>(
         |frames: Option<&'v [NamedFrame<'_>]>, end: Option<usize>, bare, space| match (frames, end)
         {
             (None, _) => Stack::None,
-            (Some(_), Some(_)) => Stack::Addresses {
-                space,
-                addresses: bare,
-                is_cut: false,
-            },
+            (Some(_), Some(_)) => Stack::of(space, bare),
             (Some(frames), None) => Stack::Named(frames),
         };
     sample.kernel_stack = stack(kernel, kernel_end, of_kernel, Space::Kernel);

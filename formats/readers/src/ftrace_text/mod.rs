@@ -36,6 +36,7 @@ mod graph;
 mod head;
 mod header;
 mod hist;
+mod indent;
 mod item;
 mod mmio;
 mod open_stack;

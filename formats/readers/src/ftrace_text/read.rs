@@ -61,11 +61,13 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     }
     let has_stacks = learning.has_stacks;
     let has_heads = learning.has_heads;
+    let indents = learning.emission.indents.learned();
     let mut payloads = learning.emission.payloads;
     payloads.learned();
     let mut session = Session::new(text, dump.is_some(), sink, payloads);
     session.has_stacks = has_stacks;
     session.has_heads = has_heads;
+    session.emission.indents = indents;
     session.read_all(|| map.release())?;
     session.finish(input.damage())
 }
@@ -122,6 +124,14 @@ const FORMS: [Form; 8] = [
     Form::BareGraph,
 ];
 
+/// The CPUs of the entries since the last header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EntryCpus {
+    None,
+    One(u32),
+    Several,
+}
+
 /// The state of reading one input.
 pub(super) struct Session<'a, 's> {
     text: &'a [u8],
@@ -141,6 +151,9 @@ pub(super) struct Session<'a, 's> {
     /// Number of entries in the buffer as stated by the header.
     stated_entries: Option<u64>,
     pub(super) entries: u64,
+    /// Number of CPUs as stated by the header.
+    stated_cpus: Option<u32>,
+    cpus_of_entries: EntryCpus,
     /// CPUs inside an interrupt.
     interrupted: HashSet<u32>,
 }
@@ -177,6 +190,8 @@ impl<'a, 's> Session<'a, 's> {
             histogram: Histogram::default(),
             stated_entries: None,
             entries: 0,
+            stated_cpus: None,
+            cpus_of_entries: EntryCpus::None,
             interrupted: HashSet::new(),
         }
     }
@@ -300,6 +315,9 @@ impl<'a, 's> Session<'a, 's> {
         }
         // Without heads, a line that can only be an event does not continue the text before it.
         let has_no_heads = self.has_tracer && !self.has_heads;
+        if has_no_heads && let Some((is_user, rest)) = open_stack::start(text) {
+            return self.begin_stack(Head::default(), is_user, rest);
+        }
         let is_event = has_no_heads && super::shape::is_sure_payload(text);
         if !is_event && self.continues(line, start) {
             self.emission.counts.data += 1;
@@ -464,6 +482,11 @@ impl<'a, 's> Session<'a, 's> {
     ) -> Result<(), Error> {
         self.emission.counts.data += 1;
         self.entries += 1;
+        self.cpus_of_entries = match (self.cpus_of_entries, head.cpu) {
+            (EntryCpus::None, Some(cpu)) => EntryCpus::One(cpu),
+            (EntryCpus::One(known), Some(cpu)) if known == cpu => EntryCpus::One(cpu),
+            (EntryCpus::None | EntryCpus::One(_) | EntryCpus::Several, _) => EntryCpus::Several,
+        };
         if self.has_stacks {
             let before = self.waiting.iter_mut().rev();
             let mut of_cpu = before.filter(|item| item.head.cpu == head.cpu);
@@ -549,7 +572,7 @@ impl<'a, 's> Session<'a, 's> {
                 cpus,
             } => {
                 self.stated_entries = Some(in_buffer).filter(|count| *count > 0);
-                self.entries = 0;
+                self.begin_entries(cpus);
                 self.cpus(cpus)?;
                 self.overwritten(in_buffer, written)
             }
@@ -560,7 +583,7 @@ impl<'a, 's> Session<'a, 's> {
                 cpus,
             } => {
                 self.stated_entries = Some(printed).filter(|count| *count > 0);
-                self.entries = 0;
+                self.begin_entries(cpus);
                 self.cpus(cpus)?;
                 self.emission
                     .other_fact("ftrace.latency_us", microseconds.to_string().as_bytes())?;
@@ -587,6 +610,19 @@ impl<'a, 's> Session<'a, 's> {
             }
             HeaderLine::Other => Ok(()),
         }
+    }
+
+    fn begin_entries(&mut self, cpus: Option<u32>) {
+        self.entries = 0;
+        self.stated_cpus = cpus;
+        self.cpus_of_entries = EntryCpus::None;
+    }
+
+    /// Whether the file may be one of `per_cpu`, whose header counts the entries of all CPUs (`kernel/trace/trace.c`,
+    /// `print_event_info`).
+    fn may_be_of_one_cpu(&self) -> bool {
+        matches!(self.cpus_of_entries, EntryCpus::One(_))
+            && self.stated_cpus.is_some_and(|count| count > 1)
     }
 
     fn cpus(&mut self, count: Option<u32>) -> Result<(), Error> {
@@ -625,6 +661,13 @@ impl<'a, 's> Session<'a, 's> {
     /// Compares the number of entries stated in the header with the number read.
     fn check_entries(&mut self) -> Result<(), Error> {
         match self.stated_entries.take() {
+            Some(stated) if stated > self.entries && self.may_be_of_one_cpu() => {
+                let value = format!(
+                    "the header counts {stated} entries of all CPUs, the text has {} of one",
+                    self.entries
+                );
+                self.emission.other_fact("ftrace.entries", value.as_bytes())
+            }
             Some(stated) if stated != self.entries => {
                 let message = format!(
                     "expected {stated} entries, as in the header, found {}",

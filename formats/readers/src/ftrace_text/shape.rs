@@ -30,6 +30,24 @@ pub(super) enum Shape<'a> {
     Text,
 }
 
+/// Functions of the kernel that write markers, over its versions. A compiler may append to their names:
+/// `tracing_mark_write.10e87ffbd993ed97`, `.cfi_jt`, `.llvm.16287`.
+const MARKER_WRITERS: [&[u8]; 4] = [
+    b"tracing_mark_write",
+    b"__trace_marker_write",
+    b"trace_marker_write",
+    b"write_marker_to_buffer",
+];
+
+/// Whether a function writes markers.
+#[inline]
+fn writes_markers(name: &[u8]) -> bool {
+    MARKER_WRITERS.iter().any(|writer| {
+        name.strip_prefix(*writer)
+            .is_some_and(|rest| matches!(rest.first(), None | Some(b'.')))
+    })
+}
+
 /// Whether a line without a head may be an event.
 pub(super) fn is_payload(text: &[u8]) -> bool {
     !matches!(shape(trim(text)), Shape::Text)
@@ -48,15 +66,10 @@ pub(super) fn is_sure_payload(text: &[u8]) -> bool {
 
 /// Whether a text may continue on the next line, as markers do.
 pub(super) fn is_marker(payload: &[u8]) -> bool {
-    [
-        &b"tracing_mark_write"[..],
-        b"print:",
-        b"bprint:",
-        b"bputs:",
-        b"0:",
-    ]
-    .iter()
-    .any(|name| payload.starts_with(name))
+    MARKER_WRITERS
+        .iter()
+        .chain(&[&b"print:"[..], b"bprint:", b"bputs:", b"0:"])
+        .any(|name| payload.starts_with(name))
         // User strings of system calls (`__filename_val=`), in events that trace-cmd cannot decode.
         || (find_text(payload, b"[FAILED TO PARSE]").is_some()
             && find_text(payload, b"_val=").is_some())
@@ -112,7 +125,7 @@ pub(super) fn shape(text: &[u8]) -> Shape<'_> {
 #[inline]
 fn event<'a>(name: &'a [u8], payload: &'a [u8]) -> Shape<'a> {
     match name {
-        b"tracing_mark_write" => Shape::Print(name, payload),
+        _ if writes_markers(name) => Shape::Print(name, payload),
         b"print" | b"bprint" | b"bputs" => {
             let (writer, text) = split_once(payload, b": ").unwrap_or((&[], payload));
             Shape::Print(writer, text)
@@ -164,9 +177,10 @@ fn place(text: &[u8]) -> Shape<'_> {
         };
     }
     if let Some((writer, payload)) = split_once(text, b": ")
-        && writer.starts_with(b"tracing_mark_write")
+        && let name = Symbol::new(writer).name
+        && writes_markers(name)
     {
-        return Shape::Print(Symbol::new(writer).name, payload);
+        return Shape::Print(name, payload);
     }
     if is_place(text) {
         return Shape::Function {
@@ -284,6 +298,22 @@ mod tests {
             "call vfs_read|None|ksys_read",
         );
         check("tracing_mark_write: a: b", "print tracing_mark_write|a: b");
+        check(
+            "tracing_mark_write.10e87ffb: B|1|x",
+            "print tracing_mark_write.10e87ffb|B|1|x",
+        );
+        check(
+            "tracing_mark_write.llvm.16287: E|1",
+            "print tracing_mark_write.llvm.16287|E|1",
+        );
+        check(
+            "__trace_marker_write: B|1|x",
+            "print __trace_marker_write|B|1|x",
+        );
+        check(
+            "tracing_mark_written: a=1",
+            "event tracing_mark_written|a=1",
+        );
         check(
             "tracing_mark_write+0x8a/0x170 <ffffffff8149ab1a>: a: b",
             "print tracing_mark_write|a: b",

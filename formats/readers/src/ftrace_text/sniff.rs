@@ -16,6 +16,12 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     if text.contains(&0) && !text.starts_with(b"#") && !text.starts_with(b" ") {
         return Guess::No;
     }
+    if Lines::of(text)
+        .next()
+        .is_some_and(|line| is_babeltrace(line.text))
+    {
+        return Guess::No;
+    }
     let mut heads = 0;
     let mut normal_heads = 0;
     let mut others = 0;
@@ -50,6 +56,18 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     } else {
         Guess::No
     }
+}
+
+/// Whether the line is an event of CTF as babeltrace prints it: `[time] (+delta) host name: { cpu_id = 0 }, { … }`.
+fn is_babeltrace(text: &[u8]) -> bool {
+    let is_time = |byte: &u8| byte.is_ascii_digit() || b":.- ".contains(byte);
+    let rest = text
+        .strip_prefix(b"[")
+        .and_then(|text| perfquet_events::scan::split_once(text, b"] "));
+    rest.is_some_and(|(time, event)| {
+        let is_event = perfquet_events::scan::find_text(event, b": { ").is_some();
+        time.iter().all(is_time) && is_event && event.ends_with(b"}")
+    })
 }
 
 /// Whether the line is an event in another form.

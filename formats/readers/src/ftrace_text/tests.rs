@@ -128,6 +128,8 @@ fn other_text_is_refused() {
         "dd 29776 666709.771979:   10101010 cpu-clock: \n\t  414b3b f (/x)\n",
         "a;b;c 12\n",
         "{\"a\": 1}\n",
+        "[1375472591.957624676] host sequence event: { cpu_id = 2 }, { n = 6, seq = [ [0] = -1 ] }\n",
+        "[15:33:09.69] (+?.?????????) vm ust:start: { cpu_id = 0 }, { vpid = 1 }, { }\n[15:33:09.70] (+0.1) vm ust:end: { cpu_id = 0 }, { }\n",
         "# a comment\nint main() { return 1; }\n",
     ] {
         assert_eq!((FTRACE_TEXT.sniff)(text.as_bytes()), Guess::No, "{text:?}");

@@ -33,6 +33,50 @@ const FORMS: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
+        &["sched_migrate_task"],
+        &["comm={comm:s} pid={pid:d} prio={prio:d} orig_cpu={orig_cpu:d} dest_cpu={dest_cpu:d}"],
+    ),
+    (
+        &[
+            "sched_process_exit",
+            "sched_process_free",
+            "sched_process_wait",
+            "sched_wait_task",
+        ],
+        &[
+            "comm={comm:s} pid={pid:d} prio={prio:d}",
+            "comm={comm:s} pid={pid:d} prio={prio:d} group_dead={group_dead:w}",
+        ],
+    ),
+    (
+        &[
+            "sched_stat_wait",
+            "sched_stat_sleep",
+            "sched_stat_iowait",
+            "sched_stat_blocked",
+        ],
+        &["comm={comm:s} pid={pid:d} delay={delay:d} [ns]"],
+    ),
+    (
+        &["sched_pi_setprio"],
+        &["comm={comm:s} pid={pid:d} oldprio={oldprio:d} newprio={newprio:d}"],
+    ),
+    (
+        &["sched_kthread_stop", "sched_process_hang"],
+        &["comm={comm:s} pid={pid:d}"],
+    ),
+    (
+        &["task_rename"],
+        &[
+            "pid={pid:d} oldcomm={oldcomm:s} newcomm={newcomm:s} oom_score_adj={oom_score_adj:d}",
+            "oldcomm={oldcomm:s} newcomm={newcomm:s} oom_score_adj={oom_score_adj:d}",
+        ],
+    ),
+    (
+        &["oom_score_adj_update"],
+        &["pid={pid:d} comm={comm:s} oom_score_adj={oom_score_adj:d}"],
+    ),
+    (
         &["sched_process_fork"],
         &[
             "comm={parent_comm:s} pid={parent_pid:d} child_comm={child_comm:s} child_pid={child_pid:d}",
@@ -549,6 +593,6 @@ mod tests {
     #[test]
     fn forms_by_name() {
         assert_eq!(forms(b"sched_waking").len(), 5);
-        assert!(forms(b"sched_process_wait").is_empty());
+        assert!(forms(b"sched_wake_idle_without_ipi").is_empty());
     }
 }

@@ -18,6 +18,9 @@ use perfquet_events::scan::{after, find_text, rfind_text, trim, trim_start};
 
 use super::class::{Class, Notation};
 
+/// Number of places tried as the end of a text.
+const MAX_TRIES: usize = 8;
+
 /// A printed line with placeholders for fields.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Template {
@@ -101,13 +104,14 @@ impl Template {
     #[inline]
     pub(super) fn read<'a>(&self, line: &'a [u8], texts: &mut Vec<&'a [u8]>) -> bool {
         texts.clear();
-        self.try_read(line, texts).is_some()
+        self.read_from(0, line, texts).is_some()
     }
 
-    #[inline]
-    fn try_read<'a>(&self, line: &'a [u8], texts: &mut Vec<&'a [u8]>) -> Option<()> {
+    /// Reads the pieces from `index` on. A name may contain what follows it (`comm=a pid=1 pid=77`): text ends where the
+    /// rest of the line matches.
+    fn read_from<'a>(&self, index: usize, line: &'a [u8], texts: &mut Vec<&'a [u8]>) -> Option<()> {
         let mut rest = line;
-        for (index, piece) in self.pieces.iter().enumerate() {
+        for (index, piece) in self.pieces.iter().enumerate().skip(index) {
             rest = skip(rest, piece.before)?;
             if piece.kind != b's' {
                 rest = trim_start(rest);
@@ -116,21 +120,48 @@ impl Template {
                 .pieces
                 .get(index + 1)
                 .map_or(self.tail, |piece| piece.before);
-            let (text, after) = rest.split_at_checked(piece.length(rest, next)?)?;
-            rest = after;
-            if piece.kind == b't' {
-                let colon = rfind_text(text, b":")?;
-                texts.push(text.get(..colon)?);
-                texts.push(text.get(colon + 1..)?);
-            } else if !piece.name.is_empty() {
-                texts.push(text);
+            let mut length = piece.length(rest, next)?;
+            if piece.is_text() && !next.is_empty() {
+                let read = texts.len();
+                for _ in 0..MAX_TRIES {
+                    let (text, after) = rest.split_at_checked(length)?;
+                    if piece.put(text, texts).is_some()
+                        && self.read_from(index + 1, after, texts).is_some()
+                    {
+                        return Some(());
+                    }
+                    texts.truncate(read);
+                    length += 1 + find_text(rest.get(length + 1..)?, next)?;
+                }
+                return None;
             }
+            let (text, after) = rest.split_at_checked(length)?;
+            rest = after;
+            piece.put(text, texts)?;
         }
         trim(skip(rest, self.tail)?).is_empty().then_some(())
     }
 }
 
 impl Piece {
+    /// Whether the text ends at the next literal.
+    fn is_text(&self) -> bool {
+        matches!(self.kind, b's' | b't')
+    }
+
+    /// Adds the fields in the placeholder's text.
+    #[inline]
+    fn put<'a>(&self, text: &'a [u8], texts: &mut Vec<&'a [u8]>) -> Option<()> {
+        if self.kind == b't' {
+            let colon = rfind_text(text, b":")?;
+            texts.push(text.get(..colon)?);
+            texts.push(text.get(colon + 1..)?);
+        } else if !self.name.is_empty() {
+            texts.push(text);
+        }
+        Some(())
+    }
+
     /// Length of the placeholder's text, given the following piece `next`.
     #[inline]
     fn length(&self, rest: &[u8], next: &[u8]) -> Option<usize> {
@@ -222,6 +253,16 @@ mod tests {
             "{comm/pid:t} [{prio:d}] CPU:{target_cpu:d}",
             "kworker/0:1:11 [120] CPU:000",
             Some(&["kworker/0:1", "11", "120", "000"]),
+        );
+        check(
+            "comm={comm:s} pid={pid:d} prio={prio:d}",
+            "comm=pid=1 pid=2 pid=77 prio=120",
+            Some(&["pid=1 pid=2", "77", "120"]),
+        );
+        check(
+            "{comm/pid:t} [{prio:d}] CPU:{target_cpu:d}",
+            "a [1] b:11 [120] CPU:000",
+            Some(&["a [1] b", "11", "120", "000"]),
         );
         check(
             "vec={vec:d} [action={:s}]",

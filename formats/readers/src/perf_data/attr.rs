@@ -191,7 +191,9 @@ impl Attr {
     flag!(sample_id_all, 18);
     flag!(exclude_host, 19);
     flag!(exclude_guest, 20);
+    flag!(exclude_callchain_user, 22);
     flag!(use_clockid, 25);
+    flag!(build_id, 34);
 
     /// 0 to 3.
     pub(super) fn precise_ip(&self) -> usize {

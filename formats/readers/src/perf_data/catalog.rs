@@ -28,8 +28,11 @@ pub(super) struct Catalog {
     places: Option<Places>,
     /// Event index of each ID.
     ids: Ids,
+    has_build_ids: bool,
     /// Whether the list of events is damaged, so that events may be missing.
     pub(super) is_damaged: bool,
+    /// Whether the events are described by records, as in a pipe.
+    pub(super) is_listed: bool,
     pub(super) names: Names,
     pub(super) formats: Formats,
     /// Functions whose calls a BPF program reports, by ID.
@@ -131,7 +134,9 @@ impl Catalog {
             events: Vec::new(),
             places: None,
             ids: Ids::default(),
+            has_build_ids: false,
             is_damaged: false,
+            is_listed: false,
             names: Names::default(),
             formats: Formats::new(endian),
             functions: HashMap::new(),
@@ -153,6 +158,7 @@ impl Catalog {
         if index == 0 {
             out.fact(Fact::Clock(attr.clock()))?;
         }
+        self.has_build_ids |= attr.build_id();
         self.events.push(CatalogEvent::new(attr));
         self.places = self.find_places();
         Ok(())
@@ -204,6 +210,11 @@ impl Catalog {
     #[inline]
     pub(super) fn has_one_event(&self) -> bool {
         self.events.len() == 1 && !self.is_damaged
+    }
+
+    /// Whether an event requests build IDs in the records of mappings.
+    pub(super) fn has_build_ids(&self) -> bool {
+        self.has_build_ids
     }
 
     /// Whether an event has this id.

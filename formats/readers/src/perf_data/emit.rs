@@ -113,7 +113,7 @@ impl<'s> Emission<'s> {
         let time = when(trailer);
         match header.kind {
             kind::MMAP | kind::MMAP2 => {
-                let mut mapping = mapping(header, &mut body)?;
+                let mut mapping = mapping(header, &mut body, catalog.has_build_ids())?;
                 mapping.time = time;
                 self.out.event(Event::Mapping(mapping))?;
             }

@@ -1,7 +1,9 @@
 //! Emission of samples as events.
 
 use perfquet_events::Error;
-use perfquet_events::event::{Event, Fields, Payload, Place, ReadValue, Sample, Space, time_of};
+use perfquet_events::event::{
+    Event, EventId, Fields, Loss, Payload, Place, ReadValue, Sample, Space, time_of,
+};
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::emit::Emission;
@@ -9,7 +11,7 @@ use crate::perf_data::entry::Step;
 use crate::perf_data::output::Output;
 use crate::perf_data::record::{self, RecordHeader};
 use crate::perf_data::resync::is_sane;
-use crate::perf_data::sample::{self, BRANCH_CALL_STACK, space_of};
+use crate::perf_data::sample::{self, BRANCH_CALL_STACK, Members, space_of};
 use crate::perf_data::values::known_cpu;
 
 impl Emission<'_> {
@@ -44,6 +46,9 @@ impl Emission<'_> {
                 self.out.problem(place, "short sample", || {
                     format!("sample: byte {}: {short}", short.offset)
                 })?;
+                let mut body = record::body(record, 0, catalog.endian);
+                let head = sample::parse_head(&mut body, attr).ok();
+                self.emit_unreadable(Some(event_id), head)?;
                 return Ok(Step::Done);
             }
         };
@@ -111,6 +116,31 @@ impl Emission<'_> {
         };
         self.out.event(Event::Sample(&sample))?;
         Ok(Step::Done)
+    }
+}
+
+impl Emission<'_> {
+    /// Emits a sample of which only the first members can be read: it is lost, at this time, in this thread.
+    fn emit_unreadable(
+        &mut self,
+        event: Option<EventId>,
+        head: Option<Members<'_>>,
+    ) -> Result<(), Error> {
+        let Some(head) = head.filter(is_sane) else {
+            return Ok(());
+        };
+        let reason = match head.tid {
+            Some(tid) => format!("unreadable record of thread {tid}"),
+            None => "unreadable record".to_owned(),
+        };
+        self.out.event(Event::Loss(Loss {
+            time: head.time.map(time_of),
+            cpu: known_cpu(head.cpu),
+            event,
+            count: Some(1),
+            in_all: None,
+            reason: &reason,
+        }))
     }
 }
 

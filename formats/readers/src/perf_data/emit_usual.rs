@@ -55,6 +55,7 @@ impl Emission<'_> {
                 // Its user stack follows in another record, or the chain is too short.
                 _ => return Ok(false),
             }
+            self.lists.set_unwound(layout.is_unwound);
             stacks = Some(Stacks {
                 kernel: self.lists.kernel_stack(),
                 user: self.lists.user_stack(),

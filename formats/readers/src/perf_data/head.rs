@@ -18,6 +18,10 @@ use crate::perf_data::resync::{chain_in, is_plausible_chain, plausible};
 
 /// Maximum number of bytes by which a part may be shifted.
 const SHIFT_MAX: i64 = 8;
+/// The same for the index, whose entries are unmistakable, and for the features, by the end of the file.
+const INDEX_SHIFT_MAX: i64 = 1 << 16;
+/// Bytes searched for the records before their stated position.
+const DATA_SHIFT_MAX: u64 = 1 << 16;
 /// Bits of features that a header has.
 const FEATURES_MAX: u64 = 256;
 /// Number of records at the start of a pipe that must include those describing its events.
@@ -70,10 +74,20 @@ impl Head {
         if is_believed && is_there(stated.offset) && stated.end() <= length + SHIFT_MAX as u64 {
             return;
         }
+        let before = || {
+            // Bytes between the header and the records are lost.
+            let from = stated.offset.saturating_sub(DATA_SHIFT_MAX).max(HEADER_END);
+            let bytes = part(file, from);
+            let rest = usize::try_from(stated.offset.checked_sub(from)?).ok();
+            let skipped = chain_in(bytes.get(..rest? + 64).unwrap_or(bytes), endian)?;
+            let found = from + skipped as u64;
+            (found < stated.offset && is_there(found)).then_some(found)
+        };
         let near = shifts()
             .filter_map(|shift| stated.offset.checked_add_signed(shift))
-            .filter(|_| is_believed)
-            .find(|&offset| is_there(offset));
+            .find(|&offset| is_there(offset))
+            .or_else(|| before().filter(|_| !is_there(stated.offset)))
+            .filter(|_| is_believed);
         let start = near.or_else(|| {
             // In a pipe, the records start after 16 bytes.
             let begin = if is_believed { HEADER_END } else { 8 }.min(length) as usize;
@@ -83,8 +97,8 @@ impl Head {
         let Some(start) = start else {
             return;
         };
-        if is_believed && start.abs_diff(stated.offset) > SHIFT_MAX as u64 && stated.end() <= length
-        {
+        let is_far = start.abs_diff(stated.offset) > SHIFT_MAX as u64;
+        if is_believed && near.is_none() && is_far && stated.end() <= length {
             // The first records are damaged, but the header is not.
             return;
         }
@@ -118,13 +132,19 @@ impl Head {
         }
         let stated = self.header.features(file, endian);
         let bits: Vec<u32> = self.header.feature_bits().collect();
-        let found = std::iter::once(0).chain(shifts()).find_map(|shift| {
-            let (place, written) = match self.is_end_measured {
-                true => (end, end.checked_add_signed(-shift)?),
-                false => (end.checked_add_signed(shift)?, end),
-            };
-            Some((shift, index_at(file, place, written, endian)?))
-        });
+        let far = (SHIFT_MAX + 1..=INDEX_SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+        let found = std::iter::once(0)
+            .chain(shifts())
+            .chain(far)
+            .find_map(|shift| {
+                let (place, written) = match self.is_end_measured {
+                    true => (end, end.checked_add_signed(-shift)?),
+                    false => (end.checked_add_signed(shift)?, end),
+                };
+                let sections = index_at(file, place, written, endian)?;
+                let is_sure = shift.abs() <= SHIFT_MAX || ends_there(file, &sections, shift);
+                is_sure.then_some((shift, sections))
+            });
         let Some((shift, sections)) = found else {
             // Some tools write the sections in another order.
             self.features = stated;
@@ -137,6 +157,7 @@ impl Head {
             ));
             self.header.data.size = self.header.data.size.saturating_add_signed(shift);
         }
+        let sections = without_reserved(file, sections, &bits, shift, endian);
         let sections = settle(file, sections, &bits, shift, endian);
         self.features = match bits.len() == sections.len() {
             true => bits.into_iter().zip(sections).collect(),
@@ -295,8 +316,42 @@ fn index_at(file: &[u8], place: u64, end: u64, endian: Endian) -> Option<Vec<Sec
     (most == 1 || sections.len() > 1).then_some(sections)
 }
 
-/// Adjusts the sections to their real positions: shifted by `shift`, and by one more or less from a damage between them
-/// on.
+/// Whether the last section of an index, moved by `shift`, ends the file.
+fn ends_there(file: &[u8], sections: &[Section], shift: i64) -> bool {
+    let last = sections.last().copied().unwrap_or_default();
+    let end = last.end().checked_add_signed(shift);
+    sections.len() > 1 && end.is_some_and(|end| end.abs_diff(file.len() as u64) < 8)
+}
+
+/// Drops entries without a feature. perf reserves an entry for each feature that it tries to write. If the last one
+/// fails, its entry keeps the offset, with the size 0 (tools/perf/util/header.c, `do_write_feat`).
+fn without_reserved(
+    file: &[u8],
+    mut sections: Vec<Section>,
+    bits: &[u32],
+    shift: i64,
+    endian: Endian,
+) -> Vec<Section> {
+    let surplus = sections.get(bits.len()..).unwrap_or_default();
+    if bits.is_empty() || surplus.is_empty() || surplus.iter().any(|section| section.size > 0) {
+        return sections;
+    }
+    // One bit fewer in a damaged header would shift all features.
+    let are_those = sections.iter().zip(bits).all(|(section, bit)| {
+        let section = Section {
+            offset: section.offset.saturating_add_signed(shift),
+            size: section.size,
+        };
+        shift != 0 || is_feature(*bit, section.of(file), endian)
+    });
+    if are_those {
+        sections.truncate(bits.len());
+    }
+    sections
+}
+
+/// Adjusts the sections to their real positions: shifted by `shift`, and by one more or less, or as the end of the file,
+/// from a damage between them on.
 fn settle(
     file: &[u8],
     sections: Vec<Section>,
@@ -305,6 +360,12 @@ fn settle(
     endian: Endian,
 ) -> Vec<Section> {
     let mut shift = shift;
+    // The features end the file.
+    let length = file.len() as u64;
+    let drift = sections
+        .last()
+        .map_or(0, |last| length.wrapping_sub(last.end()) as i64);
+    let drift = Some(drift).filter(|drift| drift.abs() <= INDEX_SHIFT_MAX);
     let moved = |section: Section, shift: i64| Section {
         offset: section.offset.saturating_add_signed(shift),
         size: section.size,
@@ -322,6 +383,7 @@ fn settle(
         if !is_it(shift)
             && let Some(other) = [shift - 1, shift + 1]
                 .into_iter()
+                .chain(drift)
                 .find(|&other| is_it(other))
         {
             shift = other;

@@ -68,6 +68,11 @@ impl<'m> Queue<'m> {
         self.entries.len() as u64 + self.runs.left()
     }
 
+    /// Whether a record with a time was queued.
+    pub(super) fn has_begun(&self) -> bool {
+        self.len() > 0 || self.handed_out > 0
+    }
+
     /// Returns the number of records that came after newer ones had been emitted; these are out of order.
     pub(super) fn late(&self) -> u64 {
         self.late

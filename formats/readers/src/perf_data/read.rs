@@ -27,6 +27,9 @@ use crate::perf_data::update::event_update;
 /// Maximum size of data that follows a record (tracing data); more is damage.
 pub(super) const EXTRA_BYTES_MAX: u64 = 256 << 20;
 
+/// Number of damages in a file after which it is searched for repeated records.
+const COMPARED_MAX: usize = 256;
+
 /// The reading of one input.
 pub(super) struct Reading<'m, 's> {
     pub(super) source: Source<'m>,
@@ -59,6 +62,7 @@ impl<'m, 's> Reading<'m, 's> {
         let end = end.min(file.len() as u64) as usize;
         let mut offset = start.min(end as u64) as usize;
         let whole = file.get(..end).unwrap_or_default();
+        let mut compared = 0;
         loop {
             offset = self.stretch(source, whole, 0, offset)?;
             let Some(rest) = whole.get(offset..).filter(|rest| !rest.is_empty()) else {
@@ -66,7 +70,12 @@ impl<'m, 's> Reading<'m, 's> {
             };
             let found = match self.look(rest, offset as u64, true) {
                 Look::Record(found) => found,
-                Look::Skip(damage) => {
+                Look::Skip(mut damage) => {
+                    compared += 1;
+                    if compared <= COMPARED_MAX {
+                        let data = whole.get(start as usize..).unwrap_or_default();
+                        damage.skip_repeated(data, offset.saturating_sub(start as usize));
+                    }
                     offset += self.skip(damage, offset as u64)?;
                     continue;
                 }
@@ -101,6 +110,9 @@ impl<'m, 's> Reading<'m, 's> {
     /// Reports bytes that are not a record; returns their number.
     pub(super) fn skip(&mut self, damage: Damage, offset: u64) -> Result<usize, Error> {
         self.source.packed.interrupt();
+        // In a pipe, the lost bytes may have been those of an event: its samples are no other event's.
+        let is_start = !self.source.queue.has_begun();
+        self.catalog.is_damaged |= is_start && (self.catalog.is_listed || self.catalog.is_empty());
         let out = &mut self.emission.out;
         out.problem(Place::Offset(offset), "no record", || damage.message)?;
         Ok(damage.bytes)
@@ -192,7 +204,7 @@ impl<'m, 's> Reading<'m, 's> {
             }
             kind::AUXTRACE_ERROR => tool::auxtrace_error(body, &mut catalog.declared, out),
             kind::THREAD_MAP => tool::thread_map(body, out),
-            kind::STAT_CONFIG => tool::stat_config(body, out),
+            kind::STAT_CONFIG => tool::stat_config(body, stat, out),
             kind::STAT => stat.add(body, catalog, out),
             kind::STAT_ROUND => stat.end_round(body, catalog, out),
             kind::EVENT_UPDATE => event_update(body, catalog, &mut self.source.queue, out),

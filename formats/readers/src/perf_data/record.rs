@@ -249,10 +249,11 @@ impl Trailer {
     }
 }
 
-/// PERF_RECORD_MMAP and MMAP2.
+/// PERF_RECORD_MMAP and MMAP2. `with_build_ids`: an event of the recording requests build IDs.
 pub(super) fn mapping<'a>(
     header: RecordHeader,
     body: &mut Cursor<'a>,
+    with_build_ids: bool,
 ) -> Result<Mapping<'a>, Short> {
     let mut mapping = Mapping {
         time: None,
@@ -274,11 +275,9 @@ pub(super) fn mapping<'a>(
     };
     if header.kind == kind::MMAP2 {
         let mut union = body.part(24)?;
-        if header.misc & MISC_BIT_14 != 0 {
-            let size = union.u8()?;
-            union.bytes(3)?;
-            let id = union.rest();
-            mapping.build_id = Some(id.get(..usize::from(size)).unwrap_or(id));
+        let is_flagged = header.misc & MISC_BIT_14 != 0;
+        if let Some(id) = build_id_in(union.rest(), with_build_ids).filter(|_| is_flagged) {
+            mapping.build_id = Some(id);
         } else {
             let (major, minor) = (union.u32()?, union.u32()?);
             let inode = union.u64()?;
@@ -293,6 +292,24 @@ pub(super) fn mapping<'a>(
     }
     mapping.path = before_nul(body.rest());
     Ok(mapping)
+}
+
+/// The build ID in an MMAP2: `u8 size, u8, u16, u8 id[20]`. `None` if the bytes are device and inode instead.
+///
+/// The flag alone does not decide: while another session requests build IDs, kernels since 5.12 set it in the records of
+/// all sessions, although only the bodies of that session have them (`perf_event_mmap_output` does not restore
+/// `header.misc`). Unused bytes of a build ID are zero. If no event requests them, `perf inject` may still have added them,
+/// but only IDs of linkers: one of 8 bytes equals the major number of SCSI disks.
+fn build_id_in(union: &[u8], with_build_ids: bool) -> Option<&[u8]> {
+    /// Sizes of MD5 and SHA-1.
+    const USUAL: [usize; 2] = [16, 20];
+    let (head, id) = union.split_at_checked(4)?;
+    let (&size, reserved) = head.split_first()?;
+    let size = usize::from(size);
+    let (id, unused) = id.split_at_checked(size)?;
+    let is_size = size > 0 && (with_build_ids || USUAL.contains(&size));
+    let is_clean = reserved.iter().chain(unused).all(|byte| *byte == 0);
+    (is_size && is_clean).then_some(id)
 }
 
 /// PERF_RECORD_COMM.
@@ -336,6 +353,38 @@ mod tests {
             RecordHeader::parse(b"\x01\x80\0\0\x02\0\x28", Endian::Little),
             None
         );
+    }
+
+    #[test]
+    fn flagged_devices_are_no_build_ids() {
+        let union = |size: u8, id: &[u8]| {
+            let mut union = [vec![size, 0, 0, 0], id.to_vec()].concat();
+            union.resize(24, 0);
+            union
+        };
+        // Devices 254:0, 8:1, 0:46, 259:2 (NVMe): u32 major, minor; u64 inode, generation.
+        let device = |major: u32, minor: u32, inode: u64, generation: u64| {
+            let words = [inode, generation].map(u64::to_le_bytes).concat();
+            [&major.to_le_bytes()[..], &minor.to_le_bytes(), &words].concat()
+        };
+        for with_build_ids in [false, true] {
+            let check = |union: &[u8], expected: Option<usize>| {
+                let found = build_id_in(union, with_build_ids).map(<[u8]>::len);
+                assert_eq!(found, expected, "{with_build_ids} {union:?}");
+            };
+            check(&union(20, &[7; 20]), Some(20));
+            check(&union(16, &[7; 16]), Some(16));
+            check(&union(8, &[7; 8]), with_build_ids.then_some(8));
+            check(&union(0, &[]), None);
+            check(&union(21, &[7; 20]), None);
+            check(&union(16, &[7; 20]), None);
+            check(&device(254, 0, 10_061_323, 0), None);
+            check(&device(8, 1, 10_061_323, 2_096_066_686), None);
+            check(&device(0, 46, 77, 0), None);
+            check(&device(259, 2, 77, 0), None);
+        }
+        // Nothing distinguishes it but the settings of the events.
+        assert_eq!(build_id_in(&device(8, 1, 77, 0), false), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! are dropped, because their members are shifted.
 
 use perfquet_events::bytes::{Cursor, Endian};
+use perfquet_events::scan::find_text;
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::record::{self, HEADER_BYTES, RecordHeader, Trailer, extra_bytes, kind};
@@ -28,6 +29,10 @@ const WITNESSES: usize = 8;
 const NEAR: u64 = 86_400_000_000_000;
 /// Maximum gap if no record follows that could confirm it: a hundred days.
 const FAR: u64 = 100 * NEAR;
+/// Maximum distance at which a part of the file is repeated.
+const REPEATED_MAX: usize = 1 << 16;
+/// Minimum number of repeated bytes: those of a record with its time.
+const REPEATED_MIN: usize = 40;
 /// Above the number of CPUs of any kernel (CONFIG_NR_CPUS, at most 8192).
 const CPUS_MAX: u32 = 1 << 16;
 /// Above the number of threads of any kernel (PID_MAX_LIMIT, 2^22), with room for other systems.
@@ -57,6 +62,35 @@ pub(super) struct Damage {
     /// Number of bytes, up to the next record or the end of the available ones.
     pub(super) bytes: usize,
     pub(super) message: String,
+}
+
+impl Damage {
+    /// Also skips the records after the damage that precede it, too: a part of the file is there twice, and the damage is
+    /// where both meet. `at` is its offset in `data`.
+    pub(super) fn skip_repeated(&mut self, data: &[u8], at: usize) {
+        let next = at.saturating_add(self.bytes);
+        let from = at.saturating_sub(REPEATED_MAX);
+        let (Some(before), Some(after)) = (data.get(from..at), data.get(next..)) else {
+            return;
+        };
+        let Some(first) = after.get(..REPEATED_MIN) else {
+            return;
+        };
+        let (mut start, mut compared) = (0, 0);
+        while compared < 64
+            && let Some(rest) = before.get(start..)
+            && let Some(found) = find_text(rest, first)
+        {
+            compared += 1;
+            let repeated = rest.get(found..).unwrap_or_default();
+            if after.starts_with(repeated) {
+                self.bytes += repeated.len();
+                self.message += &format!(", {} of which are there twice", repeated.len());
+                return;
+            }
+            start += found + 1;
+        }
+    }
 }
 
 /// The last search, so that several damages before one record do not repeat it.
@@ -188,10 +222,17 @@ impl Framing {
             if self.is_near(time) || self.is_witnessed(catalog, time, after) {
                 return Look::Record(found);
             }
+            // A damaged size may cover other records.
+            let inside = bytes.get(..end).unwrap_or(bytes);
+            let next = (HEADER_BYTES..inside.len()).find(|&offset| {
+                let rest = bytes.get(offset..).unwrap_or_default();
+                plausible(rest, endian).is_some() && is_record_chain(catalog, rest)
+            });
+            let end = next.unwrap_or(end);
             return Look::Skip(Damage {
                 bytes: end,
                 message: format!(
-                    "expected a record of about the same time, found {}; skipped its {end} bytes",
+                    "expected a record of about the same time, found {}; skipped {end} bytes",
                     time.unwrap_or(0)
                 ),
             });

@@ -35,8 +35,6 @@ pub(super) const BRANCH_CALL_STACK: u64 = 1 << 11;
 
 /// mispred, predicted, in_tx, abort, cycles, type, spec, new_type, priv, reserved.
 const BRANCH_FIELDS: &[u32] = &[1, 1, 1, 1, 16, 4, 2, 4, 3, 31];
-/// op, lvl, snoop, lock, dtlb, lvl_num, remote, snoopx, blk, hops, region, reserved.
-const DATA_SRC_FIELDS: &[u32] = &[5, 14, 5, 2, 7, 4, 1, 2, 3, 3, 5, 13];
 
 /// The plain members of a sample; lists and stacks are in [`Lists`].
 #[derive(Debug, Default)]
@@ -85,6 +83,7 @@ struct Addresses {
     addresses: Vec<u64>,
     /// Whether a second marker of user space follows, with which perfquet-record marks missing outer frames.
     is_cut: bool,
+    is_unwound: bool,
 }
 
 impl Addresses {
@@ -92,6 +91,7 @@ impl Addresses {
         self.space = None;
         self.addresses.clear();
         self.is_cut = false;
+        self.is_unwound = false;
     }
 
     fn stack(&self) -> Stack<'_> {
@@ -100,6 +100,7 @@ impl Addresses {
                 space,
                 addresses: &self.addresses,
                 is_cut: self.is_cut,
+                is_unwound: self.is_unwound,
             },
             None => Stack::None,
         }
@@ -172,6 +173,13 @@ impl Lists {
         self.user.addresses.push(ip.unwrap_or(last.to));
         let callers = self.branches.iter().map(|branch| branch.from);
         self.user.addresses.extend(callers);
+        self.user.is_unwound = true;
+    }
+
+    /// Sets whether the recorder has unwound the user stack, because the kernel was not to follow its frame pointers.
+    #[inline]
+    pub(super) fn set_unwound(&mut self, is_unwound: bool) {
+        self.user.is_unwound = is_unwound;
     }
 
     /// Removes the stacks of the sample before.
@@ -212,9 +220,30 @@ pub(super) fn parse<'a>(
     lists: &mut Lists,
 ) -> Result<Members<'a>, Short> {
     use sample_type::*;
-    let mut members = Members::default();
     lists.clear();
-    // The members up to the period are words: all are present, or the sample is truncated.
+    let mut members = parse_head(cursor, attr)?;
+    if attr.has(READ) {
+        read_counters(cursor, attr.read_format, members.id, &mut lists.read)?;
+    }
+    if attr.has(CALLCHAIN) {
+        members.deferred = read_chain(cursor, space_of(misc), lists)?;
+        lists.set_unwound(attr.exclude_callchain_user());
+    }
+    if attr.has(RAW) {
+        let size = cursor.u32()?;
+        members.raw = Some(cursor.bytes(size.into())?);
+    }
+    if attr.sample_type & !((2 * RAW - 1) | IDENTIFIER) != 0 {
+        parse_rest(cursor, attr, lists, &mut members)?;
+    }
+    Ok(members)
+}
+
+/// Parses the members up to the period, which are words: all are present, or the sample is truncated.
+#[inline]
+pub(super) fn parse_head<'a>(cursor: &mut Cursor<'a>, attr: &Attr) -> Result<Members<'a>, Short> {
+    use sample_type::*;
+    let mut members = Members::default();
     let endian = cursor.endian();
     let (head, _) = cursor.bytes(attr.layout.head_bytes)?.as_chunks::<8>();
     let mut head = head.iter();
@@ -253,19 +282,6 @@ pub(super) fn parse<'a>(
     if attr.has(PERIOD) {
         members.period = Some(word());
     }
-    if attr.has(READ) {
-        read_counters(cursor, attr.read_format, members.id, &mut lists.read)?;
-    }
-    if attr.has(CALLCHAIN) {
-        members.deferred = read_chain(cursor, space_of(misc), lists)?;
-    }
-    if attr.has(RAW) {
-        let size = cursor.u32()?;
-        members.raw = Some(cursor.bytes(size.into())?);
-    }
-    if attr.sample_type & !((2 * RAW - 1) | IDENTIFIER) != 0 {
-        parse_rest(cursor, attr, lists, &mut members)?;
-    }
     Ok(members)
 }
 
@@ -296,11 +312,9 @@ fn parse_rest<'a>(
         members.weight = Some(cursor.u64()?);
     }
     if attr.has(DATA_SRC) {
-        let word = cursor.u64()?;
-        members.data_src = Some(match cursor.endian() {
-            Endian::Little => word,
-            Endian::Big => bit_fields(word, DATA_SRC_FIELDS),
-        });
+        // Unlike the flags of branches, its bit-fields are declared in the reverse order for big-endian hosts
+        // (include/uapi/linux/perf_event.h), so that the number is the same.
+        members.data_src = Some(cursor.u64()?);
     }
     if attr.has(TRANSACTION) {
         members.transaction = Some(cursor.u64()?);
@@ -488,4 +502,24 @@ fn read_words(cursor: &mut Cursor<'_>, count: u64, words: &mut Vec<u64>) -> Resu
         words.push(word);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_of_data_are_the_same_number_in_both_orders() {
+        // LOAD, level hit L1, snoop none, TLB hit L1 (include/uapi/linux/perf_event.h).
+        let source = 0x68_1001_42u64;
+        let attr = Attr::of(sample_type::IP | sample_type::DATA_SRC, 0);
+        let mut lists = Lists::default();
+        let little = [0x1000, source].map(u64::to_le_bytes).concat();
+        let big = [0x1000, source].map(u64::to_be_bytes).concat();
+        for (bytes, endian) in [(little, Endian::Little), (big, Endian::Big)] {
+            let mut cursor = Cursor::new(&bytes, 0, endian);
+            let members = parse(&mut cursor, 0, &attr, &mut lists).unwrap();
+            assert_eq!((members.ip, members.data_src), (Some(0x1000), Some(source)));
+        }
+    }
 }

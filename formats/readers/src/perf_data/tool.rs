@@ -1,7 +1,7 @@
 //! Records that perf itself writes: events, build IDs, threads, clocks.
 
 use perfquet_events::bytes::{Cursor, Short, before_nul};
-use perfquet_events::event::{BuildId, Comm, Event, Fact, Space, Value};
+use perfquet_events::event::{BuildId, Comm, Event, Fact, Place, Space, Value};
 
 use crate::perf_data::attr::{ATTR_BYTES_MAX, ATTR_BYTES_MIN, Attr};
 use crate::perf_data::catalog::{Catalog, Declared};
@@ -10,6 +10,7 @@ use crate::perf_data::output::{Fault, Output};
 use crate::perf_data::record::{MISC_BIT_15, RecordHeader, Trailer};
 use crate::perf_data::recorder::RecorderEvent;
 use crate::perf_data::sample::space_of;
+use crate::perf_data::stat::Stat;
 use crate::perf_data::values::emit_values;
 
 /// HEADER_ATTR: an attr, then the ids of its counters.
@@ -18,6 +19,7 @@ pub(super) fn header_attr(
     catalog: &mut Catalog,
     out: &mut Output<'_>,
 ) -> Result<(), Fault> {
+    catalog.is_listed = true;
     let mut probe = body;
     let size = match probe.u32().and_then(|_| probe.u32())? {
         0 => ATTR_BYTES_MIN,
@@ -27,6 +29,14 @@ pub(super) fn header_attr(
     let mut ids = body;
     // Missing members of a short attr are zero.
     let attr = ids.bytes(size.min(ids.left()))?;
+    if !Attr::is_plausible(attr, body.endian()) {
+        // The samples with its IDs must not be read as those of another event.
+        catalog.is_damaged = true;
+        out.problem(Place::Offset(body.offset()), "attr", || {
+            "expected the settings of an event, found other bytes".into()
+        })?;
+        return Ok(());
+    }
     let attr = Attr::parse(attr, body.endian());
     catalog.add(attr, std::iter::from_fn(|| ids.u64().ok()), out)?;
     Ok(())
@@ -159,11 +169,18 @@ pub(super) fn thread_map(mut body: Cursor<'_>, out: &mut Output<'_>) -> Result<(
 }
 
 /// STAT_CONFIG: `u64 n; {u64 tag, u64 value}[n]`.
-pub(super) fn stat_config(mut body: Cursor<'_>, out: &mut Output<'_>) -> Result<(), Fault> {
+pub(super) fn stat_config(
+    mut body: Cursor<'_>,
+    stat: &mut Stat,
+    out: &mut Output<'_>,
+) -> Result<(), Fault> {
     body.u64()?;
     while let (Ok(tag), Ok(value)) = (body.u64(), body.u64()) {
         let name = match tag {
-            0 => "perf.stat_aggregation",
+            0 => {
+                stat.set_aggregation(value);
+                "perf.stat_aggregation"
+            }
             1 => "perf.stat_interval_ms",
             2 => "perf.stat_scale",
             _ => continue,

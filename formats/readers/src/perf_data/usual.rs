@@ -21,6 +21,8 @@ pub(super) struct UsualLayout {
     /// Bytes of the record's header and its fixed 8-byte members.
     pub(super) head_bytes: usize,
     pub(super) has_chain: bool,
+    /// Whether the recorder has unwound the user stacks.
+    pub(super) is_unwound: bool,
     pub(super) has_payload: bool,
     /// The period of an event whose samples do not include it.
     pub(super) fixed_period: Option<u64>,
@@ -66,6 +68,7 @@ impl UsualLayout {
             period,
             head_bytes: HEADER_BYTES + 8 * words,
             has_chain: attr.has(CALLCHAIN),
+            is_unwound: attr.exclude_callchain_user(),
             has_payload: attr.has(RAW),
             fixed_period: attr.fixed_period(),
         })

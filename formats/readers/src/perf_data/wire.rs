@@ -127,6 +127,7 @@ impl Unfinished {
                 space,
                 addresses,
                 is_cut: record.is_cut,
+                is_unwound: false,
             },
         }))
     }

@@ -11,7 +11,7 @@
 
 use perfquet_events::event::{NamedFrame, Space};
 use perfquet_events::scan::{
-    bare_hex, prefixed_hex, rsplit_once, trim, trim_end, trim_start, word,
+    bare_hex, find_text, prefixed_hex, rsplit_once, trim, trim_end, trim_start, word,
 };
 
 /// A frame, and whether its address is doubtful.
@@ -49,8 +49,18 @@ pub(super) fn frame(line: &[u8]) -> Option<Printed<'_>> {
         };
         return is_indented.then_some(Printed { frame });
     }
-    let frame = symbol(address, trim(rest));
+    let rest = trim(rest);
+    // The instructions of `-F +brstackinsn`.
+    if rest.starts_with(b"insn:") {
+        return None;
+    }
+    let frame = symbol(address, rest);
     Some(Printed { frame })
+}
+
+/// A frame whose address was parsed; `text` is symbol and module, or empty.
+pub(super) fn located(address: u64, text: &[u8]) -> NamedFrame<'_> {
+    symbol(address, text)
 }
 
 fn symbol(address: u64, text: &[u8]) -> NamedFrame<'_> {
@@ -83,43 +93,91 @@ fn parts(text: &[u8]) -> (&[u8], &[u8]) {
     let Some(inner) = text.strip_suffix(b")") else {
         return (text, b"");
     };
-    // A deleted file: `(/path (deleted))`.
-    let search = inner
-        .strip_suffix(b" (deleted)")
-        .or_else(|| inner.strip_suffix(b"(deleted)"))
-        .unwrap_or(inner);
     // `[unknown] ([unknown])`, `f(int) (/lib/x.so)`; without a module: `f(int)`.
-    match rsplit_once(search, b" (") {
-        Some((name, _)) => (
-            trim_end(name),
-            inner.get(name.len() + 2..).unwrap_or_default(),
+    match module_start(text) {
+        Some(start) => (
+            trim_end(text.get(..start).unwrap_or_default()),
+            inner.get(start + 1..).unwrap_or_default(),
         ),
-        None if text.starts_with(b"(") => (b"", inner.get(1..).unwrap_or_default()),
         None => (text, b""),
     }
 }
 
+/// Offset of the parenthesis that begins the module: the one that the last parenthesis closes, since symbols like
+/// `f(int)` and paths like `/a (deleted)` contain others. A path like `/a (b` has one too many.
+fn module_start(text: &[u8]) -> Option<usize> {
+    let begins = |start: usize| match start.checked_sub(1) {
+        Some(before) => text.get(before) == Some(&b' '),
+        None => true,
+    };
+    let balanced = balanced_start(text).filter(|start| begins(*start));
+    let is_path = |start: usize| matches!(text.get(start + 1), Some(b'/' | b'['));
+    if balanced.is_some_and(is_path) {
+        return balanced;
+    }
+    let path = find_text(text, b" (/").map(|blank| blank + 1);
+    path.or(balanced)
+}
+
+/// Offset of the parenthesis that the last one closes.
+fn balanced_start(text: &[u8]) -> Option<usize> {
+    let mut depth = 0usize;
+    for (place, byte) in text.iter().enumerate().rev() {
+        match byte {
+            b')' => depth += 1,
+            b'(' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(place);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 /// The space of an address: 64-bit kernels use the upper half; for 32-bit kernels, the module decides.
 fn space(address: u64, module: &[u8]) -> Space {
-    const OF_USER: [&[u8]; 6] = [
-        b"[unknown]",
-        b"[vdso]",
-        b"[vsyscall]",
-        b"[stack]",
-        b"[heap]",
-        b"[anon]",
-    ];
     let is_file_of_kernel = module.ends_with(b"vmlinux")
         || module.ends_with(b".ko")
         || module.ends_with(b".ko.xz")
         || module.ends_with(b".ko.zst")
         || module.ends_with(b".ko.gz");
-    let is_named = module.starts_with(b"[") && !OF_USER.contains(&module);
-    if address >> 63 == 1 || is_file_of_kernel || is_named {
+    if address >> 63 == 1 || is_file_of_kernel || is_kernel_module(module) {
         Space::Kernel
     } else {
         Space::User
     }
+}
+
+/// `[kernel.kallsyms]`, `[ext4]`. Other names in brackets are those of mappings in processes (`/proc/PID/maps`), or of
+/// code that simpleperf names: `[vdso]`, `[stack:77]`, `[anon:dalvik-jit-code-cache]`, `[JIT app cache]`.
+fn is_kernel_module(module: &[u8]) -> bool {
+    const OF_PROCESSES: [&[u8]; 15] = [
+        b"unknown",
+        b"vdso",
+        b"vdso32",
+        b"vdsox32",
+        b"vsyscall",
+        b"vvar",
+        b"vvar_vclock",
+        b"vectors",
+        b"sigpage",
+        b"uprobes",
+        b"uprobes-trampoline",
+        b"stack",
+        b"heap",
+        b"anon",
+        b"anon_shmem",
+    ];
+    let name = module
+        .strip_prefix(b"[")
+        .and_then(|name| name.strip_suffix(b"]"));
+    name.is_some_and(|name| {
+        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
+        name.iter().all(is_word) && !OF_PROCESSES.contains(&name)
+    })
 }
 
 /// Splits off the frame that `perf script -F ip,sym,trace` prints after a payload without a call chain: an address of
@@ -138,7 +196,7 @@ pub(super) fn after_payload(payload: &[u8]) -> Option<(&[u8], NamedFrame<'_>)> {
             let symbol_text = trim_start(payload.get(end..)?);
             let is_symbol = !symbol_text.is_empty()
                 && !symbol_text.contains(&b'=')
-                && perfquet_events::scan::find_text(symbol_text, b": ").is_none();
+                && find_text(symbol_text, b": ").is_none();
             if is_symbol {
                 return Some((kept, symbol(bare_hex(word)?, symbol_text)));
             }
@@ -240,6 +298,44 @@ mod tests {
             Some(("perf_swevent_event", None, "", false, kernel)),
         );
         check("\t401186", Some(("", None, "", false, user)));
+        for (line, function, module) in [
+            ("  1 g (/a b (c)/d)", "g", "/a b (c)/d"),
+            (
+                "  1 f(int, char (*)()) (/a (b)",
+                "f(int, char (*)())",
+                "/a (b",
+            ),
+            ("  1 f(int) (/a) b)", "f(int)", "/a) b"),
+            (
+                "  1 Lazy:~ (/h/x.js:12) (/tmp/perf-1.map)",
+                "Lazy:~ (/h/x.js:12)",
+                "/tmp/perf-1.map",
+            ),
+            (
+                "  1 (anonymous namespace)::f",
+                "(anonymous namespace)::f",
+                "",
+            ),
+        ] {
+            check(line, Some((function, None, module, false, user)));
+        }
+        for module in [
+            "[JIT app cache]",
+            "[anon:dalvik-jit-code-cache]",
+            "[uprobes]",
+            "[vectors]",
+            "[sigpage]",
+            "[vdso32]",
+            "[stack:77]",
+        ] {
+            let line: &'static str = format!("  9c51 f ({module})").leak();
+            check(line, Some(("f", None, module, false, user)));
+        }
+        check(
+            "  bf00 f ([ext4])",
+            Some(("f", None, "[ext4]", false, kernel)),
+        );
+        check("\t00007f31 insn: 48 89 e7", None);
         check("\tTHIS_IS_A_WEIRD_LINE", None);
         check("", None);
     }

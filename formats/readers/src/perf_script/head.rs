@@ -9,9 +9,16 @@
 //! simpleperf's report_sample.py prints the same line with tabs as separators.
 
 use perfquet_events::scan::{
-    decimal, find_text, leading_decimal, rsplit_once, seconds, signed, split_once, trim, trim_end,
-    trim_start,
+    bare_hex, decimal, find_text, leading_decimal, rsplit_once, seconds, signed, split_once, trim,
+    trim_end, trim_start,
 };
+
+/// Longer than any comm: those of the kernel have 15 bytes, those of simpleperf more.
+const MAX_COMM_BYTES: usize = 128;
+/// `%10lu` and the blank before it: a period has more columns than a TID (`%7d`).
+const PERIOD_WIDTH: usize = 10;
+/// ` %16lx`
+const IP_WIDTH: usize = 16;
 
 /// A parsed head.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,8 +54,8 @@ pub(super) fn with_time(line: &[u8]) -> Option<Head<'_>> {
             .count();
         let (before, stamp) = before.split_at_checked(place - digits)?;
         if let Some(time) = seconds(stamp)
-            && matches!(before.last(), Some(b' ' | b']'))
-            && let Some(mut head) = who(before)
+            && matches!(before.last(), None | Some(b' ' | b']'))
+            && let Some(mut head) = who(before, is_exact(stamp))
         {
             head.time = (!stamp.starts_with(NO_TIME)).then_some(time);
             what(line.get(place + 1..)?, &mut head);
@@ -56,6 +63,13 @@ pub(super) fn with_time(line: &[u8]) -> Option<Head<'_>> {
         }
         from = place + 1;
     }
+}
+
+/// Whether a time has the digits that perf prints: six, or nine with `--ns`.
+fn is_exact(stamp: &[u8]) -> bool {
+    let point = stamp.iter().position(|byte| *byte == b'.');
+    let digits = point.map_or(0, |point| stamp.len() - point - 1);
+    matches!(digits, 6 | 9)
 }
 
 /// The colon after a time, followed by a space or the end of the line.
@@ -71,9 +85,9 @@ fn find_time_end(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// `comm  pid/tid [cpu]`
+/// `comm  pid/tid [cpu]`, each of them optional if an exact time follows.
 #[inline]
-fn who(text: &[u8]) -> Option<Head<'_>> {
+fn who(text: &[u8], is_exact: bool) -> Option<Head<'_>> {
     let mut head = Head::default();
     let mut text = trim_end(text);
     text = cpu(text, &mut head);
@@ -87,8 +101,28 @@ fn who(text: &[u8]) -> Option<Head<'_>> {
     {
         text = cpu(trim_end(before), &mut head);
     }
-    threads(text, &mut head)?;
+    if threads(text, &mut head).is_none() {
+        comm_alone(text, &mut head).filter(|()| is_exact)?;
+    }
     Some(head)
+}
+
+/// A comm without IDs. A name like `dd-12` is one of ftrace's heads.
+fn comm_alone<'a>(text: &'a [u8], head: &mut Head<'a>) -> Option<()> {
+    let text = trim(text);
+    let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let before = text.len() - digits.count();
+    let is_cpu = |word: &[u8]| {
+        let number = word
+            .strip_prefix(b"[")
+            .and_then(|word| word.strip_suffix(b"]"));
+        number.and_then(decimal).is_some()
+    };
+    let is_ftrace = before < text.len() && text.get(..before)?.ends_with(b"-")
+        || text.split(|byte| *byte == b' ').any(is_cpu);
+    let is_text = text.iter().all(|byte| *byte >= b' ' && *byte != 0x7f);
+    head.comm = Some(text).filter(|text| !text.is_empty());
+    (!is_ftrace && is_text && text.len() <= MAX_COMM_BYTES).then_some(())
 }
 
 #[inline]
@@ -134,31 +168,51 @@ fn what<'a>(text: &'a [u8], head: &mut Head<'a>) {
         return;
     }
     let mut name = text;
-    if let Some((period, after)) = leading_decimal(text)
+    let mut period = None;
+    if let Some((value, after)) = leading_decimal(text)
         && after.starts_with(b" ")
     {
         name = trim_start(after);
-        head.period = Some(period);
-        head.period_text = text.get(..text.len() - after.len()).unwrap_or_default();
-        head.rest = name;
+        period = Some(value);
     }
     let end = name
         .iter()
         .position(|&byte| byte == b' ')
         .unwrap_or(name.len());
-    if let Some((event, rest)) = name.split_at_checked(end)
-        && let Some(event) = event.strip_suffix(b":")
+    let (event, rest) = name.split_at_checked(end).unwrap_or((name, &[]));
+    if let Some(event) = event.strip_suffix(b":")
         && !event.is_empty()
     {
         head.event = event;
         head.rest = trim_start(rest);
+    } else if period.is_some() && is_wide(text, event) {
+        // Without an event, an address follows.
+        head.rest = name;
+    } else {
+        return;
     }
+    head.period = period;
+    head.period_text = period
+        .and_then(|_| leading_decimal(text))
+        .and_then(|(_, after)| text.get(..text.len() - after.len()))
+        .unwrap_or_default();
 }
 
-/// A head without a time: `comm tid event:`, `comm tid`, `comm`.
+/// Whether `word`, the second one, has the columns of an address.
+fn is_wide(text: &[u8], word: &[u8]) -> bool {
+    let first = text.iter().take_while(|byte| **byte != b' ').count();
+    let blanks = text
+        .iter()
+        .skip(first)
+        .take_while(|byte| **byte == b' ')
+        .count();
+    blanks + word.len() > IP_WIDTH && bare_hex(word).is_some()
+}
+
+/// A head without a time: `comm tid [cpu] period event:`, with any of them missing.
 pub(super) fn without_time(line: &[u8]) -> Option<Head<'_>> {
-    let text = trim(line);
-    if text.is_empty() || text.len() > 256 {
+    let text = trim_end(line);
+    if trim(text).is_empty() || text.len() > 256 {
         return None;
     }
     let mut head = Head::default();
@@ -168,30 +222,60 @@ pub(super) fn without_time(line: &[u8]) -> Option<Head<'_>> {
         let end = find_text(event, b": ").unwrap_or(event.len().saturating_sub(1));
         head.event = event.get(..end)?;
         head.rest = trim(event.get(end + 1..)?);
-        before = trim(threads);
-        // A period precedes the event.
-        if let Some((other, number)) = rsplit_once(before, b" ")
-            && let Some(period) = decimal(number)
-            && other
-                .last()
-                .is_some_and(|byte| byte.is_ascii_digit() || *byte == b']')
-            && other.contains(&b' ')
-        {
-            head.period = Some(period);
-            before = trim_end(other);
-        }
+        before = threads;
+    } else if let Some(start) = location_start(text) {
+        let (threads, location) = text.split_at_checked(start)?;
+        head.rest = location;
+        before = threads;
     }
-    let mut who = Head::default();
-    let text = cpu(before, &mut who);
-    if threads(text, &mut who).is_some() && who.comm.is_some() {
-        head.comm = who.comm;
-        head.pid = who.pid;
-        head.tid = who.tid;
-    } else {
+    let before = period(trim_end(before), &mut head);
+    let text = cpu(before, &mut head);
+    if threads(text, &mut head).is_none() {
         head.comm = Some(trim(text)).filter(|text| !text.is_empty());
     }
-    head.cpu = who.cpu;
     Some(head)
+}
+
+/// Splits off a period, which is the last number: one of several, or one with the columns of a period.
+fn period<'a>(text: &'a [u8], head: &mut Head<'a>) -> &'a [u8] {
+    let start = text
+        .iter()
+        .rposition(|byte| matches!(byte, b' ' | b'\t'))
+        .map_or(0, |blank| blank + 1);
+    let (before, digits) = text.split_at_checked(start).unwrap_or((text, &[]));
+    let Some(value) = decimal(digits) else {
+        return text;
+    };
+    let others = trim_end(before);
+    let width = text.len() - others.len();
+    let has_other = others.contains(&b' ')
+        && others
+            .last()
+            .is_some_and(|byte| byte.is_ascii_digit() || *byte == b']');
+    let is_after_event = !head.event.is_empty() && has_other;
+    if is_after_event || width > PERIOD_WIDTH || others.is_empty() && width >= PERIOD_WIDTH {
+        head.period = Some(value);
+        head.period_text = digits;
+        return others;
+    }
+    text
+}
+
+/// Offset of the first address of sixteen columns, if something precedes it.
+pub(super) fn location_start(text: &[u8]) -> Option<usize> {
+    let mut place = 0;
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    loop {
+        let rest = text.get(place..)?;
+        let start = place + rest.iter().position(|byte| !is_blank(byte))?;
+        let length = text.get(start..)?.iter().position(is_blank);
+        let end = length.map_or(text.len(), |length| start + length);
+        let is_wide = place > 0 && end - place > IP_WIDTH;
+        if is_wide && bare_hex(text.get(start..end)?).is_some_and(|address| address > 0xfff) {
+            return Some(start);
+        }
+        place = end;
+    }
 }
 
 /// Offset of the word that ends with the event's colon.
@@ -261,12 +345,30 @@ mod tests {
             "Gecko\t25122 [007] 115539.936601:\t\t1000000 task-clock:u:",
             "Gecko|None|Some(25122)|Some(7)|Some(115539936601000)|Some(1000000)|task-clock:u|",
         );
+        check(
+            "              ls   875.313724: page-faults: ",
+            "ls|None|None|None|Some(875313724000)|None|page-faults|",
+        );
+        check(
+            "ls   875.313724:     250000      7fea89f8921a main (/x)",
+            "ls|None|None|None|Some(875313724000)|Some(250000)||7fea89f8921a main (/x)",
+        );
+        check(
+            "  875.313724:     401186 f",
+            "-|None|None|None|Some(875313724000)|None||401186 f",
+        );
+        check(
+            "[001]   875.313724: x:",
+            "-|None|None|Some(1)|Some(875313724000)|None|x|",
+        );
         for line in [
             "dd-1 [000] 1.5: x: y",
             "\t401186 f (/x)",
             "",
             "a: b",
             "12:30:01: x",
+            "dd-1 [000] 1.500000: x: y",
+            "a 1.5: x: y",
         ] {
             assert_eq!(with_time(line.as_bytes()), None, "{line}");
         }
@@ -286,6 +388,26 @@ mod tests {
         );
         check("cargo ", "cargo|None|None|None|None|None||");
         check("a b 12", "a b|None|Some(12)|None|None|None||");
+        check("16258 ", "-|None|Some(16258)|None|None|None||");
+        check("16257/16258 ", "-|Some(16257)|Some(16258)|None|None|None||");
+        check("    250000 ", "-|None|None|None|None|Some(250000)||");
+        check("ls     250000 ", "ls|None|None|None|None|Some(250000)||");
+        check(
+            "ls 24307     250000 ",
+            "ls|None|Some(24307)|None|None|Some(250000)||",
+        );
+        check(
+            "  16258      7fea89f8921a main (/x)",
+            "-|None|Some(16258)|None|None|None||7fea89f8921a main (/x)",
+        );
+        check(
+            "    250000      7fea89f8921a main",
+            "-|None|None|None|None|Some(250000)||7fea89f8921a main",
+        );
+        check(
+            "ls 24307 [001]     250000 x:u:",
+            "ls|None|Some(24307)|Some(1)|None|Some(250000)|x:u|",
+        );
         check(
             "a 12 100 cycles:",
             "a|None|Some(12)|None|None|Some(100)|cycles|",

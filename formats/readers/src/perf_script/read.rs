@@ -2,17 +2,22 @@
 
 use hashbrown::HashMap;
 use perfquet_events::event::{
-    Branch, Event, EventId, EventKind, EventType, Fact, NamedFrame, Place, Sample, Sink, Space,
-    Stack,
+    Branch, Event, EventId, EventKind, Fact, Loss, NamedFrame, Place, Sample, Sink, Space, Stack,
 };
-use perfquet_events::scan::{decimal, rsplit_once, split_once, trim, word};
+use perfquet_events::scan::{
+    bare_hex, decimal, leading_decimal, rsplit_once, split_once, trim, word,
+};
 use perfquet_events::{Error, Input};
 
-use super::frame;
+use super::deltas::Deltas;
 use super::head::{self, Head};
 use super::known::KnownFrames;
-use super::record;
-use crate::lines::{Counts, Line, LineProblems, Lines, Meter, quoted};
+use super::layout::Layout;
+use super::location::{self, location};
+use super::messages::{Message, message};
+use super::registers::Groups;
+use super::{frame, kind, record};
+use crate::lines::{Counts, Line, LineProblems, Lines, Meter, quoted, words};
 use crate::payload_text::{Added, Payloads, Style};
 
 /// Size of the part that is read twice, to learn the types of columns.
@@ -23,6 +28,9 @@ const MAX_FRAMES: usize = 1 << 16;
 const MAX_COUNTERS: usize = 4096;
 /// Longer than any line of perf; those with branches are the longest.
 const MAX_LINE_BYTES: usize = 1 << 20;
+const SAMPLE: &str = "a sample (comm tid time: event), or a frame of its stack";
+const DELTAS: &str = "expected times, found differences (--deltatime): they were added up from 0, each rounded \
+                      down to a microsecond";
 /// Pages of the input are released after this many bytes.
 const RELEASE_BYTES: u64 = 64 << 20;
 
@@ -38,7 +46,8 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let beginning = end
         .and_then(|end| beginning.get(..=end))
         .unwrap_or(beginning);
-    let mut learning = Session::new(&mut silent, Payloads::learn());
+    let layout = Layout::of(beginning);
+    let mut learning = Session::new(&mut silent, Payloads::learn(), layout);
     learning.read_all(beginning, || ())?;
     if learning.counts.data + learning.counts.header == 0 && learning.counts.problem > 0 {
         return Err(Error::Damaged {
@@ -50,9 +59,11 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
             ),
         });
     }
+    let (has_addr, deltas) = (learning.has_addr, learning.deltas.learned());
     let mut payloads = learning.payloads;
     payloads.learned();
-    let mut session = Session::new(sink, payloads);
+    let mut session = Session::new(sink, payloads, layout);
+    (session.has_addr, session.deltas) = (has_addr, deltas);
     session.read_all(text, || map.release())?;
     session.finish(input.damage())
 }
@@ -76,7 +87,16 @@ struct Session<'a, 's> {
     known_frames: KnownFrames<'a>,
     frames: Vec<NamedFrame<'a>>,
     branches: Vec<Branch>,
+    registers: Groups,
+    /// Lines below the open sample's frames with its registers, branches and instructions.
+    tails: Vec<&'a [u8]>,
     counters: HashMap<&'a [u8], EventId>,
+    layout: Layout,
+    deltas: Deltas,
+    /// Whether the first of several numbers is an address on some line.
+    has_addr: bool,
+    /// Whether a problem about fields that cannot be stored was reported.
+    has_lost_fields: bool,
     /// Whether the open sample has more frames than are kept.
     is_cut: bool,
     /// Whether an empty line separates the head from its frames.
@@ -84,7 +104,7 @@ struct Session<'a, 's> {
 }
 
 impl<'a, 's> Session<'a, 's> {
-    fn new(sink: &'s mut dyn Sink, payloads: Payloads<'a>) -> Session<'a, 's> {
+    fn new(sink: &'s mut dyn Sink, payloads: Payloads<'a>, layout: Layout) -> Session<'a, 's> {
         Session {
             sink,
             payloads,
@@ -94,7 +114,13 @@ impl<'a, 's> Session<'a, 's> {
             known_frames: KnownFrames::default(),
             frames: Vec::new(),
             branches: Vec::new(),
+            registers: Groups::default(),
+            tails: Vec::new(),
             counters: HashMap::new(),
+            layout,
+            deltas: Deltas::default(),
+            has_addr: false,
+            has_lost_fields: false,
             is_cut: false,
             is_parted: false,
         }
@@ -150,9 +176,14 @@ impl<'a, 's> Session<'a, 's> {
         if text.first() == Some(&b'\t') && self.frame(text) {
             return Ok(());
         }
-        if let Some(head) = head::with_time(text) {
+        if let Some(mut head) = head::with_time(text).filter(|head| self.layout.accepts(head)) {
             self.end_sample()?;
-            if head.rest.starts_with(b"PERF_RECORD_") {
+            let is_record = head.rest.starts_with(b"PERF_RECORD_");
+            if self.deltas.absolute(&mut head.time, !is_record) {
+                self.problems
+                    .report(Place::Line(line.number), DELTAS, self.sink)?;
+            }
+            if is_record {
                 return self.record(&head);
             }
             self.counts.data += 1;
@@ -182,27 +213,75 @@ impl<'a, 's> Session<'a, 's> {
     #[cold]
     fn other(&mut self, line: Line<'a>) -> Result<(), Error> {
         let text = line.text;
-        if self.frame(text) {
-            return Ok(());
-        }
         if trim(text).is_empty() {
             self.counts.blank += 1;
             return self.blank();
         }
-        if self.open.is_some() && is_source(text) {
+        // An empty line may precede the source of a sample.
+        if is_source_code(text) || self.open.is_some() && self.is_tail(text) {
             self.counts.data += 1;
             return Ok(());
         }
-        if text.starts_with(b"[ perf record:") || text.starts_with(b"Warning:") {
-            self.counts.header += 1;
+        // A comm may look like an address: `dd 12`, `  16258   7fea89f8921a main`.
+        let is_frame = is_frame(text);
+        if is_frame && head::location_start(text).is_none() && self.frame(text) {
             return Ok(());
         }
-        // An unindented line, which is at least a name.
-        let is_indented = matches!(text.first(), Some(b' ' | b'\t'));
-        let is_text = text
-            .iter()
-            .all(|byte| *byte >= b' ' && *byte < 0x7f || *byte >= 0x80);
-        match head::without_time(text).filter(|_| !is_indented && is_text) {
+        if self.layout.is_head_without_time(text, self.has_frames()) {
+            return self.head_without_time(line);
+        }
+        if is_frame && self.frame(text) {
+            return Ok(());
+        }
+        if self.layout.is_headless() && frame::frame(text).is_some() {
+            return self.headless(line);
+        }
+        match message(text) {
+            Some(Message::Note) => {
+                self.counts.header += 1;
+                Ok(())
+            }
+            Some(Message::Loss) => {
+                self.counts.loss += 1;
+                self.sink.event(Event::Loss(Loss {
+                    time: None,
+                    cpu: None,
+                    event: None,
+                    count: None,
+                    in_all: None,
+                    reason: "ring full",
+                }))
+            }
+            None => {
+                self.counts.problem += 1;
+                self.problems.line(line, SAMPLE, self.sink)
+            }
+        }
+    }
+
+    fn has_frames(&self) -> bool {
+        self.open.is_some() && !self.frames.is_empty()
+    }
+
+    /// Whether a line belongs to the open sample without being a frame: source, registers, branches, instructions.
+    fn is_tail(&mut self, text: &'a [u8]) -> bool {
+        if is_source(text, self.has_frames()) {
+            return true;
+        }
+        let is_number = || self.has_frames() && is_number_below(text);
+        let is_tail = word(text).is_some_and(|(first, _)| location::is_tail(first));
+        if is_tail || is_number() {
+            // A sample has at most one line of each kind.
+            if self.tails.len() < 8 {
+                self.tails.push(text);
+            }
+            return true;
+        }
+        false
+    }
+
+    fn head_without_time(&mut self, line: Line<'a>) -> Result<(), Error> {
+        match head::without_time(line.text) {
             Some(head) => {
                 self.end_sample()?;
                 self.counts.data += 1;
@@ -211,16 +290,30 @@ impl<'a, 's> Session<'a, 's> {
             }
             None => {
                 self.counts.problem += 1;
-                let expected = "a sample (comm tid time: event), or a frame of its stack";
-                self.problems.line(line, expected, self.sink)
+                self.problems.line(line, SAMPLE, self.sink)
             }
         }
+    }
+
+    /// A frame without a head (`-F ip,sym`): the first of a stack, or a sample in one line.
+    fn headless(&mut self, line: Line<'a>) -> Result<(), Error> {
+        let mut head = Head::default();
+        if self.layout.is_one_line() {
+            head.rest = trim(line.text);
+            self.begin(head, line);
+            self.counts.data += 1;
+            return self.end_sample();
+        }
+        self.begin(head, line);
+        self.frame(line.text);
+        Ok(())
     }
 
     fn begin(&mut self, head: Head<'a>, line: Line<'a>) {
         self.open = Some((head, line));
         (self.is_parted, self.is_cut) = (false, false);
         self.frames.clear();
+        self.tails.clear();
     }
 
     /// Ends a sample that has frames; a sample without frames may get them after the empty line.
@@ -305,37 +398,61 @@ impl<'a, 's> Session<'a, 's> {
 
     fn sample(&mut self, mut head: Head<'a>, line: Line<'a>) -> Result<(), Error> {
         // A comm alone is a head only if frames follow.
-        if head.time.is_none() && head.event.is_empty() && self.frames.is_empty() {
+        let is_alone = head.event.is_empty() && head.rest.is_empty();
+        if head.time.is_none() && is_alone && self.frames.is_empty() {
             self.counts.data -= 1;
             self.counts.problem += 1;
-            let expected = "a sample (comm tid time: event), or a frame of its stack";
-            return self.problems.line(line, expected, self.sink);
+            return self.problems.line(line, SAMPLE, self.sink);
         }
+        self.layout.confirm(&head);
         if self.is_cut {
             let expected = "at most 65536 frames below";
             self.problems.line(line, expected, self.sink)?;
         }
-        let tracepoint = tracepoint(head.event);
+        let tracepoint = kind::tracepoint(head.event);
         self.branches.clear();
+        self.registers.clear();
         let mut sample = sample_of(&head);
         if tracepoint.is_some() {
-            if self.frames.is_empty()
-                && let Some((payload, frame)) = frame::after_payload(head.rest)
-            {
-                head.rest = payload;
-                self.frames.push(frame);
-            }
+            head.rest = self.payload(head.rest, line)?;
         } else if !head.rest.is_empty() {
-            sample.addr = self.place(head.rest, line)?;
+            self.place(head.rest, line, &mut sample)?;
         }
+        self.tails(line, &mut sample)?;
         // Take the frames out of the session during the call, so that both can be used.
         let frames = std::mem::take(&mut self.frames);
         let branches = std::mem::take(&mut self.branches);
-        let result = self.emit(&head, tracepoint, with_stacks(sample, &frames, &branches));
+        let registers = std::mem::take(&mut self.registers);
+        let mut sample = with_stacks(sample, &frames, &branches);
+        (sample.interrupt_registers, sample.user_registers) = registers.both(sample.ip);
+        let is_unclear = sample.interrupt_registers.is_none() && sample.user_registers.is_none();
+        if is_unclear && !registers.is_empty() {
+            self.lost_fields(line)?;
+        }
+        let result = self.emit(&head, tracepoint, sample);
         self.frames = frames;
         self.frames.clear();
         self.branches = branches;
+        self.registers = registers;
         result
+    }
+
+    /// Splits registers and a frame off a tracepoint's payload.
+    fn payload(&mut self, mut rest: &'a [u8], line: Line<'a>) -> Result<&'a [u8], Error> {
+        if let Some((payload, registers)) = split_once(rest, b" ABI:") {
+            let registers = rest
+                .get(rest.len() - registers.len() - 4..)
+                .unwrap_or_default();
+            self.tail(registers, line)?;
+            rest = trim(payload);
+        }
+        if self.frames.is_empty()
+            && let Some((payload, frame)) = frame::after_payload(rest)
+        {
+            rest = payload;
+            self.frames.push(frame);
+        }
+        Ok(rest)
     }
 
     fn emit(
@@ -347,7 +464,7 @@ impl<'a, 's> Session<'a, 's> {
         if let Some((system, name)) = tracepoint {
             let slot = self
                 .payloads
-                .slot(Style::Event, system, name, kind_of(system, name));
+                .slot(Style::Event, system, name, kind::kind_of(system, name));
             // A period of 1 carries no information.
             let period = match head.period {
                 Some(1) => b"",
@@ -368,38 +485,67 @@ impl<'a, 's> Session<'a, 's> {
         }))
     }
 
-    /// Parses the part after a counter's name: `[addr] ip symbol (module)`, or branches. Returns the data address.
-    fn place(&mut self, rest: &'a [u8], line: Line<'a>) -> Result<Option<u64>, Error> {
-        let mut addr = None;
-        let mut text = rest;
-        let is_hex = |word: &[u8]| perfquet_events::scan::bare_hex(word);
-        if let Some((first, after)) = word(text)
-            && let (Some(address), Some((second, _))) = (is_hex(first), word(after))
-            && is_hex(second).is_some()
-            && second.len() > 4
-        {
-            addr = Some(address);
-            text = after;
+    /// Parses the part after a counter's name.
+    fn place(
+        &mut self,
+        rest: &'a [u8],
+        line: Line<'a>,
+        sample: &mut Sample<'a>,
+    ) -> Result<(), Error> {
+        let place = location(rest, self.has_addr);
+        self.has_addr |= place.has_address;
+        sample.addr = place.addr;
+        sample.data_src = place.data_src;
+        sample.weight = place.weight;
+        sample.phys_addr = place.phys_addr;
+        sample.data_page_size = place.data_page_size;
+        sample.code_page_size = place.code_page_size;
+        self.tail(place.tail, line)?;
+        if self.frames.is_empty() {
+            self.frames.extend(place.frame);
         }
-        let words = text
-            .split(|&byte| byte == b' ')
-            .filter(|word| !word.is_empty());
-        self.branches.extend(words.filter_map(frame::branch));
-        if !self.branches.is_empty() {
-            return Ok(addr);
+        let is_empty = place.frame.is_none() && place.tail.is_empty();
+        if !place.unread.is_empty() || is_empty && self.frames.is_empty() {
+            let expected = "address, symbol and module after the event";
+            self.problems.line(line, expected, self.sink)?;
         }
-        match frame::frame(text)
-            .map(|frame| frame.frame)
-            .filter(|_| self.frames.is_empty())
-        {
-            Some(frame) => self.frames.push(frame),
-            None if self.frames.is_empty() => {
-                let expected = "address, symbol and module after the event";
-                self.problems.line(line, expected, self.sink)?;
+        Ok(())
+    }
+
+    /// Parses the lines below the frames.
+    fn tails(&mut self, line: Line<'a>, sample: &mut Sample<'a>) -> Result<(), Error> {
+        for place in 0..self.tails.len() {
+            let text = self.tails.get(place).copied().unwrap_or_default();
+            match word(text).map(|(first, _)| (first, bare_hex(first))) {
+                Some((_, Some(address))) => sample.phys_addr = Some(address),
+                _ => self.tail(text, line)?,
             }
-            None => {}
         }
-        Ok(addr)
+        Ok(())
+    }
+
+    /// Parses branches and registers.
+    fn tail(&mut self, text: &'a [u8], line: Line<'a>) -> Result<(), Error> {
+        let is_branch = |word: &&[u8]| location::is_branch(word);
+        let printed = words(text).filter(is_branch).count();
+        let before = self.branches.len();
+        self.branches.extend(words(text).filter_map(frame::branch));
+        let is_read = self.branches.len() - before == printed;
+        let is_known = !text.contains(&b':') || self.registers.add(text);
+        match is_read && is_known {
+            true => Ok(()),
+            false => self.lost_fields(line),
+        }
+    }
+
+    /// Reports, once, that fields cannot be stored.
+    fn lost_fields(&mut self, line: Line<'a>) -> Result<(), Error> {
+        if std::mem::replace(&mut self.has_lost_fields, true) {
+            return Ok(());
+        }
+        let expected = "branches as addresses, registers of x86 or arm64 with the instruction pointer \
+                        (reported once)";
+        self.problems.line(line, expected, self.sink)
     }
 
     fn counter(&mut self, event: &'a [u8]) -> Result<EventId, Error> {
@@ -416,92 +562,10 @@ impl<'a, 's> Session<'a, 's> {
             return Ok(*id);
         }
         let text = String::from_utf8_lossy(name).into_owned();
-        let base = text.split(':').next().unwrap_or_default();
-        let kind = match SOFTWARE.contains(&base) {
-            true => EventKind::Software,
-            false => EventKind::Counter,
-        };
-        let declared = EventType {
-            system: match kind {
-                EventKind::Software => "software".into(),
-                _ if HARDWARE.contains(&base) => "hardware".into(),
-                _ => String::new(),
-            },
-            kind,
-            name: if text.is_empty() {
-                "samples".into()
-            } else {
-                text
-            },
-            ..EventType::default()
-        };
+        let declared = kind::counter(text);
         let id = self.payloads.declare(&declared, self.sink)?;
         self.counters.insert(name, id);
         Ok(id)
-    }
-}
-
-/// The kernel's software events (`tools/perf/util/parse-events.c`).
-const SOFTWARE: &[&str] = &[
-    "cpu-clock",
-    "task-clock",
-    "page-faults",
-    "faults",
-    "minor-faults",
-    "major-faults",
-    "context-switches",
-    "cs",
-    "cpu-migrations",
-    "migrations",
-    "alignment-faults",
-    "emulation-faults",
-    "dummy",
-    "bpf-output",
-    "cgroup-switches",
-];
-const HARDWARE: &[&str] = &[
-    "cycles",
-    "cpu-cycles",
-    "instructions",
-    "cache-references",
-    "cache-misses",
-    "branches",
-    "branch-instructions",
-    "branch-misses",
-    "bus-cycles",
-    "ref-cycles",
-    "stalled-cycles-frontend",
-    "stalled-cycles-backend",
-];
-
-/// System and name of a tracepoint or probe. `None` for a counter, where letters after a colon are modifiers.
-#[inline]
-fn tracepoint(event: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (system, name) = split_once(event, b":")?;
-    let is_modifier = |byte: &u8| b"ukhHGpPSDIWeb".contains(byte);
-    let is_probe = system.starts_with(b"probe") || system.starts_with(b"sdt_");
-    let is_name = !name.is_empty() && (is_probe || !name.iter().all(is_modifier));
-    let is_word = |text: &[u8]| {
-        text.iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-.@".contains(byte))
-    };
-    // Modifiers of a tracepoint: `sched:sched_switch:u`.
-    let name = match rsplit_once(name, b":") {
-        Some((name, modifiers)) if modifiers.iter().all(is_modifier) => name,
-        _ => name,
-    };
-    (is_name && !system.is_empty() && is_word(system)).then_some((system, name))
-}
-
-fn kind_of(system: &[u8], name: &[u8]) -> EventKind {
-    let at_return = perfquet_events::scan::find_text(name, b"__return").is_some();
-    match (system, at_return) {
-        (b"probe", false) => EventKind::Kprobe,
-        (b"probe", true) => EventKind::Kretprobe,
-        _ if system.starts_with(b"sdt_") => EventKind::Usdt,
-        (_, false) if system.starts_with(b"probe_") => EventKind::Uprobe,
-        (_, true) if system.starts_with(b"probe_") => EventKind::Uretprobe,
-        _ => EventKind::Tracepoint,
     }
 }
 
@@ -542,9 +606,31 @@ fn with_stacks<'v>(
     }
 }
 
-/// `  file.c:12`: the source location of a frame.
-fn is_source(text: &[u8]) -> bool {
+/// `|7        text`, of `-F +srccode`.
+fn is_source_code(text: &[u8]) -> bool {
+    let number = text.strip_prefix(b"|").and_then(leading_decimal);
+    number.is_some_and(|(_, rest)| rest.first() == Some(&b' '))
+}
+
+/// The source of a frame: `  file.c:12`, `  function+4`, `  ld-2.29.so[11634]` (`-F +srcline`).
+fn is_source(text: &[u8], is_below_frame: bool) -> bool {
+    let is_indented = matches!(text.first(), Some(b' ' | b'\t'));
+    let is_second = text.starts_with(b"  ") && !matches!(text.get(2), Some(b' ' | b'\t'));
     let parts = rsplit_once(trim(text), b":");
-    matches!(text.first(), Some(b' ' | b'\t'))
-        && parts.is_some_and(|(file, line)| !file.is_empty() && decimal(line).is_some())
+    let is_line = parts.is_some_and(|(file, line)| !file.is_empty() && decimal(line).is_some());
+    is_indented && is_line
+        || is_below_frame && is_second && text.iter().skip(2).all(|byte| *byte != b' ')
+}
+
+/// Whether a line can be a frame: pasted text may have lost its indentation, and then long addresses tell.
+fn is_frame(text: &[u8]) -> bool {
+    let is_indented = matches!(text.first(), Some(b' ' | b'\t'));
+    is_indented || word(text).is_some_and(|(address, _)| address.len() >= 6)
+}
+
+/// A physical address below frames, which begin with a tab.
+fn is_number_below(text: &[u8]) -> bool {
+    let mut all = words(text);
+    let is_address = all.next().and_then(bare_hex).is_some();
+    text.starts_with(b"  ") && text.len() >= 16 && is_address && all.next().is_none()
 }

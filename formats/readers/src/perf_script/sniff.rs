@@ -2,6 +2,8 @@
 
 use perfquet_events::Guess;
 
+use super::layout::{Layout, is_frame_alone};
+use super::location::location;
 use super::{frame, head};
 use crate::lines::Lines;
 
@@ -23,7 +25,10 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     }
     let is_head = |line: &[u8]| {
         head::with_time(line).is_some_and(|head| {
-            !head.event.is_empty() || head.rest.is_empty() || head.rest.starts_with(b"PERF_RECORD_")
+            !head.event.is_empty()
+                || head.rest.is_empty()
+                || head.rest.starts_with(b"PERF_RECORD_")
+                || location(head.rest, false).has_frame_alone()
         })
     };
     let heads = lines.iter().filter(|line| is_head(line)).count();
@@ -42,16 +47,39 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     // Heads without times: unindented lines with frames below.
     let starts_sample = lines.windows(2).filter(|pair| match pair {
         [first, second] => {
-            head::without_time(first).is_some()
-                && first
-                    .first()
-                    .is_some_and(|byte| !matches!(byte, b' ' | b'\t' | b'#' | b'@'))
+            let is_indented = matches!(first.first(), Some(b' ' | b'\t'));
+            let is_comment = matches!(first.first(), Some(b'#' | b'@'));
+            // Only numbers are right-aligned.
+            let is_number = |head: &head::Head<'_>| head.comm.is_none() && head.rest.is_empty();
+            head::without_time(first).is_some_and(|head| !is_indented || is_number(&head))
+                && !is_comment
                 && is_frame(second)
         }
         _ => false,
     });
     let frames = lines.iter().filter(|line| is_frame(line)).count();
     let samples = starts_sample.count();
+    // Frames alone: `-F ip,sym`.
+    let is_stack = |line: &[u8]| {
+        is_frame_alone(line) && (is_frame(line) || is_column(line)) || line.is_empty()
+    };
+    let has_frames = frames > 0 || lines.iter().any(|line| is_column(line));
+    if has_frames && matches!(Layout::of(text), Layout::NoHeads { .. }) && others(is_stack) == 0 {
+        return Guess::Likely;
+    }
+    // Samples in one line, without times and stacks.
+    let is_sample = |line: &[u8]| {
+        let head =
+            head::without_time(line).filter(|head| head.tid.is_some() || head.period.is_some());
+        head::location_start(line).is_some()
+            && head.is_some_and(|head| location(head.rest, false).has_frame_alone())
+    };
+    let mut contents = lines
+        .iter()
+        .filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+    if contents.next().is_some_and(|line| is_sample(line)) && contents.all(|line| is_sample(line)) {
+        return Guess::Likely;
+    }
     // Other tools also indent numbers and names below a title.
     if samples > 0 && samples + frames >= others(is_frame) {
         Guess::Likely
@@ -64,6 +92,14 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
 pub fn is_report(text: &[u8]) -> bool {
     const STARTS: [&[u8]; 3] = [b"# Samples: ", b"# Total Lost Samples: ", b"# Overhead"];
     Lines::of(text).any(|line| STARTS.iter().any(|start| line.text.starts_with(start)))
+}
+
+/// ` %16lx symbol`, of samples without stacks and heads.
+fn is_column(line: &[u8]) -> bool {
+    let (address, rest) = line.split_at_checked(17).unwrap_or((line, &[]));
+    let is_symbol = matches!(rest, [b' ', symbol, ..] if *symbol != b' ');
+    let value = perfquet_events::scan::bare_hex(address.trim_ascii_start());
+    address.starts_with(b" ") && is_symbol && value.is_some_and(|value| value > 0xfff)
 }
 
 /// An indented address with a symbol: rows of other formats have numbers alone. Pasted text may have lost its

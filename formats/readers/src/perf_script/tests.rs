@@ -99,6 +99,55 @@ fn times_out_of_range_differ_from_no_time() {
 }
 
 #[test]
+fn lines_between_a_head_and_its_frames_are_no_samples() {
+    let text = "a 1 1.500000: cycles:u:\n\t401186 f (/x)\nFailed to open /tmp/perf-1.map\n\t401190 g (/x)\na name\nb 2 1.600000: cycles:u:\n\t401186 f (/x)\n";
+    let samples: Vec<String> = read_bytes(&PERF_SCRIPT, text.as_bytes())
+        .lines()
+        .filter(|line| line.starts_with("sample") || line.starts_with("problem"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(
+        samples,
+        [
+            "problem line 5: 1 × expected a sample (comm tid time: event), or a frame of its stack, found \"a name\"",
+            "sample 0 time=1500000000 tid=1 comm=\"a\" space=user \
+             user_stack=[\"f\" in \"/x\" (user), \"g\" in \"/x\" (user)]",
+            "sample 0 time=1600000000 tid=2 comm=\"b\" space=user user_stack=[\"f\" in \"/x\" (user)]",
+        ]
+    );
+}
+
+#[test]
+fn differences_of_times_are_added_up() {
+    let times = |text: &str| -> Vec<String> {
+        read_bytes(&PERF_SCRIPT, text.as_bytes())
+            .lines()
+            .filter_map(|line| Some(line.split_once("time=")?.1.split_once(' ')?.0.to_owned()))
+            .collect()
+    };
+    let of = |times: &[&str]| -> String {
+        let lines = times
+            .iter()
+            .map(|time| format!("a 1 {time}: cycles:u:  401186 f (/x)\n"));
+        lines.collect()
+    };
+    assert_eq!(
+        times(&of(&["0.000000", "0.000048", "0.000028"])),
+        ["0", "48000", "76000"]
+    );
+    // `--reltime`, and times of which one is late.
+    assert_eq!(
+        times(&of(&["0.000000", "0.000048", "0.000076"])),
+        ["0", "48000", "76000"]
+    );
+    assert_eq!(times(&of(&["1.000000", "1.000048", "1.000028"])).len(), 3);
+    assert_eq!(
+        times(&of(&["1.000000", "1.000048", "1.000028"]))[2],
+        "1000028000"
+    );
+}
+
+#[test]
 fn other_text_is_refused() {
     for text in [
         "",

@@ -621,11 +621,7 @@ impl Emitter<'_> {
 fn stack(space: Space, span: Option<Span>, addresses: &[u64]) -> Stack<'_> {
     match span {
         None => Stack::None,
-        Some(_) => Stack::Addresses {
-            space,
-            addresses,
-            is_cut: false,
-        },
+        Some(_) => Stack::of(space, addresses),
     }
 }
 

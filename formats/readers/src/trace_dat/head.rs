@@ -158,6 +158,8 @@ pub(super) struct Opened<'s> {
     pub(super) buffers: Vec<Buffer>,
     /// Texts of `trace` in place of events (latency tracers).
     pub(super) reports: Vec<Report<'s>>,
+    /// Distance by which the end of the events is moved, in a file that has lost or gained bytes.
+    pub(super) drift: i64,
     /// Compression of the file: "zstd", "zlib", "none"; empty in version 6.
     pub(super) packed_by: &'s [u8],
 }

@@ -11,6 +11,7 @@
 //! | --- | --- |
 //! | `head.rs`, `version6.rs`, `version7.rs`, `options.rs`, `unpack.rs` | layout of the file |
 //! | `restore.rs` | per-CPU files left by a killed recorder |
+//! | `regions.rs` | where the pages of each CPU are, in a damaged file |
 //! | `page.rs`, `stream.rs`, `merge.rs` | pages → records of one CPU, with their stacks → all CPUs in time order |
 //! | `clock.rs` | units of timestamps, and their conversion to nanoseconds |
 //! | `formats.rs`, `declare.rs` | event IDs and declarations |
@@ -42,6 +43,7 @@ mod options;
 mod page;
 mod printk;
 mod read;
+mod regions;
 mod reporter;
 mod restore;
 mod sniff;

@@ -430,6 +430,20 @@ pub(super) fn buffer_option<'a>(
     Ok(buffer)
 }
 
+/// Returns the name of a section, for messages.
+pub(super) fn section_name(section: u16) -> &'static str {
+    match section {
+        id::HEADER_INFO => "headers",
+        id::FTRACE_EVENTS => "ftrace events",
+        id::EVENT_FORMATS => "event formats",
+        id::KALLSYMS => "kallsyms",
+        id::PRINTK => "printk",
+        id::CMDLINES => "command lines",
+        id::MODULES_FILE => "modules",
+        _ => "unknown",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,8 @@ use std::ops::Range;
 
 use perfquet_events::bytes::{Cursor, Endian, Short};
 
+use crate::trace_dat::regions::Budget;
+
 const USED_MASK: u64 = (1 << 27) - 1;
 const LOST: u64 = 1 << 31;
 const LOST_COUNT_STORED: u64 = 1 << 30;
@@ -210,7 +212,7 @@ pub(super) fn step<'a>(data: &mut Cursor<'a>, time: u64) -> Result<Step<'a>, Str
     }
 }
 
-/// Maximum distance of a page from its expected offset, in bytes, after a byte was lost or duplicated.
+/// Distance of a page from its expected offset, in bytes, up to which a valid page alone is believed.
 const SHIFT_MAX: i64 = 8;
 /// Maximum plausible gap between two pages: a hundred days.
 const GAP_MAX: u64 = 8_640_000_000_000_000;
@@ -266,12 +268,14 @@ impl Layout {
         head.used > 0 && head.time > 0 && sound == data.len()
     }
 
-    /// Distance from `start` to the page expected there: 0, unless a byte is lost or duplicated.
+    /// Distance from `start` to the page expected there: 0, unless bytes are lost or duplicated. `drift` is the distance
+    /// by which the file's end has moved.
     pub(super) fn shift(
         &self,
         bytes: &[u8],
         start: usize,
         size: usize,
+        (drift, budget): (i64, &Budget),
         is_known: impl Fn(&[u8]) -> bool,
     ) -> i64 {
         let is_there = |shift: i64| {
@@ -283,37 +287,78 @@ impl Layout {
         if is_there(0) {
             return 0;
         }
-        let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
-        shifts
+        let whole = size as i64;
+        if drift != 0 && drift > -whole && is_there(drift) {
+            return drift;
+        }
+        let near = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+        if let Some(near) = near.into_iter().find(|&shift| is_there(shift)) {
+            return near;
+        }
+        // Damaged where it is: the next one is in its place.
+        if bytes.len() <= start.saturating_add(size) || is_there(whole) {
+            return 0;
+        }
+        // Anywhere up to the next page, if another follows it.
+        let is_followed = |shift: i64| {
+            let end = (start as u64).checked_add_signed(shift + whole);
+            end.is_none_or(|end| end >= bytes.len() as u64) || is_there(shift + whole)
+        };
+        let far = (SHIFT_MAX + 1..whole).flat_map(|shift| [-shift, shift]);
+        let is_head = |shift: i64| {
+            let start = (start as u64).checked_add_signed(shift);
+            let page = start.and_then(|start| bytes.get(start as usize..));
+            let head = page.and_then(|page| self.head(page, 0, size as u64).ok());
+            head.is_some_and(|head| head.used > 0 && head.time > 0 && budget.take(head.used))
+        };
+        let found = far
             .into_iter()
-            .find(|&shift| is_there(shift))
-            .unwrap_or(0)
+            .find(|&shift| is_head(shift) && is_there(shift) && is_followed(shift));
+        found.unwrap_or(0)
     }
 }
 
+/// The time of the last event of a page; `None` if it is damaged.
+pub(super) fn end_time(page: &[u8], size: usize, layout: &Layout) -> Option<u64> {
+    let head = layout.head(page, 0, size as u64).ok()?;
+    let data = page.get(layout.data_start() as usize..)?;
+    let data = data.get(..head.used as usize).unwrap_or(data);
+    let mut data = Cursor::new(data, 0, layout.endian);
+    let mut last = head.time;
+    while !data.is_empty() {
+        match step(&mut data, last) {
+            Ok(Step::Event(time, _) | Step::Time(time)) => last = time,
+            Ok(Step::End) => break,
+            Err(_) => return None,
+        }
+    }
+    Some(last)
+}
+
 /// Splits a sequence of pages where time goes back: there the pages of another CPU begin.
-pub(super) fn runs(bytes: &[u8], page_size: usize, layout: &Layout) -> Vec<Range<usize>> {
+pub(super) fn runs(
+    bytes: &[u8],
+    page_size: usize,
+    layout: &Layout,
+    budget: &Budget,
+    is_known: impl Fn(&[u8]) -> bool,
+) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
-    let (mut start, mut last) = (0, 0);
-    for (index, page) in bytes.chunks(page_size.max(1)).enumerate() {
+    let (mut start, mut last, mut next) = (0, 0, 0);
+    while next < bytes.len() {
+        let shift = layout.shift(bytes, next, page_size, (0, budget), &is_known);
+        let here = next.saturating_add_signed(shift as isize);
+        next = here.saturating_add(page_size.max(1));
+        let page = bytes.get(here..).unwrap_or_default();
+        let page = page.get(..page_size).unwrap_or(page);
         let Ok(head) = layout.head(page, 0, page_size as u64) else {
             continue;
         };
-        let here = index * page_size;
         if head.time < last && here > start {
             runs.push(start..here);
             start = here;
         }
-        last = head.time;
-        let data = page.get(layout.data_start() as usize..).unwrap_or_default();
-        let data = data.get(..head.used as usize).unwrap_or(data);
-        let mut data = Cursor::new(data, 0, layout.endian);
-        while !data.is_empty() {
-            match step(&mut data, last) {
-                Ok(Step::Event(time, _) | Step::Time(time)) => last = time,
-                Ok(Step::End) | Err(_) => break,
-            }
-        }
+        last = end_time(page, page_size, layout).unwrap_or(head.time);
     }
     if start < bytes.len() {
         runs.push(start..bytes.len());

@@ -21,8 +21,9 @@ use crate::trace_dat::kallsyms::Kallsyms;
 use crate::trace_dat::merge::merge;
 use crate::trace_dat::page::{Layout, runs};
 use crate::trace_dat::printk::Printk;
+use crate::trace_dat::regions::{Budget, first_moved, score_of_pages};
 use crate::trace_dat::reporter::Reporter;
-use crate::trace_dat::stream::{Ring, Stream, shift_of_chunks};
+use crate::trace_dat::stream::{Ring, Stream, are_chunks, shift_of_chunks};
 use crate::trace_dat::unpack::{Packing, Unpacker};
 use crate::trace_dat::version7::Sections;
 use crate::trace_dat::{facts, restore, version6};
@@ -163,6 +164,7 @@ fn read_opened(
         common: formats.common(),
         known: formats.ids(),
         unpacker: RefCell::new(Unpacker::new(Packing::named(opened.packed_by))),
+        budget: Budget::default(),
         unpacked_bytes: Cell::new(0),
     };
     let mut streams = streams(&opened, &maps, head, &ring, reporter)?;
@@ -215,6 +217,7 @@ fn streams<'m>(
     let layout = &ring.layout;
     let packing = Packing::named(opened.packed_by);
     let mut streams = Vec::new();
+    let moved = moved(opened, maps, head, ring);
     // Ends by file and start: overlapping pages would be read many times.
     let mut taken: BTreeMap<(usize, u64), u64> = BTreeMap::new();
     for buffer in &opened.buffers {
@@ -243,12 +246,23 @@ fn streams<'m>(
             }
             taken.insert((data.file, data.offset), end);
             let page_size = page_size as usize;
-            let start = data.offset.min(map.len() as u64) as usize;
-            // A byte was lost or duplicated before the pages.
-            let shift = match data.packed {
-                true => shift_of_chunks(map, start, head.endian, packing),
-                false => layout.shift(map, start, page_size, |payload| ring.is_known(payload)),
-            };
+            // Bytes were lost or duplicated before the pages, or among them.
+            let Moved { start, end } = moved
+                .get(&(data.file, data.offset))
+                .copied()
+                .unwrap_or_default();
+            let offset = data.offset.saturating_add_signed(start);
+            let shift = start
+                + match data.packed {
+                    true => shift_of_chunks(map, offset, head.endian, packing),
+                    false => layout.shift(
+                        map,
+                        offset.min(map.len() as u64) as usize,
+                        page_size,
+                        (0, &ring.budget),
+                        |payload| ring.is_known(payload),
+                    ),
+                };
             if shift != 0 {
                 reporter.problem(Place::Offset(data.offset), "cpu", || {
                     let cpu = data.cpu.unwrap_or(0);
@@ -257,12 +271,15 @@ fn streams<'m>(
             }
             let data = &CpuData {
                 offset: data.offset.saturating_add_signed(shift),
+                size: data.size.saturating_add_signed(end - start),
                 ..*data
             };
             let bytes = pages(map, data, reporter)?;
             let cpu = data.cpu;
             if cpu.is_none() && !data.packed {
-                for run in runs(bytes, page_size, layout) {
+                for run in runs(bytes, page_size, layout, &ring.budget, |payload| {
+                    ring.is_known(payload)
+                }) {
                     let at = data.offset + run.start as u64;
                     let pages = bytes.get(run).unwrap_or_default();
                     let clock = clock.clone();
@@ -284,7 +301,8 @@ fn streams<'m>(
                 page_size,
                 bytes,
                 data.offset,
-            );
+            )
+            .drifting(end - start);
             streams.push(if data.packed {
                 // Some versions of trace-cmd do not count the word with the number of chunks in the size.
                 let whole = usize::try_from(data.offset).ok();
@@ -297,6 +315,61 @@ fn streams<'m>(
         }
     }
     Ok(streams)
+}
+
+/// Distances by which the start and the end of a CPU's pages are moved.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moved {
+    start: i64,
+    end: i64,
+}
+
+/// The CPUs whose pages are not where the file states, by file and stated offset.
+fn moved(
+    opened: &Opened<'_>,
+    maps: &[Arc<Map>],
+    head: &Head<'_>,
+    ring: &Ring,
+) -> HashMap<(usize, u64), Moved> {
+    let mut moved = HashMap::new();
+    let Some(map) = maps.first().filter(|_| opened.drift != 0) else {
+        return moved;
+    };
+    let packing = Packing::named(opened.packed_by);
+    let sized = opened.buffers.iter().filter_map(|buffer| {
+        let size = page_size(buffer, head, &ring.layout)?;
+        Some((buffer, size as usize))
+    });
+    let mut regions: Vec<(CpuData, usize)> = sized
+        .flat_map(|(buffer, size)| buffer.cpus.iter().map(move |cpu| (*cpu, size)))
+        .filter(|(cpu, _)| cpu.file == 0 && cpu.size > 0 && cpu.cpu.is_some())
+        .collect();
+    regions.sort_by_key(|(cpu, _)| cpu.offset);
+    let first = first_moved(regions.len(), opened.drift, |index, drift| {
+        let Some((cpu, size)) = regions.get(index) else {
+            return 0;
+        };
+        let start = cpu.offset.checked_add_signed(drift);
+        match cpu.packed {
+            true => 2 * i64::from(are_chunks(map, start, head.endian, packing)),
+            false => score_of_pages(map, start, *size, &ring.layout, |payload| {
+                ring.is_known(payload)
+            }),
+        }
+    });
+    for (index, (cpu, _)) in regions.iter().enumerate() {
+        let drift_from = |first: usize| match index >= first {
+            true => opened.drift,
+            false => 0,
+        };
+        let region = Moved {
+            start: drift_from(first),
+            // The pages of the CPU before the first moved one have the damage.
+            end: drift_from(first.saturating_sub(1)),
+        };
+        moved.insert((cpu.file, cpu.offset), region);
+    }
+    moved
 }
 
 /// Size of a buffer's pages in bytes, as stated by the buffer, the kernel, or the host's page size.

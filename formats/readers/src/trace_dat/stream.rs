@@ -19,9 +19,12 @@ use perfquet_events::event::Place;
 use crate::trace_dat::clock::Clock;
 use crate::trace_dat::formats::{Common, CommonFields, KnownIds, StackKind};
 use crate::trace_dat::page::{Layout, Lost, Step, sound_bytes, step};
+use crate::trace_dat::regions::{Budget, DRIFT_MAX};
 use crate::trace_dat::reporter::Reporter;
 use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
 
+/// The size of a chunk's pages is a multiple of this.
+const PAGE_UNIT: u32 = 64;
 /// Maximum size of the chunks unpacked at the same time, one per CPU.
 const CHUNKS_BYTES_MAX: usize = 256 << 20;
 
@@ -30,11 +33,9 @@ const CHUNK_HEAD_BYTES: u64 = 8;
 /// The number of chunks is unknown.
 const UNCOUNTED: u32 = u32::MAX;
 /// Bytes that a CPU's chunks may have beyond the stated size: the word that counts them, and a shift.
-const END_BYTES: u64 = SHIFT_MAX + 4;
+const END_BYTES: u64 = 12;
 /// Bytes searched for the next chunk of packed pages.
 const CHUNK_SEARCHED: usize = 4 << 20;
-/// Maximum distance of a chunk before its expected offset, in bytes.
-const SHIFT_MAX: u64 = 8;
 
 /// A byte range of a record, in the current pages or in a copy.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +88,8 @@ pub(super) struct Ring {
     pub(super) known: KnownIds,
     /// Shared, because zstd's own tables are large.
     pub(super) unpacker: RefCell<Unpacker>,
+    /// Limits the search for pages in damaged files.
+    pub(super) budget: Budget,
     /// Total size of the chunks currently unpacked.
     pub(super) unpacked_bytes: Cell<usize>,
 }
@@ -128,6 +131,8 @@ pub(super) struct Stream<'m> {
     /// Number of events read.
     pub(super) events: u64,
     page_size: usize,
+    /// Distance by which the pages of the next CPU are moved against these.
+    drift: i64,
     source: Source<'m>,
     pages: Pages<'m>,
     time: u64,
@@ -155,6 +160,7 @@ impl<'m> Stream<'m> {
             lost: 0,
             events: 0,
             page_size,
+            drift: 0,
             source: Source::Plain,
             pages: Pages {
                 plain: bytes,
@@ -170,6 +176,11 @@ impl<'m> Stream<'m> {
             ahead: None,
             copies: Vec::new(),
         }
+    }
+
+    /// The same stream, in a file where bytes of these pages are lost or duplicated.
+    pub(super) fn drifting(self, drift: i64) -> Stream<'m> {
+        Stream { drift, ..self }
     }
 
     /// A stream of pages packed into chunks. `rest` begins with their number and may end after the last. `size` is the
@@ -331,13 +342,16 @@ impl<'m> Stream<'m> {
             Source::Plain => self.pages.plain,
             Source::Packed { .. } => &self.pages.unpacked[..],
         };
+        let search = (self.drift, &ring.budget);
         let shift = ring
             .layout
-            .shift(window, self.pages.next, self.page_size, |payload| {
+            .shift(window, self.pages.next, self.page_size, search, |payload| {
                 ring.is_known(payload)
             });
         let start = self.pages.next.saturating_add_signed(shift as isize);
         if shift != 0 {
+            // The distance is that of the pages from now on.
+            self.drift = 0;
             let place = Place::Offset(self.pages.offset + self.pages.next as u64);
             reporter.problem(place, "page", || {
                 format!("expected a page, found it {shift} bytes further on")
@@ -367,6 +381,13 @@ impl<'m> Stream<'m> {
         };
         let data = ring.layout.data_start() as usize;
         let used = head.used as usize;
+        if is_repeated(window, (start, end), data + used) {
+            return reporter
+                .problem(place, "page", || {
+                    "page: the next one begins with the same events; this one is not read".into()
+                })
+                .map(|()| true);
+        }
         let found = page.len().saturating_sub(data);
         if used > found {
             reporter.problem(place, "page", || {
@@ -526,6 +547,16 @@ impl<'m> Stream<'m> {
     }
 }
 
+/// Whether the next page begins with the same bytes: a part of the file is there twice, and this page has a piece of
+/// another one. No two pages have the same time and events.
+fn is_repeated(window: &[u8], (start, end): (usize, usize), used: usize) -> bool {
+    const COMPARED: usize = 96;
+    let length = used.min(COMPARED);
+    let here = window.get(start..start.saturating_add(length));
+    let next = window.get(end..end.saturating_add(length));
+    here.is_some() && here == next
+}
+
 /// A chunk of packed pages.
 #[derive(Clone, Copy, Default)]
 struct Chunk<'m> {
@@ -545,20 +576,30 @@ fn is_chunk(mut cursor: Cursor<'_>, packing: Packing) -> bool {
     is_packed_by(cursor.rest(), packing)
         && packed_bytes > 0
         && bytes > 0
+        && bytes.is_multiple_of(PAGE_UNIT)
         && u64::from(bytes) <= CHUNK_BYTES_MAX
 }
 
-/// Distance from `start` to the number of chunks expected there: 0, unless a byte is lost or duplicated.
-pub(super) fn shift_of_chunks(bytes: &[u8], start: usize, endian: Endian, packing: Packing) -> i64 {
-    let is_there = |shift: i64| {
-        let first = (start as u64 + 4).checked_add_signed(shift);
-        let rest = first.and_then(|first| bytes.get(first as usize..));
-        rest.is_some_and(|rest| is_chunk(Cursor::new(rest, 0, endian), packing))
-    };
+/// Whether the number of chunks, and then a chunk, is at this offset.
+pub(super) fn are_chunks(
+    bytes: &[u8],
+    start: Option<u64>,
+    endian: Endian,
+    packing: Packing,
+) -> bool {
+    let first = start.and_then(|start| usize::try_from(start.checked_add(4)?).ok());
+    let rest = first.and_then(|first| bytes.get(first..));
+    rest.is_some_and(|rest| is_chunk(Cursor::new(rest, 0, endian), packing))
+}
+
+/// Distance from `start` to the number of chunks expected there: 0, unless bytes are lost or duplicated.
+pub(super) fn shift_of_chunks(bytes: &[u8], start: u64, endian: Endian, packing: Packing) -> i64 {
+    const SHIFT_MAX: i64 = 8;
+    let is_there = |shift: i64| are_chunks(bytes, start.checked_add_signed(shift), endian, packing);
     if is_there(0) {
         return 0;
     }
-    let shifts = (1..=SHIFT_MAX as i64).flat_map(|shift| [-shift, shift]);
+    let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
     shifts
         .into_iter()
         .find(|&shift| is_there(shift))
@@ -610,7 +651,7 @@ fn take_chunk<'m>(
                 && rest.left() >= 8
                 && !is_chunk(*rest, packing)
                 && before
-                    .bytes(u64::from(packed_bytes).saturating_sub(SHIFT_MAX))
+                    .bytes(u64::from(packed_bytes).saturating_sub(DRIFT_MAX as u64))
                     .is_ok()
                 && let Some(_) = skip_to_chunk(&mut before, rest.offset() + 1, packing)
                 && before.offset() <= rest.offset()

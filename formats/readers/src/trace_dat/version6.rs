@@ -19,6 +19,7 @@ use perfquet_events::scan::find_text;
 
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
 use crate::trace_dat::options::{Options, current_clock};
+use crate::trace_dat::regions::{DRIFT_MAX, drift};
 use crate::trace_dat::reporter::Reporter;
 use crate::tracing_data::TracingData;
 
@@ -45,6 +46,7 @@ pub(super) fn open<'m>(
         options: Options::default(),
         buffers: Vec::new(),
         reports: Vec::new(),
+        drift: 0,
         packed_by: b"",
         texts,
     };
@@ -81,6 +83,12 @@ pub(super) fn open<'m>(
     }
     if let Err(short) = result {
         reporter.problem(Place::Offset(short.offset), "head", || short.to_string())?;
+    }
+    // The pages are the end of the file.
+    let ends = opened.buffers.iter().flat_map(|buffer| &buffer.cpus);
+    let ends = ends.filter(|cpu| cpu.size > 0);
+    if let Some(end) = ends.map(|cpu| cpu.offset.saturating_add(cpu.size)).max() {
+        opened.drift = drift(bytes.len() as u64, end);
     }
     Ok(opened)
 }
@@ -170,15 +178,23 @@ fn read_tags<'m>(
         };
         let mut option = Cursor::new(&option, offset, head.endian);
         let (start, name) = (option.u64()?, option.text_to_nul());
+        let found = find_table(bytes, start);
+        if found != Some(start) {
+            let name = String::from_utf8_lossy(name);
+            let found = found.map_or("nothing".to_owned(), |found| format!("them at {found:#x}"));
+            messages.push((
+                start,
+                format!("expected the events of buffer {name:?}, found {found}"),
+            ));
+        }
+        let Some(start) = found else {
+            continue;
+        };
         let rest = usize::try_from(start)
             .ok()
             .and_then(|start| bytes.get(start..));
         let mut cursor = Cursor::new(rest.unwrap_or_default(), start, head.endian);
-        if !cursor.bytes(TAG_BYTES)?.starts_with(b"flyrecord") {
-            let name = String::from_utf8_lossy(name);
-            messages.push((start, format!("expected the events of buffer {name:?}")));
-            continue;
-        }
+        cursor.bytes(TAG_BYTES)?;
         let mut buffer = table(&mut cursor, cpus, page_size, &mut opened.options)?;
         buffer.name = name.to_vec();
         // A file converted from the top-level buffer alone names that buffer in a second table.
@@ -193,6 +209,27 @@ fn read_tags<'m>(
         }
     }
     Ok(())
+}
+
+/// Offset of the table expected at `start`, or of the nearest one in a file that has lost or gained bytes.
+fn find_table(bytes: &[u8], start: u64) -> Option<u64> {
+    const TAG: &[u8] = b"flyrecord\0";
+    let stated = usize::try_from(start).ok()?;
+    let there = bytes.get(stated..).unwrap_or_default();
+    if there.starts_with(TAG) {
+        return Some(start);
+    }
+    let mut from = stated.saturating_sub(DRIFT_MAX as usize).min(bytes.len());
+    let until = stated.saturating_add(DRIFT_MAX as usize).min(bytes.len());
+    let mut nearest: Option<usize> = None;
+    while let Some(place) = find_text(bytes.get(from..until)?, TAG) {
+        let found = from + place;
+        if nearest.is_none_or(|known| found.abs_diff(stated) < known.abs_diff(stated)) {
+            nearest = Some(found);
+        }
+        from = found + TAG.len();
+    }
+    nearest.map(|nearest| nearest as u64)
 }
 
 fn starts_with_tag(bytes: &[u8]) -> bool {

@@ -18,7 +18,10 @@ use perfquet_events::event::Place;
 use perfquet_events::scan::find_text;
 
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
-use crate::trace_dat::options::{Options, SHIFT_MAX, buffer_option, find_options, id};
+use crate::trace_dat::options::{
+    Options, SHIFT_MAX, buffer_option, find_options, id, section_name,
+};
+use crate::trace_dat::regions::{DRIFT_MAX, drift};
 use crate::trace_dat::reporter::Reporter;
 use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
 use crate::tracing_data::{FRONT_BYTES, HEADER_EVENT, TracingData};
@@ -218,8 +221,55 @@ impl<'m> Sections<'m> {
             .chain(shifts)
             .filter_map(|shift| Some(self.at(offset.checked_add_signed(shift)?)))
             .find(is_it);
+        // Options are followed by walking: any of them would be taken for these.
+        let far = || {
+            if id == id::DONE {
+                return None;
+            }
+            let shifts = (SHIFT_MAX + 1..=DRIFT_MAX).flat_map(|shift| [-shift, shift]);
+            let places = shifts.filter_map(|shift| offset.checked_add_signed(shift));
+            places
+                .filter(|&place| self.is_section(place))
+                .map(|place| self.at(place))
+                .find(is_it)
+        };
         // The section may be truncated or damaged.
-        near.unwrap_or(there)
+        near.or_else(far).unwrap_or(there)
+    }
+
+    /// Distance by which the end of the last events is moved.
+    fn drift(&self) -> i64 {
+        let options = self.options.buffers.iter();
+        let buffers = options
+            .filter_map(|(offset, option)| buffer_option(option, *offset, self.endian, false).ok());
+        let Some(last) = buffers.max_by_key(|buffer| buffer.section) else {
+            return 0;
+        };
+        let mut cursor = self.section(last.section, id::BUFFER);
+        let is_near = cursor.offset().abs_diff(last.section) <= SHIFT_MAX as u64;
+        let end = match section_head(&mut cursor) {
+            Ok(head) if is_near && head.id == id::BUFFER && head.size > 0 => {
+                (last.section + SECTION_HEAD_BYTES).saturating_add(head.size)
+            }
+            _ => {
+                let ends = last
+                    .cpus
+                    .iter()
+                    .map(|cpu| cpu.offset.saturating_add(cpu.size));
+                ends.max().unwrap_or(0)
+            }
+        };
+        let found = self.nearest_section(end, last.section + SECTION_HEAD_BYTES);
+        found.map_or(0, |found| drift(found, end))
+    }
+
+    /// The section nearest to `offset`, not before `lowest`.
+    fn nearest_section(&self, offset: u64, lowest: u64) -> Option<u64> {
+        let shifts = (1..=DRIFT_MAX).flat_map(|shift| [-shift, shift]);
+        std::iter::once(0)
+            .chain(shifts)
+            .filter_map(|shift| offset.checked_add_signed(shift))
+            .find(|&place| place >= lowest && self.is_section(place))
     }
 
     fn follow_options(
@@ -348,22 +398,34 @@ impl<'m> Sections<'m> {
         })
     }
 
-    /// Offset of the next section: the expected one, a few bytes before it, or further on.
-    fn section_from(&self, offset: u64) -> Option<u64> {
+    /// Offset of the next section: the expected one, the nearest, or one further on. It is not before `lowest`.
+    fn section_from(&self, offset: u64, lowest: u64) -> Option<u64> {
         let is_there = |offset: &u64| self.is_section(*offset);
-        if is_there(&offset) || self.at(offset).left() < SECTION_HEAD_BYTES {
+        let length = self.bytes.len() as u64;
+        if is_there(&offset) {
             return Some(offset);
         }
-        let length = self.bytes.len() as u64;
+        if self.at(offset).left() < SECTION_HEAD_BYTES {
+            // Past the end, if bytes are lost: the last options end with the file.
+            let is_last = |place: &u64| {
+                let section = self.section_at(*place);
+                section.is_some_and(|(head, body)| {
+                    head.id == id::DONE
+                        && head.size > 0
+                        && body.checked_add(head.size) == Some(length)
+                })
+            };
+            let from = offset.saturating_sub(DRIFT_MAX as u64).max(lowest);
+            let moved = (from..length).find(is_last).filter(|_| offset > length);
+            return moved.or(Some(offset));
+        }
         // At the expected offset, less is required: the data after it may be truncated. Its size is wrong if it
         // contains others.
         if let Some((head, body)) = self.section_at(offset) {
             let end = body.saturating_add(head.size).min(length);
             return (body..end).find(is_there).or(Some(offset));
         }
-        let near = (1..=SHIFT_MAX as u64).filter_map(|shift| offset.checked_sub(shift));
-        near.into_iter()
-            .find(is_there)
+        self.nearest_section(offset, lowest)
             .or_else(|| (offset + 1..length).find(is_there))
     }
 
@@ -406,8 +468,9 @@ impl<'m> Sections<'m> {
         reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         let mut offset = start;
+        let mut lowest = start;
         loop {
-            let Some(found) = self.section_from(offset) else {
+            let Some(found) = self.section_from(offset, lowest) else {
                 return self.take_headless(offset, self.bytes.len() as u64, reporter);
             };
             if found != offset {
@@ -420,6 +483,7 @@ impl<'m> Sections<'m> {
                 self.take_headless(offset, found, reporter)?;
             }
             offset = found;
+            lowest = found + SECTION_HEAD_BYTES;
             let mut cursor = self.at(offset);
             let Ok(head) = section_head(&mut cursor) else {
                 return Ok(());
@@ -484,6 +548,7 @@ impl<'m> Sections<'m> {
             options: Options::default(),
             buffers: Vec::new(),
             reports: Vec::new(),
+            drift: self.drift(),
             packed_by: self.packed_by,
         };
         for (offset, option) in &self.options.buffers {
@@ -724,17 +789,4 @@ fn section_head(cursor: &mut Cursor<'_>) -> Result<SectionHead, Short> {
         name: cursor.u32()?,
         size: cursor.u64()?,
     })
-}
-
-fn section_name(section: u16) -> &'static str {
-    match section {
-        id::HEADER_INFO => "headers",
-        id::FTRACE_EVENTS => "ftrace events",
-        id::EVENT_FORMATS => "event formats",
-        id::KALLSYMS => "kallsyms",
-        id::PRINTK => "printk",
-        id::CMDLINES => "command lines",
-        id::MODULES_FILE => "modules",
-        _ => "unknown",
-    }
 }

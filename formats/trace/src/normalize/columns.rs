@@ -10,6 +10,7 @@
 //! `flags`, `flags_2`. Characters other than letters, digits and `_` become `_`.
 
 use perfquet_events::event::{EventType, Extras, Field, FieldType};
+use perfquet_events::event_format::print::PrintFormat;
 
 use crate::store::{ColumnSchema, ColumnType, Encoding, TableSchema};
 use crate::tables;
@@ -32,9 +33,11 @@ pub(crate) fn sql_name(table: &str) -> String {
 /// The declaration of an event's table.
 pub(crate) fn event_schema(table: &str, event: &EventType, extras: Extras) -> TableSchema {
     let mut columns = tables::common::columns();
-    for field in &event.fields {
+    let addresses = printed_addresses(event);
+    for (index, field) in event.fields.iter().enumerate() {
         let name = field_name(&field.name, &columns);
-        columns.push(field_column(name, field));
+        let is_printed = addresses.contains(&index);
+        columns.push(field_column(name, field, is_printed));
     }
     for (extra, _) in extra_columns().filter(|(_, recorded)| recorded(extras)) {
         let name = free_name(extra.name.clone(), &columns);
@@ -109,7 +112,18 @@ fn extra_columns() -> impl Iterator<Item = (ColumnSchema, Recorded)> {
     columns.into_iter()
 }
 
-fn field_column(name: String, field: &Field) -> ColumnSchema {
+/// The fields that are printed as addresses of code, such as `call_site`, an `unsigned long`.
+fn printed_addresses(event: &EventType) -> Vec<usize> {
+    let is_word = |field: &Field| field.kind == FieldType::UInt(8);
+    match &event.print_format {
+        Some(format) if format.contains("%p") && event.fields.iter().any(is_word) => {
+            PrintFormat::new(format, &event.fields).addresses()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn field_column(name: String, field: &Field, is_printed_address: bool) -> ColumnSchema {
     let declaration = field.declaration.trim();
     let mut doc = match declaration {
         "" => format!("Field {} of the event.", field.name),
@@ -118,7 +132,7 @@ fn field_column(name: String, field: &Field) -> ColumnSchema {
     if name != field.name {
         doc = format!("Field {} of the event: {doc}", field.name);
     }
-    let is_pointer = is_pointer(field);
+    let is_pointer = is_pointer(field) || is_printed_address && field.kind == FieldType::UInt(8);
     ColumnSchema {
         name,
         kind: match (column_type(field.kind), is_pointer) {
@@ -255,6 +269,33 @@ mod tests {
         assert_eq!(
             names(&["addr", "sample_addr"], extras),
             ["addr", "sample_addr", "sample_period", "sample_addr_2"]
+        );
+    }
+
+    #[test]
+    fn fields_printed_as_code_are_addresses() {
+        let mut event = event("kmem", "kfree", &["call_site", "ptr", "size"]);
+        for (field, declaration) in event.fields.iter_mut().zip([
+            "unsigned long call_site",
+            "const void * ptr",
+            "unsigned long size",
+        ]) {
+            field.kind = FieldType::UInt(8);
+            field.declaration = declaration.to_owned();
+        }
+        let format =
+            r#""call_site=%pS ptr=%p size=%lu", (void *)REC->call_site, REC->ptr, REC->size"#;
+        event.print_format = Some(format.to_owned());
+        let schema = event_schema("events/a/b", &event, Extras::default());
+        let columns = schema.columns.iter().skip(tables::common::columns().len());
+        let kinds: Vec<_> = columns.map(|column| (column.kind, &*column.unit)).collect();
+        assert_eq!(
+            kinds,
+            [
+                (ColumnType::Bits, "address"),
+                (ColumnType::Bits, "address"),
+                (ColumnType::UInt64, "")
+            ]
         );
     }
 

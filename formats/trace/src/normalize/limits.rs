@@ -83,11 +83,7 @@ mod tests {
                     })
                     .collect();
                 let sample = Sample {
-                    user_stack: Stack::Addresses {
-                        space: Space::User,
-                        addresses: &addresses,
-                        is_cut: false,
-                    },
+                    user_stack: Stack::of(Space::User, &addresses),
                     ..at(0, time + 1, pid)
                 };
                 send(sink, Event::Sample(&sample));

@@ -151,9 +151,12 @@ impl<'o> Normalizer<'o> {
         };
         calls.select(selected.selection());
         let known = output.life.take();
-        if known.is_some() {
+        let is_continued = known.is_some();
+        if is_continued {
             calls.count_all();
         }
+        let mut life = known.unwrap_or_else(|| Life::within(limits));
+        life.modules.set_roots(&symbols.roots);
         Normalizer {
             output,
             source: source.to_owned(),
@@ -162,8 +165,8 @@ impl<'o> Normalizer<'o> {
             age: Age::default(),
             selected,
             is_plain: false,
-            is_continued: known.is_some(),
-            life: known.unwrap_or_else(|| Life::within(limits)),
+            is_continued,
+            life,
             trees: Trees {
                 frames,
                 stacks,

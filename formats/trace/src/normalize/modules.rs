@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use perfquet_events::event::{BuildId, KernelSymbol, Mapping, Space};
 
 use super::texts::{TextId, Texts};
-use crate::symbols::{self, FileIdentity, FirstMapped, Options};
+use crate::symbols::{self, FileIdentity, FirstMapped, Options, Roots};
 
 /// Index of a module in its [`Modules`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,9 +58,16 @@ pub(crate) struct Modules {
     kernel_build_id: Option<TextId>,
     /// Build ID of this host's vDSO, if it runs the recorded kernel.
     vdso_build_id: Option<TextId>,
+    /// Files that the recorder holds open.
+    roots: Roots,
 }
 
 impl Modules {
+    /// Sets the files that the recorder holds open.
+    pub(crate) fn set_roots(&mut self, roots: &Roots) {
+        self.roots = roots.clone();
+    }
+
     /// The module of a mapping.
     pub(crate) fn of_mapping(&mut self, event: &Mapping<'_>) -> ModuleId {
         let kernel = event.pid == -1
@@ -70,6 +77,8 @@ impl Modules {
             );
         let (path, placing) = if kernel {
             (kernel_module(event.path), Placing::Address)
+        } else if self.is_program_in_memory(event) {
+            (event.path, Placing::Offset)
         } else if is_generated(event) {
             // Generated code belongs to its process: another has other code at the same address.
             let path = symbols::generated_module(event.pid);
@@ -94,6 +103,13 @@ impl Modules {
         let id = self.intern(path, build_id, file, placing);
         self.mapped(id, event.time);
         id
+    }
+
+    /// Whether a file in memory (memfd) is a program, and not memory for generated code: it has a build ID, or the recorder, which
+    /// looked into it, holds it.
+    fn is_program_in_memory(&self, event: &Mapping<'_>) -> bool {
+        let is_held = || FileIdentity::of(event).is_some_and(|file| self.roots.holds(file));
+        event.path.starts_with(MEMORY_FILE) && (event.build_id.is_some() || is_held())
     }
 
     /// Records when a module was mapped, and as which file.
@@ -246,6 +262,8 @@ impl Modules {
 
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 const VDSO: &[u8] = b"[vdso]";
+/// Path of a file without a file system (memfd_create(2)), as in "/memfd:name (deleted)".
+const MEMORY_FILE: &[u8] = b"/memfd:";
 
 /// In "[kernel.kallsyms]_text", perf appends the symbol by which it measures relocation: the module is the part in
 /// brackets.

@@ -174,6 +174,9 @@ impl Plan {
         sample: &Sample<'_>,
         period: Option<i64>,
     ) -> Result<bool, Error> {
+        if self.lacks_period(period.map(|period| period as u64)) {
+            self.add_period();
+        }
         let target = match &self.target {
             Some(target) => target,
             None => match output.target(&self.event, self.event.extras)? {
@@ -221,10 +224,30 @@ impl Plan {
     /// Whether a hit can be passed on without being decoded. The first one decides: all others have the same members.
     #[inline]
     pub(crate) fn is_usual(&mut self, output: &mut Output, hit: &Hit<'_>) -> Result<bool, Error> {
+        if self.lacks_period(hit.period) {
+            self.add_period();
+        }
         if matches!(self.way, Way::Unknown) {
             self.way = self.way_of(output, hit)?;
         }
         Ok(!matches!(self.way, Way::Long))
+    }
+
+    /// Whether a hit counts for another number of events than one, and the table has no column for it.
+    #[inline]
+    fn lacks_period(&self, period: Option<u64>) -> bool {
+        !matches!(period, None | Some(1))
+            && !self.event.extras.period
+            && !self.event.kind.is_sampled()
+    }
+
+    /// Adds the column. The settings of an event do not always tell: `perf inject -s` makes the time for which a task slept
+    /// the period of its switch.
+    #[cold]
+    fn add_period(&mut self) {
+        self.event.extras.period = true;
+        self.target = None;
+        self.way = Way::Unknown;
     }
 
     #[cold]
@@ -390,4 +413,37 @@ fn push_sample(
         interrupt_regs_mask: sample.interrupt_registers.map(|registers| registers.mask),
     }
     .push(rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use perfquet_events::event::*;
+
+    use super::super::tests::{Trace, at, send, tracepoint};
+
+    /// `perf inject -s` makes the time for which a task slept the period of its switch.
+    #[test]
+    fn a_period_that_the_settings_do_not_tell_has_a_column() {
+        let mut trace = Trace::new();
+        trace.input("a", |sink| {
+            send(sink, Event::Type(&tracepoint()));
+            for (time, period) in [
+                (10, None),
+                (20, Some(1)),
+                (30, Some(3_980_042)),
+                (40, Some(1)),
+            ] {
+                let sample = Sample {
+                    period,
+                    ..at(0, time, 3)
+                };
+                send(sink, Event::Sample(&sample));
+            }
+        });
+        let mut rows = trace
+            .finish()
+            .of("events/sched/sched_wakeup", &["time", "sample_period"]);
+        rows.sort();
+        assert_eq!(rows, ["10 -", "20 -", "30 3980042", "40 1"]);
+    }
 }

@@ -94,6 +94,7 @@ impl Normalizer<'_> {
                     space: Space::User,
                     addresses,
                     is_cut,
+                    is_unwound: true,
                 };
                 pair.user = stack_of(stack, Some(pid), life, stacks, frames);
             }
@@ -307,6 +308,7 @@ pub(super) fn stack_of(
             space,
             addresses,
             is_cut,
+            is_unwound,
         } => {
             let chain = Chain {
                 addresses,
@@ -314,6 +316,7 @@ pub(super) fn stack_of(
                 map: life.mappings.of(pid, space),
                 modules: &life.modules,
                 is_cut,
+                is_unwound,
             };
             stacks.of(chain, frames)
         }
@@ -358,6 +361,7 @@ fn stack_of_ip(
                 map,
                 modules: &life.modules,
                 is_cut: false,
+                is_unwound: false,
             };
             let stack = stacks.of(chain, frames);
             plan.last_ip = stack.map(|stack| LastIp {

@@ -45,21 +45,45 @@ pub(crate) struct Chain<'a> {
     pub(crate) modules: &'a Modules,
     /// Outer frames are known to be missing.
     pub(crate) is_cut: bool,
+    /// The callers are from unwind information or the CPU, not from frame pointers.
+    pub(crate) is_unwound: bool,
 }
 
+/// Below the kernel's default for the lowest mapping, and above the addresses of all processes.
+const CODE_MIN: u64 = 1 << 16;
+const CODE_MAX: u64 = 1 << 56;
+
 impl<'a> Chain<'a> {
-    /// Returns the chain up to the first caller outside all code, if the mappings of the process are known. Code without
+    /// Returns the chain up to the first caller that is no code, if the mappings of the process are known. Code without
     /// frame pointers keeps data in that register, and a caller read through it is no code address.
+    ///
+    /// A caller outside all mappings remains if the next one is code: then its mapping is missing. Unwinders stop at data
+    /// themselves; to them, code may be in any mapping, as that of Android's interpreter is in read-only ones.
     fn within_code(self) -> Chain<'a> {
         if self.space != Space::User || self.map.is_empty() {
             return self;
         }
-        let is_code = |address: u64| {
-            let range = self.map.find(address.wrapping_sub(1));
-            range.is_some_and(|range| range.executable)
+        let place_of = |address: u64| match self.map.find(address.wrapping_sub(1)) {
+            Some(range) if range.executable || self.is_unwound => Place::Code,
+            None if (CODE_MIN..CODE_MAX).contains(&address) => Place::Unmapped,
+            Some(_) | None => Place::Data,
         };
-        let mut callers = self.addresses.iter().skip(1);
-        match callers.position(|&address| !is_code(address)) {
+        let mut callers = self.addresses.iter().skip(1).peekable();
+        let mut inner = 0;
+        let is_whole = loop {
+            let Some(&caller) = callers.next() else {
+                break true;
+            };
+            match place_of(caller) {
+                Place::Code => inner += 1,
+                Place::Unmapped => match callers.peek() {
+                    Some(&&next) if place_of(next) == Place::Code => inner += 1,
+                    Some(_) | None => break false,
+                },
+                Place::Data => break false,
+            }
+        };
+        match Some(inner).filter(|_| !is_whole) {
             Some(inner) => Chain {
                 addresses: self.addresses.get(..inner + 1).unwrap_or(self.addresses),
                 is_cut: true,
@@ -68,6 +92,15 @@ impl<'a> Chain<'a> {
             None => self,
         }
     }
+}
+
+/// What is at the address of a caller.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Code,
+    /// Nothing that is known.
+    Unmapped,
+    Data,
 }
 
 /// Parent of the outermost frames of stacks whose callers are missing; IDs have 31 bits.
@@ -145,7 +178,10 @@ impl Stacks {
         if chain.addresses.is_empty() {
             return Some(0);
         }
-        let tag = chain.map.generation << 4 | (chain.space as u64) << 1 | u64::from(chain.is_cut);
+        let tag = chain.map.generation << 5
+            | u64::from(chain.is_unwound) << 4
+            | (chain.space as u64) << 1
+            | u64::from(chain.is_cut);
         let hash = self.hasher.hash_one((tag, chain.addresses));
         if let Some(stack) = self.cache.find(hash, tag, chain.addresses) {
             return Some(stack);
@@ -239,6 +275,7 @@ impl Stacks {
             map,
             modules,
             is_cut,
+            is_unwound: _,
         } = chain;
         let Some((&leaf, callers)) = addresses.split_first() else {
             return 0;
@@ -385,9 +422,11 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use perfquet_events::event::Mapping;
     use proptest::prelude::*;
 
     use super::super::frames::Frame;
+    use super::super::mappings::Mappings;
     use super::*;
 
     #[derive(Default)]
@@ -407,6 +446,7 @@ mod tests {
                 map: &self.map,
                 modules: &self.modules,
                 is_cut: false,
+                is_unwound: false,
             };
             let stack = self.stacks.of(chain, &mut self.frames).unwrap();
             let (first, fresh) = self.stacks.take_fresh();
@@ -436,6 +476,60 @@ mod tests {
             assert!(depth.is_none_or(|depth| depth == 1));
             addresses
         }
+    }
+
+    /// The callers that remain, with code at 0x10000 to 0x50000, data that follows it, and nothing else.
+    #[track_caller]
+    fn check_callers(addresses: &[u64], is_unwound: bool, expected: &[u64], is_cut: bool) {
+        let mut mappings = Mappings::default();
+        let mut modules = Modules::default();
+        for (start, protection) in [(0x1_0000, 5), (0x5_0000, 1)] {
+            let event = Mapping {
+                time: None,
+                pid: 7,
+                tid: 7,
+                space: Space::User,
+                start,
+                length: 0x4_0000,
+                file_offset: 0,
+                path: b"/bin/a",
+                build_id: None,
+                device: None,
+                inode: None,
+                protection: Some(protection),
+                flags: None,
+            };
+            mappings.map(&event, &mut modules);
+        }
+        let chain = Chain {
+            addresses,
+            space: Space::User,
+            map: mappings.of(Some(7), Space::User),
+            modules: &modules,
+            is_cut: false,
+            is_unwound,
+        };
+        let within = chain.within_code();
+        assert_eq!((within.addresses, within.is_cut), (expected, is_cut));
+    }
+
+    #[test]
+    fn a_caller_without_a_mapping_stays_between_code() {
+        const LOST: u64 = 0x7fe2_9a66_711e;
+        let (a, b, data) = (0x1_0010, 0x1_0020, 0x5_0010);
+        for is_unwound in [false, true] {
+            check_callers(&[a, LOST, b, a], is_unwound, &[a, LOST, b, a], false);
+            check_callers(&[LOST, a], is_unwound, &[LOST, a], false);
+            // What follows is no code: neither is this.
+            check_callers(&[a, b, LOST], is_unwound, &[a, b], true);
+            check_callers(&[a, LOST, LOST, b], is_unwound, &[a], true);
+            // Numbers and the kernel's addresses.
+            check_callers(&[a, 0x3e8, b], is_unwound, &[a], true);
+            check_callers(&[a, 0xffff_8881_0000_0000, b], is_unwound, &[a], true);
+        }
+        // An unwinder knows what it returns to, as an interpreter's code in a read-only mapping.
+        check_callers(&[a, data, b], false, &[a], true);
+        check_callers(&[a, data, b], true, &[a, data, b], false);
     }
 
     #[test]

@@ -76,23 +76,22 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Some columns of a table's rows, "-" for NULL.
+    /// Some columns of a table's rows, "-" for NULL and in parts without the column.
     pub(super) fn of(&self, table: &str, columns: &[&str]) -> Vec<String> {
         let mut rows = Vec::new();
         let options = FormatOptions::default().with_null("-");
         for batch in self.directory.read(table).unwrap() {
             let batch = batch.unwrap();
-            let formatters: Vec<ArrayFormatter<'_>> = columns
+            let formatters: Vec<Option<ArrayFormatter<'_>>> = columns
                 .iter()
-                .map(|name| {
-                    let column = batch.column_by_name(name).expect(name);
-                    ArrayFormatter::try_new(column, &options).unwrap()
-                })
+                .map(|name| ArrayFormatter::try_new(batch.column_by_name(name)?, &options).ok())
                 .collect();
             for row in 0..batch.num_rows() {
                 let cells: Vec<String> = formatters
                     .iter()
-                    .map(|column| column.value(row).to_string())
+                    .map(|column| {
+                        (column.as_ref()).map_or("-".into(), |it| it.value(row).to_string())
+                    })
                     .collect();
                 rows.push(cells.join(" "));
             }
@@ -174,7 +173,7 @@ pub(super) fn clock() -> EventType {
 }
 
 /// `pid` at 0, a string at 4, an array by its offset at 12.
-fn tracepoint() -> EventType {
+pub(super) fn tracepoint() -> EventType {
     let field = |name: &str, kind, offset, size, place| Field {
         name: name.to_owned(),
         kind,
@@ -208,11 +207,7 @@ pub(super) fn at(event: u32, time: i64, tid: i32) -> Sample<'static> {
 }
 
 pub(super) fn stack(space: Space, addresses: &[u64]) -> Stack<'_> {
-    Stack::Addresses {
-        space,
-        addresses,
-        is_cut: false,
-    }
+    Stack::of(space, addresses)
 }
 
 #[test]

@@ -10,6 +10,8 @@
 
 use std::fmt::{self, Write};
 
+use super::limits::NAME_BYTES_MAX;
+
 const DEMANGLED_MAX: usize = 16 << 10;
 const MANGLED_MAX: usize = 8 << 10;
 
@@ -21,11 +23,20 @@ pub fn may_be_mangled(name: &[u8]) -> bool {
 
 /// Demangles a name, or returns it unchanged; in both cases without its symbol version.
 pub fn demangle(name: &[u8]) -> String {
+    if name.len() as u64 > NAME_BYTES_MAX {
+        return cut(name);
+    }
     let name = String::from_utf8_lossy(without_version(name));
     match unmangled(&name) {
         Some(demangled) => demangled,
         None => name.into_owned(),
     }
+}
+
+/// A name that is too long, cut: a process may write a name of any length, and each table and picture would contain it.
+fn cut(name: &[u8]) -> String {
+    let start = name.get(..NAME_BYTES_MAX as usize).unwrap_or(name);
+    format!("{}… ({} bytes)", String::from_utf8_lossy(start), name.len())
 }
 
 /// Demangles a name with C++ parameters, which distinguish overloads.
@@ -151,6 +162,17 @@ impl Write for Bounded {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn endless_names_are_cut() {
+        let name = demangle(&[b'x'; 1 << 20]);
+        assert!(name.len() < NAME_BYTES_MAX as usize + 32);
+        assert!(name.ends_with("x… (1048576 bytes)"));
+        // In the middle of a character.
+        let name = demangle("é".repeat(1 << 20).as_bytes());
+        assert!(name.starts_with("éé") && name.ends_with("(2097152 bytes)"));
+        assert_eq!(demangle(&[b'y'; 1 << 14]).len(), 1 << 14);
+    }
 
     fn check(mangled: &str, expected: &str) {
         assert_eq!(demangle(mangled.as_bytes()), expected);

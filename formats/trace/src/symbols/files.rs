@@ -5,7 +5,7 @@
 //!                                any file below DIR with that build ID
 //!                                /usr/bin/dd                                        the recorded path
 //!                                /usr/lib/debug/.build-id/1a/2b…[.debug]            debug packages
-//!                                ~/.debug/.build-id/1a/2b…/elf                      perf's cache
+//!                                ~/.debug/.build-id/1a/2b…/elf                      perf's cache; also has the symbols of a stripped file
 //!                                ~/.cache/debuginfod_client/1a2b…/executable, …/debuginfo
 //! ```
 //! A file with another build ID than the recorded one is another program and is never used. If no build ID was
@@ -13,7 +13,7 @@
 //! (deleted)` is searched as `/bin/a` by build ID only: the file at that path is most likely its successor. Paths come
 //! from foreign traces: they are opened read-only, and only if they are regular files.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +23,7 @@ use std::sync::Arc;
 use super::Options;
 use super::build_id::{self, hex};
 use super::elf::{Bad, Content, Elf};
+use super::limits::{CHECKSUM_BYTES_MAX, CHECKSUMS_BYTES_MAX};
 use super::origin::{FileIdentity, FirstMapped, Likeness, Origin};
 use super::roots::Roots;
 
@@ -110,6 +111,10 @@ pub(super) struct Files {
     /// Build IDs of the files below the directories; built when all else fails.
     by_build_id: OnceCell<HashMap<Vec<u8>, Vec<PathBuf>>>,
     found: HashMap<ModuleKey, Result<Found, Missing>>,
+    /// Bytes that may still be read to compute checksums.
+    checksums_left: Cell<u64>,
+    /// Whether only unwind information is needed, at once.
+    is_live: bool,
 }
 
 impl Files {
@@ -123,7 +128,21 @@ impl Files {
             origin,
             by_build_id: OnceCell::new(),
             found: HashMap::new(),
+            checksums_left: Cell::new(CHECKSUMS_BYTES_MAX),
+            is_live: false,
         }
+    }
+
+    /// Uses no debug file that only a checksum identifies: reading one takes a second per gigabyte.
+    pub(super) fn without_checksums(mut self) -> Files {
+        self.checksums_left = Cell::new(0);
+        self
+    }
+
+    /// Searches unwind information alone, for stacks of running processes.
+    pub(super) fn set_live(&mut self) {
+        self.checksums_left = Cell::new(0);
+        self.is_live = true;
     }
 
     /// Opens a file that no trace refers to.
@@ -155,6 +174,14 @@ impl Files {
             true => Ok(self.with_debug(elf, &path, is_verified)),
             false => Err(Missing::DebugOnly),
         }
+    }
+
+    /// The file mapped by a running process, by a path that the kernel provides. `None` if the process has ended or another file is
+    /// there.
+    pub(super) fn find_mapped(&self, path: &Path, file: FileIdentity) -> Option<Found> {
+        let image = open(path).ok()?;
+        let is_it = file.is_of(&image.file()?.metadata().ok()?);
+        (is_it && image.holds_code()).then(|| self.with_debug(image, path, true))
     }
 
     /// Forgets the files found; they may be found again.
@@ -208,7 +235,12 @@ impl Files {
     }
 
     fn with_debug(&self, image: Elf, path: &Path, is_verified: bool) -> Found {
-        let debug = self.debug_file(&image, path).map(Arc::new);
+        let frames = image.section(b".eh_frame");
+        let is_enough = self.is_live && frames.is_some_and(|frames| frames.bytes > 4);
+        let debug = match is_enough {
+            true => None,
+            false => self.debug_file(&image, path).map(Arc::new),
+        };
         Found {
             image: Arc::new(image),
             debug,
@@ -237,7 +269,12 @@ impl Files {
             (None, _) => {}
         }
         if place == Place::Held {
-            return Ok(true);
+            let metadata = elf.file().and_then(|file| file.metadata().ok());
+            let is_it = |file: FileIdentity| metadata.is_some_and(|found| file.is_of(&found));
+            return match key.file.is_none_or(is_it) {
+                true => Ok(true),
+                false => Err(Missing::NotFound),
+            };
         }
         let Ok(metadata) = std::fs::metadata(path) else {
             return Err(Missing::NotFound);
@@ -316,16 +353,32 @@ impl Files {
             let Ok(elf) = Elf::open(&candidate) else {
                 continue;
             };
+            // What costs little first: the link may name any file.
+            if candidate == image_path || !elf.has_symbol_table() {
+                continue;
+            }
             let fits = match (build_id, elf.build_id(), link) {
                 (Some(wanted), Some(found), _) => build_id::equal(wanted, found),
-                (_, _, Some((_, checksum))) => crc32fast::hash(elf.content()) == checksum,
+                (_, _, Some((_, checksum))) => self.has_checksum(&elf, checksum),
                 _ => false,
             };
-            if fits && elf.has_symbol_table() && candidate != image_path {
+            if fits {
                 return Some(elf);
             }
         }
         None
+    }
+
+    /// Whether a file has a checksum, as far as it may be read.
+    fn has_checksum(&self, elf: &Elf, checksum: u32) -> bool {
+        let bytes = elf.content().len() as u64;
+        let left = self.checksums_left.get().checked_sub(bytes);
+        let Some(left) = left.filter(|_| bytes <= CHECKSUM_BYTES_MAX) else {
+            log::info!("a debug file of {bytes} bytes without a build ID is not used");
+            return false;
+        };
+        self.checksums_left.set(left);
+        crc32fast::hash(elf.content()) == checksum
     }
 
     fn debug_files(
@@ -366,6 +419,7 @@ impl Files {
         {
             let place = home.join(".debug/.build-id").join(first).join(rest);
             candidates.push(place.join("debug"));
+            candidates.push(place.join("elf"));
             candidates.extend(debuginfod(build_id, "debuginfo"));
         }
         candidates

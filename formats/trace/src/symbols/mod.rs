@@ -19,6 +19,7 @@ mod files;
 mod jit;
 mod kallsyms;
 mod kernel;
+pub mod limits;
 mod lines;
 mod origin;
 mod plt;

@@ -42,6 +42,12 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
+    /// Whether an open file is this one. On overlayfs and btrfs, stat reports devices without a major number, unlike mappings.
+    pub fn is_of(self, found: &Metadata) -> bool {
+        let device = (libc::major(found.dev()), libc::minor(found.dev()));
+        found.ino() == self.inode && (device == self.device || device.0 == 0)
+    }
+
     /// The file identity in a mapping record.
     pub(crate) fn of(mapping: &Mapping<'_>) -> Option<FileIdentity> {
         Some(FileIdentity {

@@ -73,12 +73,23 @@ impl CodeSymbol {
 impl Object {
     /// Opens a file, and, if it is stripped, its installed debug file.
     pub fn open(path: &Path) -> Result<Object, Error> {
+        let files = Files::new(&Options::default(), Origin::default());
+        Object::open_with(files, path)
+    }
+
+    /// Opens a file of another user's process. Debug files are not used if only a checksum identifies them.
+    pub fn open_foreign(path: &Path) -> Result<Object, Error> {
+        let files = Files::new(&Options::default(), Origin::default());
+        Object::open_with(files.without_checksums(), path)
+    }
+
+    fn open_with(files: Files, path: &Path) -> Result<Object, Error> {
         let unreadable = |message: String| Error::Symbols {
             path: path.to_owned(),
             message,
         };
         std::fs::metadata(path).map_err(Error::io(path))?;
-        let found = Files::new(&Options::default(), Origin::default())
+        let found = files
             .open(path)
             .map_err(|missing| unreadable(missing.to_string()))?;
         Ok(Object {
@@ -114,6 +125,12 @@ impl Object {
         self.image.build_id()
     }
 
+    /// Whether only its dynamic symbols are known.
+    pub fn is_stripped(&self) -> bool {
+        let mut files = self.debug.iter().chain([&self.image]);
+        !files.any(|elf| elf.has_symbol_table())
+    }
+
     /// Whether its addresses have 64 bits.
     pub fn is_wide(&self) -> bool {
         self.image.is_wide()
@@ -121,6 +138,11 @@ impl Object {
 
     /// All functions, by name.
     pub fn functions(&self) -> Vec<CodeSymbol> {
+        self.functions_where(|_| true)
+    }
+
+    /// The functions whose name in the symbol table is wanted, by name.
+    pub fn functions_where(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<CodeSymbol> {
         let with_symbols = self.debug.iter().chain([&self.image]);
         let mut symbols = Vec::new();
         for elf in with_symbols {
@@ -130,6 +152,9 @@ impl Object {
             for function in &functions.list {
                 let name = functions.names.get(function.name as usize..);
                 let name = without_version(before_nul(name.unwrap_or_default()));
+                if !is_wanted(name) {
+                    continue;
+                }
                 // The debug file has the addresses, but not the bytes: the image maps them to offsets.
                 if let Some(offset) = self.offset_of(function.address) {
                     symbols.push(CodeSymbol {

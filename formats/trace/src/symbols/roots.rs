@@ -8,6 +8,8 @@
 //! lasting path (`/proc/self/fd/12`).
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +24,7 @@ struct Known {
     roots: Vec<PathBuf>,
     /// PID → its root, and its PID inside.
     processes: HashMap<i32, (usize, i32)>,
-    /// Mapped files without a path.
+    /// Mapped files, most of which also have a path.
     files: Vec<HeldFile>,
 }
 
@@ -30,7 +32,7 @@ struct Known {
 struct HeldFile {
     identity: FileIdentity,
     build_id: Option<Vec<u8>>,
-    path: PathBuf,
+    file: File,
 }
 
 impl Roots {
@@ -46,13 +48,29 @@ impl Roots {
         self.lock().processes.insert(pid, (root, pid_inside));
     }
 
-    /// Adds a mapped file that its own path no longer reaches, with one that opens it.
-    pub fn add_file(&self, identity: FileIdentity, build_id: Option<Vec<u8>>, path: PathBuf) {
+    /// Adds a mapped file, which may be removed or replaced, and holds it open.
+    pub fn add_file(&self, identity: FileIdentity, build_id: Option<Vec<u8>>, file: File) {
         self.lock().files.push(HeldFile {
             identity,
             build_id,
-            path,
+            file,
         });
+    }
+
+    /// Number of files held open.
+    pub fn held_count(&self) -> usize {
+        self.lock().files.len()
+    }
+
+    /// Closes the files that are not wanted any more.
+    pub fn retain_files(&self, mut is_wanted: impl FnMut(&File) -> bool) {
+        self.lock().files.retain(|held| is_wanted(&held.file));
+    }
+
+    /// Whether the recorder holds this mapped file, and thus knows that it is a program or library.
+    pub(crate) fn holds(&self, identity: FileIdentity) -> bool {
+        let known = self.lock();
+        known.files.iter().any(|file| file.identity == identity)
     }
 
     /// A path that opens such a file: by its build ID, or by its inode if none was recorded.
@@ -66,7 +84,9 @@ impl Roots {
             Some(_) => file.build_id.as_deref() == build_id,
             None => Some(file.identity) == identity,
         };
-        known.files.iter().find(is_it).map(|file| file.path.clone())
+        let held = known.files.iter().find(is_it)?;
+        let descriptor = held.file.as_raw_fd();
+        Some(PathBuf::from(format!("/proc/self/fd/{descriptor}")))
     }
 
     /// All roots.

@@ -57,6 +57,9 @@ pub(super) struct Table {
     chosen: RefCell<HashMap<usize, usize>>,
 }
 
+/// One byte more than the longest name, so that a longer one is known to be.
+const NAME_READ_MAX: usize = super::limits::NAME_BYTES_MAX as usize + 1;
+
 /// Maximum distance to search back for a symbol that contains an address, past others that start later and end sooner.
 const NESTING_MAX: usize = 32;
 
@@ -74,6 +77,8 @@ impl Table {
         let nexts: Vec<u64> = nexts.chain([u64::MAX]).collect();
         let symbol = |(function, next): (&Function, u64)| {
             let rest = names.get(function.name as usize..).unwrap_or_default();
+            // A name without an end would be read again for each function.
+            let rest = rest.get(..NAME_READ_MAX).unwrap_or(rest);
             let length = perfquet_events::bytes::before_nul(rest).len();
             // Written in assembly without a size: up to the next one, but not beyond its section.
             let end = match function.bytes {

@@ -5,7 +5,7 @@
 //! /w/workload + 0x11a7                           →  address 0x4011a7 →  work_inner+0x21
 //! ```
 //! The symbol table is that of the file with debug info if there is one, otherwise the program's own, otherwise the
-//! dynamic one; entries of the linkage table have names too.
+//! dynamic one; entries of the linkage table have names too, and functions of stripped Go programs.
 
 use std::collections::HashMap;
 
@@ -15,6 +15,7 @@ use super::files::Found;
 use super::lines::{Lines, Location, NoLines};
 use super::plt;
 use super::table::{Symbol, Table};
+use super::unwind::go_names;
 
 /// The reason for a found file that gives no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,6 +55,8 @@ pub(super) struct Module {
     found: Found,
     symbols: Table,
     jumps: Table,
+    /// Functions of a stripped Go program.
+    of_go: Table,
 }
 
 impl Module {
@@ -67,6 +70,10 @@ impl Module {
             .functions()
             .map_or_else(Table::empty, Table::of_functions);
         let jumps = plt::names(&found.image, &symbols);
+        let of_go = match with_symbols.has_symbol_table() {
+            true => None,
+            false => go_names(&found.image),
+        };
         // The symbol tables were read completely, and few of their pages are needed again.
         for file in std::iter::once(&found.image).chain(&found.debug) {
             file.release();
@@ -75,6 +82,7 @@ impl Module {
             found,
             symbols,
             jumps,
+            of_go: of_go.unwrap_or_else(Table::empty),
         }
     }
 
@@ -82,7 +90,7 @@ impl Module {
     pub(super) fn held_bytes(&self) -> usize {
         let files = std::iter::once(&self.found.image).chain(&self.found.debug);
         let mapped: usize = files.map(|file| file.content().len()).sum();
-        mapped + (self.symbols.len() + self.jumps.len()) * size_of::<Symbol>()
+        mapped + (self.symbols.len() + self.jumps.len() + self.of_go.len()) * size_of::<Symbol>()
     }
 
     /// Names locations; `name` gets each request's index and the result.
@@ -105,7 +113,8 @@ impl Module {
             let (table, symbol) = match self.at(address).or_else(|| self.at(itself)) {
                 Some(found) => found,
                 None => {
-                    let empty = self.symbols.is_empty() && self.jumps.is_empty();
+                    let tables = [&self.symbols, &self.jumps, &self.of_go];
+                    let empty = tables.iter().all(|table| table.is_empty());
                     let reason = if empty {
                         NoName::NoSymbols
                     } else {
@@ -132,7 +141,7 @@ impl Module {
 
     /// The symbol that contains an address, with its table.
     fn at(&self, address: u64) -> Option<(&Table, &Symbol)> {
-        let tables = [&self.symbols, &self.jumps];
+        let tables = [&self.symbols, &self.jumps, &self.of_go];
         tables
             .into_iter()
             .find_map(|table| Some((table, table.at(address)?)))

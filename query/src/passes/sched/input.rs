@@ -10,6 +10,7 @@ use super::super::names::Name;
 use super::super::pass::Machine;
 use super::super::rows::Rows;
 use super::super::source::{Input, Row, Source, column};
+use super::coverage::Coverage;
 use super::thread::{Context, Observer, Scheduler, SwitchOut, WakeKind, Waker, Woken};
 use crate::linux::task_state::{State, switched_out, switched_out_text};
 
@@ -52,19 +53,24 @@ impl ThreadNames {
 
 /// The sources of a scheduler machine, by their numbers.
 mod feed {
-    pub(super) const THREADS: usize = 0;
-    pub(super) const LOSSES: usize = 1;
-    pub(super) const INTERRUPTS: usize = 2;
-    pub(super) const WAKING: usize = 3;
-    pub(super) const WAKEUP: usize = 4;
-    pub(super) const WAKEUP_NEW: usize = 5;
-    pub(super) const MIGRATE: usize = 6;
-    pub(super) const SWITCH: usize = 7;
-    pub(super) const CONTEXT_SWITCH: usize = 8;
+    pub(super) const FACTS: usize = 0;
+    pub(super) const THREADS: usize = 1;
+    pub(super) const LOSSES: usize = 2;
+    pub(super) const INTERRUPTS: usize = 3;
+    pub(super) const WAKING: usize = 4;
+    pub(super) const WAKEUP: usize = 5;
+    pub(super) const WAKEUP_NEW: usize = 6;
+    pub(super) const MIGRATE: usize = 7;
+    pub(super) const SWITCH: usize = 8;
+    pub(super) const CONTEXT_SWITCH: usize = 9;
+    pub(super) const EXITS: usize = 10;
 }
 
 /// Number of the first source that is not the scheduler's.
-pub(super) const OTHERS: usize = 9;
+pub(super) const OTHERS: usize = 11;
+
+/// Number of the first sources that name the threads; the others are events.
+pub(super) const OF_THREADS: usize = 2;
 
 /// Returns the sources, in the order of [`feed`]; the caller may add others, whose rows go to [`Observer::other`]. Switches are read
 /// even of threads that are not followed: they show that a followed one does not run there any more.
@@ -115,7 +121,9 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
         "sched:sched_migrate_task",
         vec![Input::integer(&["arg_pid"]), Input::integer(&["dest_cpu"])],
     );
+    let exits = Source::fixed("threads", "end_time", vec![Input::integer(&["tid"])]);
     vec![
+        Source::facts(),
         of_threads(threads.with_unknown_times(), "tid"),
         losses(),
         interrupts.with_condition(is_wanted),
@@ -149,6 +157,7 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
                 Input::text(&["comm"]).if_wanted(has_names),
             ],
         ),
+        of_threads(exits, "tid"),
     ]
 }
 
@@ -169,6 +178,7 @@ pub(super) struct SchedulerMachine<O> {
     observer: O,
     /// Threads to follow; all if `None`.
     followed: Option<BTreeSet<i64>>,
+    coverage: Coverage,
     /// Time after which threads need not be followed into new states.
     last: Option<i64>,
     /// Number of rows after that time.
@@ -193,6 +203,7 @@ impl<O: Observer> SchedulerMachine<O> {
             scheduler: Scheduler::new(),
             observer,
             followed: None,
+            coverage: Coverage::default(),
             last: None,
             rows_after: 0,
             interrupts: HashMap::new(),
@@ -214,9 +225,26 @@ impl<O: Observer> SchedulerMachine<O> {
         }
     }
 
+    /// Whether states of a thread are followed: it is selected, and its own events are recorded.
     fn follows(&self, tid: i32) -> bool {
         let followed = self.followed.as_ref();
         followed.is_none_or(|followed| followed.contains(&i64::from(tid)))
+            && (!self.coverage.is_of_threads || self.scheduler.is_recorded(tid))
+    }
+
+    /// An event of the thread itself was recorded, so it is within the recording's scope.
+    fn sees(&mut self, tid: i32) {
+        if self.coverage.is_of_threads && tid != 0 {
+            self.scheduler.record(tid);
+        }
+    }
+
+    /// A thread has exited. Where only some threads are recorded, the kernel removes their events at this moment, before
+    /// they leave their CPU for the last time.
+    fn exit(&mut self, tid: i32, time: i64, rows: &mut Rows) {
+        if self.coverage.is_of_threads && self.follows(tid) {
+            self.scheduler.exit(tid, time, &mut self.observer, rows);
+        }
     }
 
     /// Drops the threads whose states have all begun after the last time of interest.
@@ -295,6 +323,11 @@ impl<O: Observer> SchedulerMachine<O> {
         if !self.follows(tid) {
             return;
         }
+        if !self.coverage.has_cpu(row.id(2)) {
+            // It runs where nothing is recorded.
+            self.scheduler.lose_sight(tid, &mut self.observer, rows);
+            return;
+        }
         self.waker_comm = self.scheduler.names.of(row.text(6), self.waker_comm);
         let around = self.around(row.time, row.id(4));
         let woken = Woken {
@@ -319,6 +352,9 @@ impl<O: Observer> SchedulerMachine<O> {
     fn switch(&mut self, row: Row<'_>, rows: &mut Rows) {
         let cpu = row.id(5);
         let (prev, next) = (row.id(0), row.id(3));
+        if let Some(tid) = prev.filter(|_| row.id(6) == prev) {
+            self.sees(tid);
+        }
         if let Some(tid) = prev.filter(|&tid| self.follows(tid)) {
             let state = match (row.integer(2), row.text(2)) {
                 (Some(number), _) => switched_out(number),
@@ -355,6 +391,7 @@ impl<O: Observer> SchedulerMachine<O> {
             return;
         };
         let cpu = row.id(2);
+        self.sees(tid);
         if !self.follows(tid) {
             // One that leaves did not keep a followed thread from running there.
             if !is_out {
@@ -390,10 +427,18 @@ impl<O: Observer> SchedulerMachine<O> {
 impl<O: Observer> Machine for SchedulerMachine<O> {
     fn row(&mut self, source: usize, row: Row<'_>, rows: &mut Rows) -> Result<()> {
         match source {
+            feed::FACTS => {
+                if let (Some(name), Some(value)) = (row.text(0), row.text(1)) {
+                    self.coverage.learn(name, value);
+                    self.scheduler.is_of_some_cpus = self.coverage.cpus.is_some();
+                }
+                return Ok(());
+            }
             feed::THREADS => {
                 if let Some(tid) = row.id(0) {
                     let is_new = row.time > super::super::source::BEFORE;
                     self.scheduler.belongs(tid, row.id(1), is_new);
+                    self.sees(tid);
                 }
                 return Ok(());
             }
@@ -421,6 +466,11 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
             }
             feed::SWITCH => self.switch(row, rows),
             feed::CONTEXT_SWITCH => self.context_switch(row, rows),
+            feed::EXITS => {
+                if let Some(tid) = row.id(0) {
+                    self.exit(tid, row.time, rows);
+                }
+            }
             other => self.observer.other(other, row, rows),
         }
         self.check()

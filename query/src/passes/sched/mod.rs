@@ -13,9 +13,14 @@
 //!   one switched in leaves the CPU, or if a loss was noticed on the way. Then it has no duration.
 //! - A thread that is switched in without a wake-up slept until then: waiting for the CPU is part of its sleep.
 //! - A wake-up of a thread that runs or waits changes nothing.
-//! - The idle tasks are not threads. A thread of which only the switch to it is recorded is not shown: it was not in the
-//!   recording's scope.
+//! - The idle tasks are not threads. In a recording of some threads, the others are not shown: they run and wait unseen.
+//!   Wake-ups of them and switches to them say nothing about what follows.
+//! - In a recording of some threads, a running period ends at the thread's exit: the kernel has removed its events when it
+//!   leaves the CPU for the last time.
+//! - In a recording of some CPUs, a thread that sleeps, or was preempted, may run elsewhere: such periods have no duration.
+//!   A wake-up to another CPU ends what is known of a thread.
 
+mod coverage;
 pub(super) mod cpu_utilization;
 pub(super) mod critical_path;
 mod id_map;

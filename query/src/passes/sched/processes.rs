@@ -15,7 +15,7 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::source::{BEFORE, Input, Row, Source};
-use super::input::{Needs, OTHERS, SchedulerMachine, sources};
+use super::input::{Needs, OF_THREADS, OTHERS, SchedulerMachine, sources};
 use super::thread::{Observer, Thread};
 use crate::linux::task_state::State;
 
@@ -70,7 +70,7 @@ impl Pass for ProcessList {
         let mut sources = sources(&Needs::default());
         if !selection.wants(CPU_TIME) {
             // Only the threads are needed.
-            sources.truncate(1);
+            sources.truncate(OF_THREADS);
             sources.resize_with(OTHERS, Source::none);
         }
         let columns = vec![
@@ -106,6 +106,8 @@ impl Pass for ProcessList {
                 strangers: HashMap::new(),
                 unlisted: 0,
                 bytes: 0,
+                last: None,
+                is_closing: false,
             })
         })
     }
@@ -147,6 +149,9 @@ struct Processes {
     /// Number of former threads whose process stayed unknown.
     unlisted: u64,
     bytes: usize,
+    /// Time of the last event of the scheduler.
+    last: Option<i64>,
+    is_closing: bool,
 }
 
 impl Processes {
@@ -242,9 +247,19 @@ impl Observer for Processes {
         if thread.state != State::Running {
             return;
         }
+        // What runs until the end of the recording has run until its last event.
+        let end = end.or(self.last.filter(|_| self.is_closing));
         if let (Some(pid), Some(end)) = (thread.pid, end) {
             self.process(pid).cpu_time += end - thread.since;
         }
+    }
+
+    fn passed(&mut self, time: i64, _: &mut Rows) {
+        self.last = Some(time);
+    }
+
+    fn closing(&mut self) {
+        self.is_closing = true;
     }
 
     fn other(&mut self, source: usize, row: Row<'_>, _: &mut Rows) {

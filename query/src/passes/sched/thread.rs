@@ -159,6 +159,8 @@ pub(super) struct Scheduler {
     losses: u32,
     losses_anywhere: u32,
     losses_by_cpu: HashMap<i32, u32>,
+    /// Whether some CPUs only were recorded: what leaves one may run on another, unseen.
+    pub(super) is_of_some_cpus: bool,
     next_at_end: usize,
 }
 
@@ -173,6 +175,7 @@ impl Scheduler {
             losses: 0,
             losses_anywhere: 0,
             losses_by_cpu: HashMap::new(),
+            is_of_some_cpus: false,
             next_at_end: 0,
         }
     }
@@ -238,6 +241,18 @@ impl Scheduler {
         self.free.push(place);
     }
 
+    /// Whether an event of the thread itself was recorded.
+    pub(super) fn is_recorded(&self, tid: i32) -> bool {
+        let place = self.places.get(tid);
+        place.is_some_and(|place| self.threads[place].is_recorded)
+    }
+
+    /// An event of the thread itself was recorded.
+    pub(super) fn record(&mut self, tid: i32) {
+        let place = self.place(tid);
+        self.threads[place].is_recorded = true;
+    }
+
     /// The process of a thread.
     pub(super) fn belongs(&mut self, tid: i32, pid: Option<i32>, is_new: bool) {
         let place = self.place(tid);
@@ -254,7 +269,10 @@ impl Scheduler {
         if thread.state == State::Unknown {
             return;
         }
-        let is_certain = thread.losses == self.losses_of(thread.state, thread.cpu);
+        // Runs and waits are on a recorded CPU.
+        let is_in_sight =
+            !self.is_of_some_cpus || matches!(thread.state, State::Running | State::Runnable);
+        let is_certain = is_in_sight && thread.losses == self.losses_of(thread.state, thread.cpu);
         let time = time.filter(|_| is_certain);
         if time.is_some() || thread.is_recorded {
             to.end(thread, time, &self.names, rows);
@@ -281,6 +299,28 @@ impl Scheduler {
         thread.left = None;
         thread.wake = None;
         thread.state = State::Unknown;
+    }
+
+    /// What happens to a thread is unknown from here on, if it is known.
+    pub(super) fn lose_sight<O: Observer>(&mut self, tid: i32, to: &mut O, rows: &mut Rows) {
+        if let Some(place) = self.places.get(tid) {
+            self.lose(place, to, rows);
+        }
+    }
+
+    /// A thread has exited, and its last switch is not recorded.
+    pub(super) fn exit<O: Observer>(&mut self, tid: i32, time: i64, to: &mut O, rows: &mut Rows) {
+        let Some(place) = self.places.get(tid) else {
+            return;
+        };
+        let thread = &mut self.threads[place];
+        thread.is_recorded = true;
+        if thread.state == State::Running {
+            self.end(place, Some(time), to, rows);
+            self.threads[place].state = State::Unknown;
+        }
+        self.lose(place, to, rows);
+        self.forget(place);
     }
 
     /// A thread leaves a CPU.
@@ -383,7 +423,8 @@ impl Scheduler {
         let losses = self.losses;
         let thread = &mut self.threads[place];
         if let Some(left) = thread.left {
-            let time = Some(time).filter(|_| left.losses == losses);
+            let is_certain = left.losses == losses && !self.is_of_some_cpus;
+            let time = Some(time).filter(|_| is_certain);
             to.back(thread, time, &self.names, rows);
         } else if thread.wake.is_some() {
             to.back(thread, Some(time), &self.names, rows);
@@ -464,6 +505,7 @@ impl Scheduler {
             return;
         }
         let left = thread.left.filter(|left| left.losses == self.losses);
+        let left = left.filter(|_| !self.is_of_some_cpus);
         wake.slept = left.map(|left| woken.time - left.time);
         thread.wake = Some(wake);
         self.end(place, Some(woken.time), to, rows);
@@ -517,6 +559,15 @@ impl Scheduler {
     pub(super) fn finish<O: Observer>(&mut self, to: &mut O, rows: &mut Rows) -> Result<bool> {
         const AT_ONCE: usize = 1024;
         if self.next_at_end == 0 {
+            if self.losses > 0 {
+                // What a loss concerns does not last to the end for certain.
+                for place in 0..self.threads.len() {
+                    let thread = &self.threads[place];
+                    if thread.losses != self.losses_of(thread.state, thread.cpu) {
+                        self.lose(place, to, rows);
+                    }
+                }
+            }
             to.closing();
             let is_idle =
                 |(cpu, occupant): (i32, Occupant)| (occupant == Occupant::Idle).then_some(cpu);

@@ -15,7 +15,7 @@ use super::layout::{Cutoff, Layout, Placed, layout};
 use super::palette;
 use super::tree::{FlameTree, Kind, Node};
 use crate::render::drawing::{MARGIN, Page, USUAL_WIDTH, below_titles, escaped};
-use crate::text::{cut_right, harmless};
+use crate::text::{cut_right, harmless, shortened};
 
 /// Height of a level, and of the boxes in it.
 const LEVEL: f64 = 18.0;
@@ -65,7 +65,15 @@ fn drawn(flame: &Flame, most: usize) -> String {
         ));
     }
     let legend_y = below_titles(notes.len());
-    let top = legend_y + 30.0;
+    let leaves = leaf_weights(flame);
+    let modules = Modules::of(&flame.tree, &leaves);
+    let kinds = Legend::of_kinds(&flame.tree, &leaves);
+    let by_module = modules.legend();
+    let lines = match flame.compared.is_some() {
+        true => 2,
+        false => kinds.lines.max(by_module.lines),
+    };
+    let top = legend_y + 30.0 + LEGEND_LINE * (lines.max(1) - 1) as f64;
     let height = top + f64::from(layout.levels) * LEVEL + 16.0;
     let [light, dark] = palette::styles(flame.look.is_off_cpu, flame.compared.is_some());
     let page = Page {
@@ -84,13 +92,11 @@ fn drawn(flame: &Flame, most: usize) -> String {
     text.push_str(
         "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect class=\"hatch\" width=\"7\" height=\"7\"/><line class=\"stripe\" y2=\"7\" stroke-width=\"3\"/></pattern></defs>\n",
     );
-    let leaves = leaf_weights(flame);
-    let modules = Modules::of(&flame.tree, &leaves);
     match flame.compared.is_some() {
         true => legend_of_changes(&mut text, legend_y),
         false => {
-            legend_of_kinds(&mut text, &flame.tree, &leaves, legend_y);
-            modules.legend(&mut text, legend_y);
+            kinds.draw(&mut text, "kinds", legend_y);
+            by_module.draw(&mut text, "modules", legend_y);
         }
     }
     let _ = writeln!(
@@ -175,7 +181,7 @@ fn name(text: &mut String, flame: &Flame, placed: &Placed, y: f64, plot: f64) {
         "<text class=\"name words\" x=\"{:.1}\" y=\"{}\">{}</text>",
         placed.start * plot + 4.0,
         y + 12.5,
-        escaped(&cut_right(name, letters))
+        escaped(&shortened(name, letters))
     );
 }
 
@@ -285,7 +291,7 @@ impl<'t> Modules<'t> {
         palette::module_class(place.unwrap_or(palette::OWN_MODULES))
     }
 
-    fn legend(&self, text: &mut String, y: f64) {
+    fn legend(&self) -> Legend {
         let mut entries: Vec<(&str, String, u128)> = self
             .heaviest
             .iter()
@@ -298,53 +304,87 @@ impl<'t> Modules<'t> {
             .collect();
         let rest = self.all - self.heaviest.iter().map(|entry| entry.1).sum::<u128>();
         entries.push((palette::module_class(usize::MAX), "other".to_owned(), rest));
-        legend(text, "modules", &entries, self.all, y);
-    }
-}
-
-fn legend_of_kinds(text: &mut String, tree: &FlameTree, leaves: &[u128], y: f64) {
-    let mut weights = [0u128; Kind::ALL.len()];
-    let mut are_there = [false; Kind::ALL.len()];
-    for node in 1..tree.nodes.len() as u32 {
-        let kind = tree.label(node).kind;
-        let place = Kind::ALL.iter().position(|&other| other == kind);
-        weights[place.unwrap_or_default()] += leaves[node as usize];
-        are_there[place.unwrap_or_default()] = true;
-    }
-    let entries: Vec<(&str, String, u128)> = Kind::ALL
-        .into_iter()
-        .enumerate()
-        .filter(|&(place, kind)| are_there[place] && kind != Kind::Group)
-        .map(|(place, kind)| {
-            let class = palette::kind_class(kind);
-            (class, kind.name().to_owned(), weights[place])
-        })
-        .collect();
-    if entries.len() > 1 {
-        legend(text, "kinds", &entries, weights.iter().sum(), y);
+        Legend::new(entries, self.all)
     }
 }
 
 /// Colors with their names, and their share of the weight without that of callees.
-fn legend(text: &mut String, class: &str, entries: &[(&str, String, u128)], all: u128, y: f64) {
-    let _ = writeln!(text, "<g class=\"{class}\">");
-    let mut x = MARGIN;
-    for (color, name, weight) in entries {
-        let share = match *weight {
-            0 => String::new(),
-            weight => format!(" {:.1}%", weight as f64 / all.max(1) as f64 * 100.0),
-        };
-        let _ = writeln!(
-            text,
-            "<rect class=\"{color}\" x=\"{x}\" y=\"{}\" width=\"13\" height=\"13\" rx=\"2\"/>\n<text class=\"small\" x=\"{}\" y=\"{}\">{}<tspan class=\"quiet\">{share}</tspan></text>",
-            y - 4.0,
-            x + 18.0,
-            y + 6.5,
-            escaped(name),
-        );
-        x += 36.0 + 6.4 * (name.chars().count() + share.len()) as f64;
+struct Legend {
+    /// Color, name and share, with their places: x, and the line.
+    entries: Vec<(&'static str, String, String, f64, usize)>,
+    lines: usize,
+}
+
+/// Height of a line of a legend.
+const LEGEND_LINE: f64 = 18.0;
+/// Width of a legend, so that narrow windows show it whole.
+const LEGEND_WIDTH: f64 = 860.0;
+
+impl Legend {
+    fn new(entries: Vec<(&'static str, String, u128)>, all: u128) -> Legend {
+        let (mut x, mut line) = (MARGIN, 0);
+        let mut placed = Vec::new();
+        for (color, name, weight) in entries {
+            let share = match weight {
+                0 => String::new(),
+                weight => format!(" {:.1}%", weight as f64 / all.max(1) as f64 * 100.0),
+            };
+            let width = 36.0 + 6.4 * (name.chars().count() + share.len()) as f64;
+            if x + width > LEGEND_WIDTH && x > MARGIN {
+                (x, line) = (MARGIN, line + 1);
+            }
+            placed.push((color, name, share, x, line));
+            x += width;
+        }
+        Legend {
+            lines: if placed.is_empty() { 0 } else { line + 1 },
+            entries: placed,
+        }
     }
-    text.push_str("</g>\n");
+
+    /// The kinds of code; nothing if there is only one.
+    fn of_kinds(tree: &FlameTree, leaves: &[u128]) -> Legend {
+        let mut weights = [0u128; Kind::ALL.len()];
+        let mut are_there = [false; Kind::ALL.len()];
+        for node in 1..tree.nodes.len() as u32 {
+            let kind = tree.label(node).kind;
+            let place = Kind::ALL.iter().position(|&other| other == kind);
+            weights[place.unwrap_or_default()] += leaves[node as usize];
+            are_there[place.unwrap_or_default()] = true;
+        }
+        let entries: Vec<(&'static str, String, u128)> = Kind::ALL
+            .into_iter()
+            .enumerate()
+            .filter(|&(place, kind)| are_there[place] && kind != Kind::Group)
+            .map(|(place, kind)| {
+                let class = palette::kind_class(kind);
+                (class, kind.name().to_owned(), weights[place])
+            })
+            .collect();
+        match entries.len() {
+            0 | 1 => Legend::new(Vec::new(), 0),
+            _ => Legend::new(entries, weights.iter().sum()),
+        }
+    }
+
+    fn draw(&self, text: &mut String, class: &str, y: f64) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let _ = writeln!(text, "<g class=\"{class}\">");
+        for (color, name, share, x, line) in &self.entries {
+            let y = y + LEGEND_LINE * *line as f64;
+            let _ = writeln!(
+                text,
+                "<rect class=\"{color}\" x=\"{x}\" y=\"{}\" width=\"13\" height=\"13\" rx=\"2\"/>\n<text class=\"small\" x=\"{}\" y=\"{}\">{}<tspan class=\"quiet\">{share}</tspan></text>",
+                y - 4.0,
+                x + 18.0,
+                y + 6.5,
+                escaped(name),
+            );
+        }
+        text.push_str("</g>\n");
+    }
 }
 
 /// The colors of differences; [`Compared::step`] has the limits.
@@ -367,8 +407,30 @@ fn legend_of_changes(text: &mut String, y: f64) {
     }
     let _ = writeln!(
         text,
-        "<text class=\"small\" x=\"{}\" y=\"{}\">more<tspan class=\"quiet\" dx=\"18\">steps: 0.1, 0.5, 2 and 8 percentage points; gray: unchanged, or within noise (95%)</tspan></text>",
+        "<text class=\"small\" x=\"{}\" y=\"{}\">more</text>\n<text class=\"small quiet\" x=\"{MARGIN}\" y=\"{}\">steps: 0.1, 0.5, 2 and 8 percentage points; gray: unchanged, or within noise (95%)</text>",
         x + 8.0,
         y + 6.5,
+        y + 6.5 + LEGEND_LINE,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn legends_begin_a_line_before_they_are_too_wide() {
+        let name = "libLLVM.so.22.1-rust-1.9…";
+        let entry = |_| ("m0", name.to_owned(), 10);
+        let legend = Legend::new((0..9).map(entry).collect(), 90);
+        assert_eq!(legend.lines, 3);
+        let widest = legend
+            .entries
+            .iter()
+            .map(|(.., x, _)| *x)
+            .fold(0.0, f64::max);
+        assert!(widest + 18.0 + 6.4 * 32.0 <= LEGEND_WIDTH, "{widest}");
+        assert_eq!(Legend::new(vec![("k", "kernel".to_owned(), 1)], 1).lines, 1);
+        assert_eq!(Legend::new(Vec::new(), 0).lines, 0);
+    }
 }

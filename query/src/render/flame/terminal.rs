@@ -16,7 +16,7 @@ use super::Flame;
 use super::layout::{Cutoff, Placed, layout};
 use super::palette::{self, UNCHANGED};
 use super::tree::Kind;
-use crate::text::{columns as columns_of, cut_right};
+use crate::text::{columns as columns_of, shortened};
 
 /// Levels on a terminal, if no other number is given.
 const USUAL_LEVELS: u32 = 24;
@@ -99,7 +99,7 @@ fn named(flame: &Flame, placed: &Placed, root: &Placed, width: usize) -> String 
         let share = share_text(placed, root);
         match columns_of(name) + share.len() < room {
             true => text.push_str(&format!("{name}{share}")),
-            false => text.push_str(&cut_right(name, room)),
+            false => text.push_str(&shortened(name, room)),
         }
     }
     let used = columns_of(&text);

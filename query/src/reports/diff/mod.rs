@@ -40,7 +40,7 @@ use super::row_source::has_rows;
 use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::limits::Limits;
-use crate::render::{Answered, Form, Section, TERMINAL};
+use crate::render::{Answered, Form, SPARE, Section, TERMINAL};
 use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::Output;
@@ -63,7 +63,7 @@ pub(super) const REPORT: Subcommand = report::subcommand::<Diff>();
   perfquet-query diff old.pqt new.pqt --calls --metric p99
   # Compare CPU time per request
   perfquet-query diff old.pqt new.pqt --per app:request")]
-struct Diff {
+pub(super) struct Diff {
     #[command(flatten)]
     sides: SideOptions,
     /// Compare by KEY
@@ -670,6 +670,16 @@ fn floats(values: Vec<Option<f64>>) -> ArrayRef {
     Arc::new(Float64Array::from(values))
 }
 
+/// Columns that a narrow terminal omits, the first one first.
+const SPARES: [&str; 6] = [
+    "before_percent",
+    "significant",
+    "after_percent",
+    "module",
+    "before",
+    "after",
+];
+
 /// Columns of the result.
 #[derive(Default)]
 struct Columns {
@@ -687,6 +697,9 @@ impl Columns {
         }
         if self.hidden {
             metadata.insert(TERMINAL.to_owned(), "hidden".to_owned());
+        }
+        if let Some(place) = SPARES.iter().position(|spare| *spare == name) {
+            metadata.insert(SPARE.to_owned(), (place + 1).to_string());
         }
         self.fields
             .push(Field::new(name, kind, true).with_metadata(metadata));

@@ -82,7 +82,10 @@ pub(super) struct Flamegraph {
     /// Maximum number of levels; 0 for all [default: all; 24 on a terminal]
     #[arg(long, help_heading = "Output", value_name = "N")]
     depth: Option<u32>,
-    /// Draw the root at the top
+    /// Draw the root at the bottom, with flames above it
+    #[arg(long, help_heading = "Output", conflicts_with = "icicle")]
+    flame: bool,
+    /// Draw the root at the top, as by default
     #[arg(long, help_heading = "Output")]
     icicle: bool,
     /// Color frames by kind of code or by module
@@ -187,7 +190,7 @@ impl Report for Flamegraph {
             look: Look {
                 width: self.width,
                 is_reversed: self.reverse,
-                is_icicle: self.icicle,
+                is_icicle: !self.flame,
                 by_module: self.color == Color::Module,
                 is_off_cpu: boxes.is_off_cpu,
                 levels: self.depth.map(|depth| match depth {

@@ -380,10 +380,9 @@ fn from_query(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
                 .to_owned()
         ));
     }
-    let (sql, name) = match (&graph.from, &graph.sql) {
-        (Some(table), _) => (rows_of(graph, session, table)?, table.as_str()),
-        (None, Some(sql)) => (sql.clone(), "query"),
-        (None, None) => (String::new(), "query"),
+    let sql = match (&graph.from, &graph.sql) {
+        (Some(table), _) => rows_of(graph, session, table)?,
+        (None, sql) => sql.clone().unwrap_or_default(),
     };
     let mut answer = session.query(&sql)?;
     let schema = answer.schema();
@@ -421,16 +420,32 @@ fn from_query(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
         let rows = counted(omitted, "row");
         format!("{rows} without a weight of 0 or more omitted")
     });
+    let name = name_of_query(&sql, &unit).to_owned();
     Ok(Boxes {
         tree: stacks.merged(),
         now: Amount { weight, count },
         before: Amount::default(),
-        name: name.to_owned(),
+        is_off_cpu: is_of_off_cpu(&sql),
+        name,
         unit,
         counted: Some("row"),
         notes: notes.into_iter().collect(),
-        is_off_cpu: false,
     })
+}
+
+/// Whether a query reads the view of periods off the CPU.
+fn is_of_off_cpu(sql: &str) -> bool {
+    sql.split(|letter: char| !(letter.is_alphanumeric() || letter == '_'))
+        .any(|word| word.eq_ignore_ascii_case("off_cpu"))
+}
+
+/// What a query's weights are, by their source and unit.
+fn name_of_query<'u>(sql: &str, unit: &'u str) -> &'u str {
+    match unit {
+        "ns" if is_of_off_cpu(sql) => "off-CPU time",
+        "ns" => "time",
+        unit => unit,
+    }
 }
 
 /// Whether calls are those of threads with different names.
@@ -438,4 +453,19 @@ fn has_several_threads(session: &Session, condition: &str) -> Result<bool> {
     let sql = format!("SELECT DISTINCT comm FROM calls WHERE {condition} LIMIT 2");
     let batches = session.collect(&sql)?;
     Ok(batches.iter().map(|batch| batch.num_rows()).sum::<usize>() > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_named_by_their_weight() {
+        let off = "SELECT comm, kernel_stack, duration FROM off_cpu";
+        assert_eq!(name_of_query(off, "ns"), "off-CPU time");
+        assert!(is_of_off_cpu(off) && is_of_off_cpu("FROM s.OFF_CPU o"));
+        assert!(!is_of_off_cpu("SELECT stack, off_cpu_time FROM x"));
+        assert_eq!(name_of_query("SELECT s, duration FROM x", "ns"), "time");
+        assert_eq!(name_of_query("SELECT s, bytes FROM x", "bytes"), "bytes");
+    }
 }

@@ -283,7 +283,7 @@ impl Chart {
 }
 
 /// A JSON object for each row.
-fn objects(batch: &RecordBatch) -> Result<Value> {
+pub(super) fn objects(batch: &RecordBatch) -> Result<Value> {
     let mut text = Vec::new();
     // A script distinguishes null from a missing value.
     let writer = arrow::json::WriterBuilder::new().with_explicit_nulls(true);

@@ -50,6 +50,46 @@ impl Cells {
         });
     }
 
+    /// Joins `steps` slots of `slot` nanoseconds to one. A cell whose `bar` is above 0 is that many slots, all of them full: what
+    /// remains full stays one cell, and its ends join the slots that they are in.
+    pub(super) fn coarsen_spans(&mut self, steps: i64, slot: i64) {
+        let mut parts = Vec::new();
+        for cell in self.0.iter_mut().filter(|cell| cell.bar > 0) {
+            let end = cell.slot + i64::from(cell.bar);
+            let (first, last) = (-(-cell.slot).div_euclid(steps), end.div_euclid(steps));
+            let part = |from: i64, to: i64| Cell {
+                slot: from,
+                bar: 0,
+                weight: u128::from((to - from).unsigned_abs()) * u128::from(slot.unsigned_abs()),
+                count: 0,
+                ..*cell
+            };
+            let full = cell.weight / u128::from(cell.bar) / u128::from(slot.unsigned_abs()).max(1);
+            let times = |cell: Cell| Cell {
+                weight: cell.weight * full,
+                ..cell
+            };
+            if first >= last {
+                let middle = end.min((cell.slot.div_euclid(steps) + 1) * steps);
+                parts.push(times(part(cell.slot, middle)));
+                parts.push(times(part(middle, end)));
+            } else {
+                parts.push(times(part(cell.slot, first * steps)));
+                parts.push(times(Cell {
+                    bar: u32::try_from(last - first).unwrap_or(u32::MAX),
+                    ..part(first * steps, last * steps)
+                }));
+                parts.push(times(part(last * steps, end)));
+            }
+            cell.weight = 0;
+        }
+        self.0.retain(|cell| cell.bar == 0);
+        self.0
+            .extend(parts.into_iter().filter(|cell| cell.weight > 0));
+        // Whole slots of one cell are their first slot here: `coarsen` divides that alone.
+        self.coarsen(steps);
+    }
+
     /// Number of cells after [`Cells::coarsen`].
     fn len_of(&self, steps: i64) -> usize {
         let mut keys: Vec<(i64, u32, u32, u32)> = self
@@ -196,6 +236,32 @@ mod tests {
             found,
             [(-1, 0, 10, 1), (0, 0, 10, 1), (0, 1, 20, 2), (1, 1, 10, 1)]
         );
+    }
+
+    #[test]
+    fn whole_slots_stay_whole_or_become_parts() {
+        let span = |slot, bar, weight| Cell {
+            bar,
+            weight,
+            count: 0,
+            ..cell(slot, 0)
+        };
+        let spans = |cells: Vec<Cell>| {
+            let mut cells = Cells(cells);
+            cells.coarsen_spans(5, 100);
+            let found = cells
+                .0
+                .iter()
+                .map(|cell| (cell.slot, cell.bar, cell.weight));
+            found.collect::<Vec<_>>()
+        };
+        // From 3 to 19 of the old slots: 2 in slot 0, 3 whole ones less the last, 4 in slot 3.
+        let found = spans(vec![span(2, 0, 40), span(3, 16, 1600), span(19, 0, 30)]);
+        assert_eq!(found, [(0, 0, 240), (1, 2, 1000), (3, 0, 430)]);
+        // Within one slot, and across a border without a whole slot.
+        assert_eq!(spans(vec![span(1, 3, 300)]), [(0, 0, 300)]);
+        assert_eq!(spans(vec![span(3, 4, 400)]), [(0, 0, 200), (1, 0, 200)]);
+        assert_eq!(spans(vec![span(5, 5, 500)]), [(1, 1, 500)]);
     }
 
     #[test]

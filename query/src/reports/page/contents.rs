@@ -7,7 +7,7 @@ use super::calls::Calls;
 use super::cells::{Threads, fitting_steps};
 use super::profiles::{self, MOST_NODES, Profile, Untimed};
 use super::trees::Names;
-use super::{LEAST_SLOTS, facts, tracks};
+use super::{LEAST_SLOTS, changes, facts, tracks};
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
 use crate::render::columns::Columns;
@@ -25,6 +25,8 @@ pub(super) struct Contents {
     /// None for two traces.
     pub(super) time: Option<Time>,
     pub(super) profiles: Vec<Profile>,
+    /// What `diff` finds between two traces.
+    pub(super) changes: Vec<Value>,
     /// The profiles within the usual limits, until they are written.
     pub(super) pruned: Option<Pruned>,
     pub(super) untimed: Vec<Untimed>,
@@ -78,9 +80,9 @@ impl Pruned {
     }
 
     /// Joins `steps` slots to one.
-    pub(super) fn coarsen(&mut self, steps: i64) {
+    pub(super) fn coarsen(&mut self, steps: i64, slot: i64) {
         for profile in &mut self.profiles {
-            profile.cells.coarsen(steps);
+            profile.coarsen(steps, slot);
         }
     }
 }
@@ -90,12 +92,14 @@ impl Contents {
         session: &Session,
         filters: &Filters,
         events: &[String],
+        omitted: &mut Vec<String>,
     ) -> Result<Contents> {
         Ok(Contents {
             time: None,
             profiles: Vec::new(),
             pruned: None,
-            untimed: profiles::difference(session, filters, events)?,
+            untimed: profiles::difference(session, filters, events, omitted)?,
+            changes: changes::of(session, filters, events, omitted)?,
             calls: None,
             tracks: None,
             threads: Threads::default(),
@@ -135,14 +139,15 @@ impl Contents {
         };
         omitted.append(&mut pruned.omitted);
         let mut data = head.clone();
-        let mut joined = 1;
+        let (mut joined, mut slot) = (1, 1);
         if let Some(time) = &self.time {
             // Grains of tracks divide every fifth or tenth slot.
             joined = match part {
                 1 => 1,
                 _ => pruned.steps(1, time.length / time.slot / LEAST_SLOTS, part),
             };
-            let slot = time.slot * joined;
+            slot = time.slot;
+            let slot = slot * joined;
             if slot > time.shortest {
                 omitted.push(format!(
                     "times are those of slots of {}, not of single samples",
@@ -154,7 +159,7 @@ impl Contents {
             data["column"] = json!(time.column);
             data["losses"] = facts::loss_times(session, time.begin, slot)?;
         }
-        pruned.coarsen(joined);
+        pruned.coarsen(joined, slot);
         let mut all: Vec<Value> = (pruned.profiles.into_iter())
             .map(|profile| profile.json(&mut names, &mut columns))
             .collect();
@@ -162,6 +167,7 @@ impl Contents {
             all.push(stacks.json(MOST_NODES / part, &mut names, &mut columns, &mut omitted));
         }
         data["profiles"] = json!(all);
+        data["changes"] = json!(self.changes);
         let calls = self.calls.as_ref();
         data["calls"] = json!(calls.map(|calls| calls.json(
             joined,

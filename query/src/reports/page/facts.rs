@@ -7,8 +7,19 @@ use serde_json::{Value, json};
 
 use crate::commands::info;
 use crate::functions::in_fitting_unit;
-use crate::session::Session;
+use crate::session::{Session, literal};
 use crate::text::strings;
+
+/// Reasons of rows of `losses` that lose nothing. The kernel throttles an event that comes too often, and a recording pauses on request:
+/// fewer events were recorded then, but none is lost.
+const LESS_RECORDED: [&str; 3] = ["throttled", "paused", "resumed"];
+
+/// The condition of losses, or of times in which less was recorded.
+fn is_lost(lost: bool) -> String {
+    let reasons: Vec<String> = LESS_RECORDED.iter().map(|reason| literal(reason)).collect();
+    let not = if lost { "NOT " } else { "" };
+    format!("coalesce(reason, '') {not}IN ({})", reasons.join(", "))
+}
 
 /// The traces: names, facts, losses, and the text of `info`.
 pub(super) fn traces(session: &Session) -> Result<Value> {
@@ -29,7 +40,8 @@ pub(super) fn traces(session: &Session) -> Result<Value> {
             "facts": trace.facts,
             "length": length.map(|length| in_fitting_unit(length as f64)),
             "recorded": info::recorded(trace),
-            "losses": pairs(session, "SELECT reason, sum(count) FROM losses GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10")?,
+            "losses": pairs(session, &format!("SELECT reason, sum(count) FROM losses WHERE {} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10", is_lost(true)))?,
+            "gaps": pairs(session, &format!("SELECT reason, sum(coalesce(count, 1)) FROM losses WHERE {} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10", is_lost(false)))?,
             "problems": pairs(session, "SELECT message, sum(count) FROM problems GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10")?,
             "incomplete": trace.incompleteness(in_fitting_unit),
             "info": info::about(session, trace)?,
@@ -61,11 +73,29 @@ fn pairs(session: &Session, sql: &str) -> Result<Value> {
 /// Slots of time with losses.
 pub(super) fn loss_times(session: &Session, begin: i64, slot: i64) -> Result<Value> {
     let sql = format!(
-        "SELECT DISTINCT (time - {begin}) / {slot} AS slot FROM losses WHERE time >= {begin} ORDER BY 1 LIMIT 10000"
+        "SELECT DISTINCT (time - {begin}) / {slot} AS slot FROM losses WHERE time >= {begin} AND {} ORDER BY 1 LIMIT 10000",
+        is_lost(true)
     );
     let mut slots: Vec<i64> = Vec::new();
     for batch in session.collect(&sql)? {
         slots.extend(batch.column(0).as_primitive::<Int64Type>().values());
     }
     Ok(json!(slots))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throttling_is_no_loss() {
+        assert_eq!(
+            is_lost(true),
+            "coalesce(reason, '') NOT IN ('throttled', 'paused', 'resumed')"
+        );
+        assert_eq!(
+            is_lost(false),
+            "coalesce(reason, '') IN ('throttled', 'paused', 'resumed')"
+        );
+    }
 }

@@ -8,8 +8,10 @@
 
 mod calls;
 mod cells;
+mod changes;
 mod contents;
 mod facts;
+mod off_cpu;
 mod profiles;
 mod stretches;
 mod tracks;
@@ -46,6 +48,8 @@ pub(super) const REPORT: Subcommand = report::subcommand::<PageReport>();
   perfquet-query report a.pqt -o a.html
   # Write a page of the difference between two traces
   perfquet-query report before.pqt after.pqt -o difference.html
+  # Say what to look at
+  perfquet-query report a.pqt --note 'See the second from 3.2 s on' -o a.html
   # Select a part of the trace
   perfquet-query report a.pqt --comm dd --time 1s..20s -o dd.html")]
 struct PageReport {
@@ -57,6 +61,9 @@ struct PageReport {
     /// Title of the page
     #[arg(long, help_heading = "Output", value_name = "TEXT")]
     title: Option<String>,
+    /// A note to the readers, at the top of the page
+    #[arg(long, help_heading = "Output", value_name = "TEXT")]
+    note: Option<String>,
     /// Output file [default: stdout]
     #[arg(short = 'o', long, help_heading = "Output", value_name = "PATH")]
     output: Option<PathBuf>,
@@ -106,12 +113,13 @@ impl Report for PageReport {
             "traces": facts::traces(session)?,
             "filters": self.filters.arguments(),
             "condition": self.filters.words(),
+            "note": self.note,
             "colors": flame::colors(),
             "findings": found,
         });
         let mut contents = match session.traces.len() {
             1 => self.one(session, &mut omitted)?,
-            _ => Contents::of_difference(session, &self.filters, &self.events)?,
+            _ => Contents::of_difference(session, &self.filters, &self.events, &mut omitted)?,
         };
         let data = contents.fitted(session, &head, &omitted)?;
         Ok(Answered::new(Section::Page(Page { title, data })).with_summary("report".to_owned()))
@@ -119,18 +127,21 @@ impl Report for PageReport {
 }
 
 impl PageReport {
-    /// What the report `findings` prints, as objects; none for two traces.
-    fn findings(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Vec<Value>> {
+    /// What the report `findings` lists, as objects; null for two traces.
+    fn findings(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Value> {
         if session.traces.len() > 1 {
-            return Ok(Vec::new());
+            return Ok(Value::Null);
         }
         let found = findings::find(session, self.filters.scope());
-        let found = unless_failed(found, "findings", omitted)?;
-        let rows = found.into_iter().flat_map(|found| found.rows);
-        let objects = rows.map(|[severity, title, detail, why, sql]| {
-            json!({"severity": severity, "title": title, "detail": detail, "why": why, "sql": sql})
-        });
-        Ok(objects.collect())
+        let Some(found) = unless_failed(found, "findings", omitted)? else {
+            return Ok(Value::Null);
+        };
+        let rows = found.rows.into_iter();
+        Ok(rows
+            .map(|[severity, title, detail, why, sql]| {
+                json!({"severity": severity, "title": title, "detail": detail, "why": why, "sql": sql})
+            })
+            .collect())
     }
 
     fn one(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Contents> {
@@ -139,22 +150,27 @@ impl PageReport {
         let column = Grid::fitting_column(length);
         let mut threads = Threads::read(session)?;
         let shortest = column / ROWS;
+        let filters = &self.filters;
+        let off_cpu = match self.events.as_slice() {
+            [] => off_cpu::of(session, filters, begin, shortest, &mut threads, omitted)?,
+            _ => None,
+        };
         let mut profiles = profiles::of_events(
             session,
-            &self.filters,
+            filters,
             &self.events,
             begin,
             shortest,
             &mut threads,
+            off_cpu,
         )?;
         let mut pruned = Pruned::of(&profiles, 1);
         let steps = pruned.rows_of_slot(length / shortest / LEAST_SLOTS);
-        pruned.coarsen(steps);
+        pruned.coarsen(steps, shortest);
         for profile in &mut profiles {
-            profile.cells.coarsen(steps);
+            profile.coarsen(steps, shortest);
         }
         let slot = shortest * steps;
-        let filters = &self.filters;
         let untimed = profiles::without_time(session, filters, &self.events, omitted)?;
         let calls = calls::of(session, filters, begin, slot, &mut threads, omitted)?;
         let tracks = tracks::of(session, filters, begin, slot, &mut threads, omitted)?;
@@ -167,6 +183,7 @@ impl PageReport {
                 column,
             }),
             profiles,
+            changes: Vec::new(),
             pruned: Some(pruned),
             untimed,
             calls,
@@ -176,8 +193,13 @@ impl PageReport {
     }
 }
 
-/// The answer of another report, from its command line without the traces.
+/// The result of another report, from its command line without the traces.
 fn section<'s, R: Report>(session: &'s Session, words: &[String]) -> Result<Section<'s>> {
+    Ok(answered::<R>(session, words)?.section)
+}
+
+/// The answer of another report.
+fn answered<'s, R: Report>(session: &'s Session, words: &[String]) -> Result<Answered<'s>> {
     let paths = session
         .traces
         .iter()
@@ -190,7 +212,7 @@ fn section<'s, R: Report>(session: &'s Session, words: &[String]) -> Result<Sect
             .chain(["--".into()])
             .chain(paths),
     )?;
-    Ok(R::from_arg_matches(&matches)?.answer(session)?.section)
+    R::from_arg_matches(&matches)?.answer(session)
 }
 
 /// The answer for a part of the page; `None` if it fails, with the reason among the omissions. An interruption ends the report.

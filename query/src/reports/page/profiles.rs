@@ -28,14 +28,23 @@ pub(super) const MOST_NODES: usize = 400_000;
 
 /// The stacks of one event.
 pub(super) struct Profile {
-    event: WeightedEvent,
-    tree: FlameTree,
+    pub(super) event: WeightedEvent,
+    pub(super) tree: FlameTree,
     pub(super) cells: Cells,
-    samples: u64,
-    notes: Vec<String>,
+    pub(super) samples: u64,
+    pub(super) notes: Vec<String>,
+    pub(super) source: Source,
 }
 
-/// The profiles of the events.
+/// What a profile is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    Event,
+    /// Periods off the CPU. Their cells may be several slots long (`off_cpu.rs`).
+    OffCpu,
+}
+
+/// The profiles of the events, and the one of the time off the CPU.
 pub(super) fn of_events(
     session: &Session,
     filters: &Filters,
@@ -43,28 +52,52 @@ pub(super) fn of_events(
     begin: i64,
     slot: i64,
     threads: &mut Threads,
+    mut off_cpu: Option<Profile>,
 ) -> Result<Vec<Profile>> {
     let mut profiles = Vec::new();
-    for event in events(session, wanted)? {
+    for event in events(session, wanted, off_cpu.is_some())? {
+        // What was sampled comes first: where time goes.
+        if event.table != "samples" {
+            profiles.extend(off_cpu.take());
+        }
         let profile = of_event(session, filters, event, begin, slot, threads)?;
         if profile.samples > 0 || !wanted.is_empty() {
             profiles.push(profile);
         }
     }
+    profiles.extend(off_cpu);
     Ok(profiles)
 }
 
-fn events(session: &Session, wanted: &[String]) -> Result<Vec<WeightedEvent>> {
+/// What the recorder notes for itself: no profile is of any use to readers.
+fn is_bookkeeping(event: &WeightedEvent) -> bool {
+    let (system, name) = event.name.split_once(':').unwrap_or(("", &event.name));
+    matches!(system, "perf" | "perfquet" | "dummy" | "bpf-output")
+        || matches!(name, "dummy" | "bpf-output")
+        || system == "sched" && name.starts_with("sched_process_")
+        || system == "task"
+}
+
+/// Events whose meaning is the time off the CPU, not their number.
+fn is_of_scheduler(event: &WeightedEvent) -> bool {
+    let name = event.name.strip_prefix("sched:sched_").unwrap_or_default();
+    ["switch", "wak", "migrate_task", "stat_"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
+
+fn events(session: &Session, wanted: &[String], has_off_cpu: bool) -> Result<Vec<WeightedEvent>> {
     if wanted.is_empty() {
-        // An event without stacks is drawn only if there is nothing else.
-        let all = with_any_row(session)?;
+        let mut all = with_any_row(session)?;
+        all.retain(|event| !is_bookkeeping(event) && !(has_off_cpu && is_of_scheduler(event)));
         let mut events = Vec::new();
         for event in &all {
             if events.len() < EVENTS && has_stacks(session, event)? {
                 events.push(event.clone());
             }
         }
-        if events.is_empty() {
+        // An event without stacks is drawn only if there is nothing else.
+        if events.is_empty() && !has_off_cpu && !has_rows(session, "calls") {
             events.extend(all.into_iter().take(1));
         }
         return Ok(events);
@@ -137,10 +170,19 @@ fn of_event(
         tree: merge.tree,
         cells,
         samples: folded.samples,
+        source: Source::Event,
     })
 }
 
 impl Profile {
+    /// Joins `steps` slots to one.
+    pub(super) fn coarsen(&mut self, steps: i64, slot: i64) {
+        match self.source {
+            Source::Event => self.cells.coarsen(steps),
+            Source::OffCpu => self.cells.coarsen_spans(steps, slot),
+        }
+    }
+
     /// The profile with its lightest frames merged if there are more than `most`.
     pub(super) fn pruned(&self, most: usize, omitted: &mut Vec<String>) -> Profile {
         let (tree, nodes) = pruned(&self.tree, most, &self.event.name, omitted);
@@ -155,6 +197,7 @@ impl Profile {
             cells,
             samples: self.samples,
             notes: self.notes.clone(),
+            source: self.source,
         }
     }
 
@@ -165,21 +208,41 @@ impl Profile {
         for cell in &mut self.cells.0 {
             cell.node = places[cell.node as usize];
         }
+        let commands = self.commands();
         let mut json = json!({
             "kind": "event",
             "name": self.event.name,
             "unit": unit(self.event.unit, scale),
             "is_count": all == u128::from(self.samples),
+            "is_off_cpu": self.source == Source::OffCpu,
             "notes": self.notes,
             "cells": self.cells.json(scale, columns),
-            "flamegraph": ["flamegraph", "--event", self.event.name],
-            "top": ["top", "--event", self.event.name],
-            "heatmap": ["heatmap", "--event", self.event.name],
         });
+        extend(&mut json, commands);
         extend(&mut json, tree);
         json
     }
+
+    /// The commands with the same output on the command line.
+    fn commands(&self) -> Value {
+        let name = &self.event.name;
+        match self.source {
+            Source::Event => json!({
+                "flamegraph": ["flamegraph", "--event", name],
+                "top": ["top", "--event", name],
+                "heatmap": ["heatmap", "--event", name],
+            }),
+            Source::OffCpu => json!({
+                "flamegraph": ["flamegraph", "--sql", OFF_CPU],
+                "top": ["waits"],
+                "heatmap": ["heatmap", "--event", "sched:sched_switch"],
+            }),
+        }
+    }
 }
+
+/// The stacks of the periods off the CPU.
+const OFF_CPU: &str = "SELECT comm, state, user_stack, kernel_stack, duration FROM off_cpu WHERE duration IS NOT NULL";
 
 /// Stacks whose weights have no time: of calls, of aggregates, or of the difference between two traces.
 pub(super) struct Untimed {
@@ -223,12 +286,16 @@ pub(super) fn without_time(
     Ok(found)
 }
 
-/// The differences between two traces.
+/// The stacks of two traces, if events have any.
 pub(super) fn difference(
     session: &Session,
     filters: &Filters,
     wanted: &[String],
+    omitted: &mut Vec<String>,
 ) -> Result<Vec<Untimed>> {
+    if wanted.is_empty() && !has_rows(session, "stacks") && !has_rows(session, "samples") {
+        return Ok(Vec::new());
+    }
     let events = match wanted {
         [] => vec![None],
         wanted => wanted.iter().map(Some).collect(),
@@ -244,13 +311,16 @@ pub(super) fn difference(
         let mut command = vec!["flamegraph".to_owned()];
         command.extend(words.iter().cloned());
         words.extend(filters.arguments());
-        match section::<Flamegraph>(session, &words)? {
-            Section::Flame(flame) => found.push(Untimed {
+        let answer = section::<Flamegraph>(session, &words);
+        // Functions may be compared even if no stacks can be.
+        match unless_failed(answer, "stacks", omitted)? {
+            Some(Section::Flame(flame)) => found.push(Untimed {
                 kind: "difference",
                 flame,
                 command,
             }),
-            _ => bail!("flamegraph: expected stacks"),
+            Some(_) => bail!("flamegraph: expected stacks"),
+            None => {}
         }
     }
     Ok(found)
@@ -392,6 +462,43 @@ fn extend(value: &mut Value, more: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bookkeeping_is_no_profile() {
+        let event = |name: &str| WeightedEvent {
+            name: name.to_owned(),
+            ..crate::reports::event_weight::every_event()
+        };
+        for name in [
+            "perf:namespaces",
+            "perf:bpf_event",
+            "perfquet:walk",
+            "dummy",
+            "dummy:HG",
+            "sched:sched_process_exec",
+            "task:task_newtask",
+        ] {
+            assert!(is_bookkeeping(&event(name)), "{name}");
+        }
+        for name in [
+            "cycles:u",
+            "cpu-clock",
+            "page-faults",
+            "sched:sched_switch",
+            "syscalls:sys_enter_read",
+        ] {
+            assert!(!is_bookkeeping(&event(name)), "{name}");
+        }
+        for name in [
+            "sched:sched_switch",
+            "sched:sched_waking",
+            "sched:sched_wakeup_new",
+            "sched:sched_migrate_task",
+        ] {
+            assert!(is_of_scheduler(&event(name)), "{name}");
+        }
+        assert!(!is_of_scheduler(&event("block:block_rq_issue")));
+    }
 
     #[test]
     fn light_frames_are_gathered_with_their_weight() {

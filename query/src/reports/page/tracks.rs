@@ -19,8 +19,8 @@ use crate::reports::row_source::{has_rows, is_recorded};
 use crate::session::Session;
 use crate::text::strings;
 
-/// Threads with a track of their states.
-const THREADS: usize = 30;
+/// Threads with a track of their states. The page draws those that are busy in its selection.
+const THREADS: usize = 120;
 /// CPUs with a track.
 const CPUS: usize = 128;
 

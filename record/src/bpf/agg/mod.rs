@@ -75,14 +75,13 @@ pub(super) fn of_hits(
 }
 
 /// Compiles the aggregations `texts` of functions that match `argument`, for calls that pass `filter`.
-pub(super) fn of_calls(
+pub(super) fn of_calls<'a>(
     argument: &str,
     texts: &[String],
     filter: Option<&str>,
-    functions: &[Both],
+    functions: impl Iterator<Item = &'a Both>,
 ) -> Result<Vec<Requested<Both>>, Failure> {
     let sources: Vec<_> = functions
-        .iter()
         .map(|both| (both.clone(), CallFields::of(both)))
         .collect();
     requested(argument, texts, filter, sources)

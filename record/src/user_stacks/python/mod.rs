@@ -13,16 +13,22 @@
 mod lines;
 mod offsets;
 mod process;
+mod share;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use perfquet_ebpf::walk_tables::PythonEntry;
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::wire::update;
+use perfquet_trace::symbols::limits::{
+    PYTHON_BYTES_MAX, PYTHON_NAMES_BYTES_MAX, PYTHON_PERCENT_MAX, PYTHON_PROCESS_PERCENT_MAX,
+};
 
 use crate::journal::record::{Records, kind, misc};
 use process::Process;
+use share::Share;
 
 /// The module's name.
 const MODULE: &[u8] = b"[python]";
@@ -33,7 +39,12 @@ const BYTES: u64 = 1 << 40;
 const SLOT_BYTES: u64 = 16;
 const SYMBOL_BYTES: u32 = 8;
 /// Functions and lines with names.
-const PLACES_MAX: usize = 1 << 20;
+const PLACES_MAX: usize = 1 << 18;
+/// CPU time for a process, and for all, in which a percentage does not matter: finding an interpreter takes 20 ms.
+const ALLOWANCE: Duration = Duration::from_millis(100);
+const ALL_ALLOWANCE: Duration = Duration::from_millis(500);
+/// Processes whose CPU time is counted.
+const SHARES_MAX: usize = 1 << 16;
 
 /// Numbers of stacks with Python frames.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,7 +59,15 @@ pub(super) struct PythonCounts {
 #[derive(Default)]
 pub(super) struct Pythons {
     processes: HashMap<i32, Option<Process>>,
+    /// CPU time for each process, kept when it maps files or executes a program.
+    shares: HashMap<i32, Share>,
+    /// CPU time for all processes.
+    share: Share,
+    /// Memory of the code objects of all processes.
+    bytes: u64,
     places: HashMap<(Arc<str>, Arc<str>, u32), u64>,
+    /// Memory of their names.
+    name_bytes: u64,
     /// ID of any event: updates need one.
     event: u64,
     pub(super) counts: PythonCounts,
@@ -72,7 +91,8 @@ impl Pythons {
 
     /// Forgets a process: it has ended, or runs another program.
     pub(super) fn forget(&mut self, pid: i32) {
-        self.processes.remove(&pid);
+        let known = self.processes.remove(&pid).flatten();
+        self.bytes -= known.map_or(0, |process| process.bytes());
     }
 
     /// Searches a process without an interpreter again, since it mapped a file.
@@ -83,8 +103,32 @@ impl Pythons {
     }
 
     fn process(&mut self, pid: i32) -> Option<&mut Process> {
-        let find = || Process::find(pid);
-        self.processes.entry(pid).or_insert_with(find).as_mut()
+        if !self.processes.contains_key(&pid) {
+            let began = Instant::now();
+            if !self.has_time(pid, began) {
+                return None;
+            }
+            let found = Process::find(pid);
+            self.spend(pid, began);
+            self.processes.insert(pid, found);
+        }
+        self.processes.get_mut(&pid)?.as_mut()
+    }
+
+    /// Whether more may be read of a process: a program may have endless frames, and rings fill meanwhile.
+    fn has_time(&mut self, pid: i32, now: Instant) -> bool {
+        if self.shares.len() >= SHARES_MAX && !self.shares.contains_key(&pid) {
+            self.shares.clear();
+        }
+        let own = self.shares.entry(pid).or_default();
+        own.is_below(now, PYTHON_PROCESS_PERCENT_MAX, ALLOWANCE)
+            && self.share.is_below(now, PYTHON_PERCENT_MAX, ALL_ALLOWANCE)
+    }
+
+    fn spend(&mut self, pid: i32, began: Instant) {
+        let spent = began.elapsed();
+        self.share.spend(spent);
+        self.shares.entry(pid).or_default().spend(spent);
     }
 
     /// Replaces the interpreter's frames in a stack by those of Python functions. New symbols go to `out`.
@@ -96,7 +140,14 @@ impl Pythons {
         is_complete: bool,
         out: &mut Vec<u8>,
     ) {
-        let Some((runs, is_cut)) = self.runs((pid, time), frames, out) else {
+        let began = Instant::now();
+        if !self.has_time(pid, began) {
+            self.counts.incomplete += 1;
+            return;
+        }
+        let runs = self.runs((pid, time), frames, out);
+        self.spend(pid, began);
+        let Some((runs, is_cut)) = runs else {
             self.counts.incomplete += 1;
             return;
         };
@@ -174,9 +225,14 @@ impl Pythons {
         (code, instruction, name): (u64, u64, u64),
         out: &mut Vec<u8>,
     ) -> Option<u64> {
-        let event = self.event;
+        let (event, room) = (self.event, PYTHON_BYTES_MAX.saturating_sub(self.bytes));
         let process = self.process(pid)?;
-        let code = process.code(code, name)?;
+        let before = process.bytes();
+        let code = process.code(code, name, room);
+        let more = process.bytes() - before;
+        self.bytes += more;
+        let code = code?;
+        let process = self.process(pid)?;
         let line = code.line_at(instruction);
         let mut records = Records::new();
         if !std::mem::replace(&mut process.is_mapped, true) {
@@ -185,8 +241,13 @@ impl Pythons {
         let key = (code.file.clone(), code.function.clone(), line);
         let offset = match self.places.get(&key) {
             Some(&offset) => offset,
-            None if self.places.len() >= PLACES_MAX => return None,
+            None if self.places.len() >= PLACES_MAX
+                || self.name_bytes >= PYTHON_NAMES_BYTES_MAX =>
+            {
+                return None;
+            }
             None => {
+                self.name_bytes += (key.0.len() + key.1.len()) as u64;
                 let offset = (self.places.len() as u64 + 1) * SLOT_BYTES;
                 records.add(kind::EVENT_UPDATE, 0, |body| {
                     body.u64(update::SYMBOL);

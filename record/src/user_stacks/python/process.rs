@@ -9,6 +9,9 @@ use std::sync::Arc;
 use perfquet_ebpf::walk_tables::PythonEntry;
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::Object;
+use perfquet_trace::symbols::limits::{
+    PYTHON_LINES_BYTES_MAX, PYTHON_PROCESS_BYTES_MAX, PYTHON_TEXT_MAX,
+};
 
 use super::lines;
 use super::offsets::{BYTES_DATA, BYTES_SIZE, Offsets, STRING_LENGTH, STRING_STATE, TABLE_BYTES};
@@ -20,9 +23,8 @@ const INSTRUCTION: &str = "_TAIL_CALL_";
 /// A smaller function does not run all instructions: they have functions of their own, whose symbols were stripped. It has 1,196
 /// bytes in Debian's 3.14.8, tens of thousands in builds with all instructions.
 const EVALUATES_MIN: u64 = 8192;
-/// Longer names and tables are not read.
-const TEXT_MAX: u64 = 4096;
-const TABLE_MAX: u64 = 1 << 20;
+/// Memory for a code object without its name and table.
+const CODE_BYTES: u64 = 256;
 
 /// A process with a Python interpreter.
 pub(super) struct Process {
@@ -32,6 +34,8 @@ pub(super) struct Process {
     /// Code that evaluates frames: start and end.
     evaluates: Vec<(u64, u64)>,
     codes: HashMap<(u64, u64), Option<Arc<Code>>>,
+    /// Memory of these.
+    bytes: u64,
     /// Whether the trace has the mapping of its functions.
     pub(super) is_mapped: bool,
 }
@@ -47,6 +51,11 @@ pub(super) struct Code {
 }
 
 impl Code {
+    fn bytes(&self) -> u64 {
+        let texts = self.file.len() + self.function.len() + self.lines.len();
+        CODE_BYTES + texts as u64
+    }
+
     /// Returns the line of the instruction at an address; the function's first one if it has none.
     pub(super) fn line_at(&self, instruction: u64) -> u32 {
         let offset = instruction.wrapping_sub(self.start) as i64;
@@ -83,7 +92,7 @@ impl Process {
 
     fn in_file(pid: i32, first: &Map<'_>, maps: &[Map<'_>]) -> Result<Option<Process>, String> {
         let file = format!("/proc/{pid}/map_files/{:x}-{:x}", first.start, first.end);
-        let object = Object::open(Path::new(&file)).map_err(|error| error.to_string())?;
+        let object = Object::open_foreign(Path::new(&file)).map_err(|error| error.to_string())?;
         let symbol = |name| object.offset_of_symbol(name);
         let (Some(runtime), Some(version)) = (symbol("_PyRuntime"), symbol("Py_Version")) else {
             return Ok(None);
@@ -103,15 +112,13 @@ impl Process {
         };
         let unmapped = || "its variables are not mapped".to_owned();
         let runtime = address_of(runtime, libc::PROT_WRITE as u32).ok_or_else(unmapped)?;
-        let functions = object.functions();
-        let evaluates = functions.iter().filter(|function| {
-            let name = function.name.as_str();
-            let is_part = name
-                .strip_prefix(EVALUATES)
-                .is_some_and(|rest| !rest.starts_with('_'));
-            is_part || name.starts_with(INSTRUCTION)
+        let functions = object.functions_where(|name| {
+            let rest = name.strip_prefix(EVALUATES.as_bytes());
+            let is_part = rest.is_some_and(|rest| !rest.starts_with(b"_"));
+            is_part || name.starts_with(INSTRUCTION.as_bytes())
         });
-        let evaluates: Vec<(u64, u64)> = evaluates
+        let evaluates: Vec<(u64, u64)> = functions
+            .iter()
             .filter_map(|function| {
                 let start = address_of(function.offset, libc::PROT_EXEC as u32)?;
                 Some((start, start + function.bytes))
@@ -142,6 +149,7 @@ impl Process {
             entry,
             evaluates,
             codes: HashMap::new(),
+            bytes: 0,
             is_mapped: false,
         }))
     }
@@ -157,14 +165,26 @@ impl Process {
         self.evaluates.iter().any(has_it)
     }
 
-    /// Returns the code object at an address, if it still has this name.
-    pub(super) fn code(&mut self, address: u64, name: u64) -> Option<Arc<Code>> {
+    /// Returns the code object at an address, if it still has this name. `room` is the memory that all processes may still use.
+    pub(super) fn code(&mut self, address: u64, name: u64, room: u64) -> Option<Arc<Code>> {
         if let Some(known) = self.codes.get(&(address, name)) {
             return known.clone();
         }
-        let code = self.read_code(address, name).map(Arc::new);
+        let room = room.min(PYTHON_PROCESS_BYTES_MAX.saturating_sub(self.bytes));
+        if room < CODE_BYTES {
+            return None;
+        }
+        let code = self.read_code(address, name);
+        let bytes = code.as_ref().map_or(CODE_BYTES, Code::bytes);
+        let code = code.filter(|_| bytes <= room).map(Arc::new);
+        self.bytes += if code.is_some() { bytes } else { CODE_BYTES };
         self.codes.insert((address, name), code.clone());
         code
+    }
+
+    /// Memory of its code objects.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     fn read_code(&self, address: u64, name: u64) -> Option<Code> {
@@ -175,7 +195,7 @@ impl Process {
         }
         let table = self.u64_at(at(offsets.line_table)?)?;
         let bytes = self.u64_at(table.checked_add(BYTES_SIZE)?)?;
-        if bytes > TABLE_MAX {
+        if bytes > PYTHON_LINES_BYTES_MAX {
             return None;
         }
         let first_line = self.read(at(offsets.first_line)?, 4)?;
@@ -193,7 +213,7 @@ impl Process {
         let head = self.read(address, STRING_STATE + 4)?;
         let length = Endian::Little.u64_at(&head, STRING_LENGTH as usize)?;
         let state = Endian::Little.u32_at(&head, STRING_STATE as usize)?;
-        let (width, is_ascii) = kind_of_string(state).filter(|_| length <= TEXT_MAX)?;
+        let (width, is_ascii) = kind_of_string(state).filter(|_| length <= PYTHON_TEXT_MAX)?;
         let before = match is_ascii {
             true => self.offsets.ascii_bytes,
             false => self.offsets.compact_bytes,

@@ -189,6 +189,7 @@ impl Normalizer<'_> {
             module => Some(self.calling.calls.texts.intern(module)),
         };
         let (mut edge, is_probe) = (role.edge, role.class == PROBE);
+        let is_proven = role.is_proven || is_probe || is_declared;
         if let NameOf::Marker(place) = role.name {
             let Value::Bytes(text) = fields.value(place) else {
                 return Ok(());
@@ -221,6 +222,9 @@ impl Normalizer<'_> {
                 ..Entry::default()
             }),
             Edge::Leave => {
+                if !is_proven {
+                    self.prove(event, pair.class);
+                }
                 let ended = self.calling.calls.ended;
                 let entered_by = self.calling.calls.leave(Exit {
                     head,
@@ -243,6 +247,16 @@ impl Normalizer<'_> {
             }
         }
         self.write_calls()
+    }
+
+    /// Handles the first exit of a class: calls open by now have exits, too.
+    #[cold]
+    fn prove(&mut self, event: EventId, class: u32) {
+        self.calling.calls.prove(class);
+        let plan = self.plans.get_mut(event.0 as usize);
+        if let Some(role) = plan.and_then(|plan| plan.role.as_mut()) {
+            role.is_proven = true;
+        }
     }
 
     /// The name of the call that a sample is an edge of.

@@ -250,6 +250,28 @@ impl Calls {
         });
     }
 
+    /// Exits of a class are recorded: its open calls are calls. Readers of text learn this at the first exit.
+    fn prove(&mut self, class: u32) {
+        let rows = &mut self.rows;
+        self.lanes.sweep(|lane| {
+            let mut system_calls = lane.iter().filter(|open| open.system_call.is_some());
+            // Reported twice, by name and by number: which report has exits is known when one of them comes.
+            if system_calls.nth(1).is_some() {
+                return;
+            }
+            let is_proven = |open: &&mut Open| {
+                let is_of = open.pair.is_some_and(|pair| pair.class == class);
+                is_of && open.is_provisional && !open.twin.is_reported_elsewhere
+            };
+            for open in lane.iter_mut().filter(is_proven) {
+                open.is_provisional = false;
+                if let Some(row) = rows.get_mut(open.id) {
+                    row.is_provisional = false;
+                }
+            }
+        });
+    }
+
     /// Ends the calls of a thread whose ID was reused.
     pub(crate) fn reused(&mut self, tid: i32) {
         if let Some(mut lane) = self.lanes.remove(Lane::Thread(tid)) {

@@ -9,6 +9,8 @@
 //! ```
 //! A row: function, caller, ID of the enclosing call, depth, time, duration, self time; `no entry`, `no exit`.
 
+mod late_exits;
+
 use perfquet_events::event::*;
 
 use super::super::tests::{Rows, Trace};

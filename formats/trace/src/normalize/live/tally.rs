@@ -106,9 +106,11 @@ pub struct ThreadWeight {
 impl Tally {
     /// Counts nothing yet. Names will be found with these options.
     pub fn new(options: Options) -> Tally {
+        let mut life = Life::within(LIMITS);
+        life.modules.set_roots(&options.roots);
         Tally {
             options,
-            life: Life::within(LIMITS),
+            life,
             generated: Generated::default(),
             input: InputSymbols::default(),
             kernel: KernelFacts::default(),

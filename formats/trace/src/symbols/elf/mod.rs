@@ -19,12 +19,15 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::{Deref, Range};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use perfquet_events::input::Map;
 
 use perfquet_events::bytes::{Cursor, Endian, Short};
+
+use super::limits::{self, NOTE_BYTES_MAX, SECTIONS_MAX};
 
 /// Debug info of lines, inlined functions and variables.
 pub(in crate::symbols) const DEBUG_SECTIONS: [&str; 12] = [
@@ -56,6 +59,13 @@ const ET_REL: u16 = 1;
 const EM_ARM: u16 = 40;
 pub(in crate::symbols) const EM_X86_64: u16 = 62;
 pub(in crate::symbols) const EM_AARCH64: u16 = 183;
+
+/// Unit of the size of a file on the disk (stat(2)).
+const BLOCK_BYTES: u64 = 512;
+/// Size of a file name and a checksum.
+const LINK_BYTES_MAX: usize = 1024;
+/// Length of a section's name that is compared.
+const SECTION_NAME_MAX: usize = 64;
 
 /// Maximum size of a decompressed section, and maximum compression ratio: a few packed bytes can promise any size.
 /// Debug info shrinks to a fifth or a tenth.
@@ -89,6 +99,14 @@ pub(in crate::symbols) struct Part {
 }
 
 impl Part {
+    /// All of a file.
+    pub(in crate::symbols) fn whole(content: Content) -> Part {
+        Part {
+            range: 0..content.len(),
+            content: Arc::new(content),
+        }
+    }
+
     /// All of `bytes`.
     pub(in crate::symbols) fn owned(bytes: Vec<u8>) -> Part {
         let range = 0..bytes.len();
@@ -202,6 +220,13 @@ impl Elf {
     /// Maps and reads the headers of a regular file.
     pub(in crate::symbols) fn open(path: &Path) -> Result<Elf, Bad> {
         let map = Map::foreign(path).map_err(Bad::Io)?;
+        let on_disk = map.file().metadata().map_err(Bad::Io)?.blocks() * BLOCK_BYTES;
+        if limits::is_hollow(map.len() as u64, on_disk) {
+            return Err(Bad::Text(format!(
+                "{} bytes, of which only {on_disk} are on the disk",
+                map.len()
+            )));
+        }
         Elf::parse(Content::Mapped(map))
     }
 
@@ -287,6 +312,11 @@ impl Elf {
     ) -> Result<Vec<T>, Bad> {
         if at == 0 || count == 0 {
             return Ok(Vec::new());
+        }
+        if count > SECTIONS_MAX {
+            return Err(Bad::Text(format!(
+                "offset {at:#x}: expected at most {SECTIONS_MAX} headers, found {count}"
+            )));
         }
         let length = self.content.len() as u64;
         let fits = entry_bytes
@@ -464,6 +494,8 @@ impl Elf {
             .get(self.section_names as usize)
             .and_then(|names| self.raw(names))
             .and_then(|names| names.get(section.name as usize..))
+            // A name without an end would be read again for each section.
+            .map(|rest| rest.get(..SECTION_NAME_MAX).unwrap_or(rest))
             .map(perfquet_events::bytes::before_nul)
             .unwrap_or_default()
     }
@@ -498,6 +530,19 @@ impl Elf {
         })
     }
 
+    /// Contents as [`Elf::contents`], if they have at most that size.
+    pub(in crate::symbols) fn contents_up_to(&self, name: &[u8], most: u64) -> Option<Part> {
+        let section = self.section(name)?;
+        if section.flags & SHF_COMPRESSED != 0 {
+            let mut cursor = Cursor::new(self.raw(section)?, section.offset, self.endian);
+            cursor.bytes(if self.wide { 8 } else { 4 }).ok()?;
+            if self.word(&mut cursor).ok()? > most {
+                return None;
+            }
+        }
+        self.contents(name)
+    }
+
     /// `Elf64_Chdr`: kind (1: zlib, 2: zstd), size, alignment; then the compressed bytes.
     fn unpacked(&self, section: &Section) -> Option<Vec<u8>> {
         let mut cursor = Cursor::new(self.raw(section)?, section.offset, self.endian);
@@ -529,28 +574,31 @@ impl Elf {
 
     /// The build ID, from the note sections or, in a stripped file, the note segments.
     pub(in crate::symbols) fn build_id(&self) -> Option<&[u8]> {
-        let in_sections = self
-            .sections
-            .iter()
+        let of_sections = self.sections.iter();
+        let of_sections = of_sections
             .filter(|section| section.kind == SHT_NOTE)
-            .filter_map(|section| self.raw(section))
-            .find_map(|notes| build_id_in_notes(notes, self.endian));
-        in_sections.or_else(|| {
-            self.segments
-                .iter()
-                .filter(|segment| segment.kind == PT_NOTE)
-                .filter_map(|segment| {
-                    let start = usize::try_from(segment.offset).ok()?;
-                    let end = start.checked_add(usize::try_from(segment.file_bytes).ok()?)?;
-                    self.content.get(start..end)
-                })
-                .find_map(|notes| build_id_in_notes(notes, self.endian))
+            .filter_map(|section| self.raw(section));
+        let of_segments = self.segments.iter();
+        let of_segments = of_segments
+            .filter(|segment| segment.kind == PT_NOTE)
+            .filter_map(|segment| {
+                let start = usize::try_from(segment.offset).ok()?;
+                let end = start.checked_add(usize::try_from(segment.file_bytes).ok()?)?;
+                self.content.get(start..end)
+            });
+        // Of all of them together: many headers may have the same notes.
+        let mut left = NOTE_BYTES_MAX as usize;
+        of_sections.chain(of_segments).find_map(|notes| {
+            let notes = notes.get(..left).unwrap_or(notes);
+            left -= notes.len();
+            build_id_in_notes(notes, self.endian)
         })
     }
 
     /// Name and checksum of the file with its debug info (`.gnu_debuglink`).
     pub(in crate::symbols) fn debug_link(&self) -> Option<(&[u8], u32)> {
         let link = self.raw(self.section(b".gnu_debuglink")?)?;
+        let link = link.get(..LINK_BYTES_MAX).unwrap_or(link);
         let name = perfquet_events::bytes::before_nul(link);
         let checksum = link.get((name.len() + 1).next_multiple_of(4)..)?;
         let checksum = Cursor::new(checksum, 0, self.endian).u32().ok()?;

@@ -6,6 +6,7 @@
 
 use perfquet_events::bytes::{Cursor, Short};
 
+use super::super::limits::SYMBOLS_MAX;
 use super::{EM_AARCH64, EM_ARM, Elf, Part, SHF_ALLOC, SHF_EXECINSTR, Section};
 
 const SHT_SYMTAB: u32 = 2;
@@ -61,6 +62,10 @@ impl Elf {
             if let Some(function) = self.as_function(&symbol, &names) {
                 list.push(function);
             }
+            if list.len() as u64 >= SYMBOLS_MAX {
+                log::info!("a file has more than {SYMBOLS_MAX} functions");
+                break;
+            }
         }
         Some(Functions { names, list })
     }
@@ -86,7 +91,8 @@ impl Elf {
                 .map_while(|entry| self.symbol(entry).ok());
             let is_it = |symbol: &RawSymbol| {
                 let name = names.get(symbol.name as usize..).unwrap_or_default();
-                symbol.section != SHN_UNDEF && perfquet_events::bytes::before_nul(name) == wanted
+                let rest = name.strip_prefix(wanted);
+                symbol.section != SHN_UNDEF && rest.is_some_and(|rest| rest.first() == Some(&0))
             };
             { symbols }.find(is_it).map(|symbol| symbol.address)
         })
@@ -94,7 +100,10 @@ impl Elf {
 
     fn symbol_entries(&self, section: &Section) -> Option<std::slice::ChunksExact<'_, u8>> {
         let size = if self.wide { 24 } else { 16 };
-        Some(self.raw(section)?.chunks_exact(size))
+        // Half of a table's entries or more are functions.
+        let most = size * 4 * SYMBOLS_MAX as usize;
+        let raw = self.raw(section)?;
+        Some(raw.get(..most).unwrap_or(raw).chunks_exact(size))
     }
 
     fn symbol(&self, entry: &[u8]) -> Result<RawSymbol, Short> {
@@ -182,7 +191,7 @@ impl Elf {
             return Vec::new();
         };
         let mut relocations = Vec::new();
-        for entry in entries.chunks_exact(24) {
+        for entry in entries.chunks_exact(24).take(SYMBOLS_MAX as usize) {
             let mut cursor = Cursor::new(entry, 0, self.endian);
             let (Ok(place), Ok(info), Ok(addend)) = (cursor.u64(), cursor.u64(), cursor.i64())
             else {

@@ -20,6 +20,7 @@ use std::path::Path;
 use perfquet_events::bytes::{Cursor, Endian, Short};
 
 use crate::symbols::demangle::demangle;
+use crate::symbols::limits::MAP_FUNCTIONS_MAX;
 use crate::symbols::{Name, Options};
 
 const MAGIC: &[u8; 4] = b"DTiJ";
@@ -274,7 +275,9 @@ impl Dump {
         let mut records = Records::open(path)?;
         let mut functions = BTreeMap::new();
         let mut lines: Option<(u64, u64)> = None;
-        while let Some(record) = records.peek() {
+        while let Some(record) = records.peek()
+            && (functions.len() as u64) < MAP_FUNCTIONS_MAX
+        {
             records.pass(&record);
             let place = (record.at, record.bytes);
             match record.kind {

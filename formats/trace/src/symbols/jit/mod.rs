@@ -11,19 +11,19 @@ mod dump;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use perfquet_events::input::{Map, open_regular_without_links};
+
 use super::demangle::demangle;
+use super::elf::{Content, Part};
+use super::limits::{MAP_BYTES_MAX, MAP_FUNCTIONS_MAX, MAPS_BYTES_MAX};
 use super::roots::Roots;
 use super::{FirstMapped, Name, Options, Origin};
 
 use dump::Dump;
 pub(crate) use dump::{Change, Follower};
-
-/// Larger than any known list; a file may be hostile.
-const FILE_MAX: u64 = 1 << 30;
 
 /// The module of a process's generated code.
 pub(crate) fn module_of(pid: i32) -> String {
@@ -55,6 +55,10 @@ fn number_in(text: &str, before: &str, after: &str) -> Option<i32> {
 pub(super) struct Generated {
     places: Places,
     lists: HashMap<i32, Result<List, String>>,
+    /// Functions in these lists.
+    list_functions: u64,
+    /// Bytes of lists that may still be read.
+    list_bytes_left: u64,
     dumps: HashMap<String, Result<Dump, String>>,
     /// The dump of a process, if it maps one.
     dump_of: HashMap<i32, String>,
@@ -78,6 +82,8 @@ impl Generated {
                 origin,
             },
             lists: HashMap::new(),
+            list_functions: 0,
+            list_bytes_left: MAPS_BYTES_MAX,
             dumps: HashMap::new(),
             dump_of: HashMap::new(),
         }
@@ -90,7 +96,7 @@ impl Generated {
 
     /// Forgets the files, which are read again when they are needed: they grow.
     pub(super) fn forget(&mut self) {
-        self.lists.clear();
+        self.forget_lists();
         self.dumps.clear();
     }
 
@@ -103,19 +109,12 @@ impl Generated {
         address: u64,
         first_mapped: FirstMapped,
     ) -> Result<Name, String> {
-        let places = &self.places;
-        let list = self.lists.entry(pid).or_insert_with(|| {
-            let (path, text) = places.read_list(pid, first_mapped)?;
-            let list = List::parse(text);
-            if list.bad_lines > 0 {
-                log::info!(
-                    "{}: {} lines without a name",
-                    path.display(),
-                    list.bad_lines
-                );
-            }
-            Ok(list)
-        });
+        if !self.lists.contains_key(&pid) {
+            let list = self.read_list(pid, first_mapped);
+            self.lists.insert(pid, list);
+        }
+        let missing = Err(String::new());
+        let list = self.lists.get(&pid).unwrap_or(&missing);
         if let Ok(list) = list
             && let Some((start, name)) = list.at(code)
         {
@@ -130,6 +129,38 @@ impl Generated {
         };
         let dump = self.dump(&path)?;
         dump.name_at(code, address).ok_or(reason)
+    }
+
+    /// Reads the list of a process; the lists of others are released if they are too long.
+    fn read_list(&mut self, pid: i32, first_mapped: FirstMapped) -> Result<List, String> {
+        let (path, text) = self.places.map_list(pid, first_mapped)?;
+        let bytes = (text.len() as u64).min(MAP_BYTES_MAX);
+        let Some(left) = self.list_bytes_left.checked_sub(bytes) else {
+            return Err("perf maps of other processes are too long".to_owned());
+        };
+        self.list_bytes_left = left;
+        let list = List::parse(Part::whole(text));
+        if list.bad_lines > 0 {
+            log::info!(
+                "{}: {} lines without a name",
+                path.display(),
+                list.bad_lines
+            );
+        }
+        if list.is_cut {
+            log::warn!("{}: too long; some functions have no names", path.display());
+        }
+        let functions = list.functions.len() as u64;
+        if self.list_functions + functions > MAP_FUNCTIONS_MAX {
+            self.forget_lists();
+        }
+        self.list_functions += functions;
+        Ok(list)
+    }
+
+    fn forget_lists(&mut self) {
+        self.lists.clear();
+        self.list_functions = 0;
     }
 
     /// The function at an offset of a jitdump's file.
@@ -151,7 +182,7 @@ impl Generated {
 
 impl Places {
     /// The first list that exists. One below a given directory is trusted.
-    fn read_list(&self, pid: i32, first_mapped: FirstMapped) -> Result<(PathBuf, Vec<u8>), String> {
+    fn map_list(&self, pid: i32, first_mapped: FirstMapped) -> Result<(PathBuf, Content), String> {
         first(self.of_list(pid), |candidate| {
             let file = open(candidate)?;
             let is_given = |directory| candidate.starts_with(directory);
@@ -160,8 +191,11 @@ impl Places {
             {
                 return Err(io::Error::other(reason));
             }
-            let mut text = Vec::new();
-            file.take(FILE_MAX).read_to_end(&mut text)?;
+            // Not copied: it may be large, and pages of a file are no memory of the recorder.
+            let text = match file.metadata()?.len() {
+                0 => Content::Owned(Vec::new()),
+                _ => Content::Mapped(Map::of(file)?),
+            };
             Ok((candidate.to_owned(), text))
         })
     }
@@ -213,34 +247,57 @@ fn first<T>(candidates: Vec<PathBuf>, open: impl Fn(&Path) -> io::Result<T>) -> 
 
 /// Opens a regular file that may be hostile. Links are not followed: `/tmp` is world-writable.
 fn open(path: &Path) -> io::Result<File> {
-    let file = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW)
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        let message = "not a regular file";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
-    Ok(file)
+    open_regular_without_links(path)
 }
 
-/// A list of names: by start, with the end and the name's range in the text.
+/// A list of names.
 struct List {
-    functions: BTreeMap<u64, (u64, (usize, usize))>,
-    text: Vec<u8>,
+    /// By start.
+    functions: BTreeMap<u64, Listed>,
+    text: Part,
     bad_lines: u64,
+    /// Whether the rest of the list was not read.
+    is_cut: bool,
+}
+
+/// A function in a list.
+#[derive(Clone, Copy)]
+struct Listed {
+    end: u64,
+    /// Of the name, in the text.
+    at: u32,
+    length: u32,
+}
+
+impl HasEnd for Listed {
+    fn end(&self) -> u64 {
+        self.end
+    }
 }
 
 impl List {
-    fn parse(text: Vec<u8>) -> List {
+    fn parse(text: Part) -> List {
         let mut functions = BTreeMap::new();
         let mut bad_lines = 0;
         let mut at = 0;
-        for line in text.split(|&byte| byte == b'\n') {
+        let read = text.get(..MAP_BYTES_MAX as usize).unwrap_or(&text);
+        let mut is_cut = read.len() < text.len();
+        for line in read.split(|&byte| byte == b'\n') {
             match parse_line(line) {
                 Some((start, end, name_at)) => {
                     make_room(&mut functions, start, end);
-                    functions.insert(start, (end, (at + name_at, at + line.len())));
+                    if functions.len() as u64 >= MAP_FUNCTIONS_MAX {
+                        is_cut = true;
+                        break;
+                    }
+                    // Both fit, as MAP_BYTES_MAX does.
+                    let length = line.len() - name_at;
+                    let name = Listed {
+                        end,
+                        at: (at + name_at) as u32,
+                        length: length as u32,
+                    };
+                    functions.insert(start, name);
                 }
                 None if line.is_empty() => {}
                 None => bad_lines += 1,
@@ -251,20 +308,33 @@ impl List {
             functions,
             text,
             bad_lines,
+            is_cut,
         }
     }
 
     fn at(&self, address: u64) -> Option<(u64, &[u8])> {
-        let (&start, &(end, (from, to))) = self.functions.range(..=address).next_back()?;
-        let name = self.text.get(from..to)?;
-        (address < end).then(|| (start, name.trim_ascii_end()))
+        let (&start, listed) = self.functions.range(..=address).next_back()?;
+        let from = listed.at as usize;
+        let name = self.text.get(from..from + listed.length as usize)?;
+        (address < listed.end).then(|| (start, name.trim_ascii_end()))
+    }
+}
+
+/// What ends at an address.
+trait HasEnd {
+    fn end(&self) -> u64;
+}
+
+impl HasEnd for (u64, u64) {
+    fn end(&self) -> u64 {
+        self.0
     }
 }
 
 /// Removes overlapping functions: their memory was reused.
-fn make_room<T>(functions: &mut BTreeMap<u64, (u64, T)>, start: u64, end: u64) {
-    while let Some((&old, &(old_end, _))) = functions.range(..end).next_back()
-        && old_end > start
+fn make_room<T: HasEnd>(functions: &mut BTreeMap<u64, T>, start: u64, end: u64) {
+    while let Some((&old, found)) = functions.range(..end).next_back()
+        && found.end() > start
     {
         functions.remove(&old);
     }
@@ -294,6 +364,7 @@ fn parse_line(line: &[u8]) -> Option<(u64, u64, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::symbols::limits::NAME_BYTES_MAX;
 
     fn at(list: &List, address: u64) -> Option<(u64, String)> {
         let (start, name) = list.at(address)?;
@@ -304,7 +375,7 @@ mod tests {
     fn lists() {
         let text = b"1000 10 first one\n0x2000 0x20 second\r\nnonsense\n\n1008 4 again\n\
             3000 10\n-5 3 sign\nffffffffffffffff 5 beyond\n4000 0 without length\n1f0";
-        let list = List::parse(text.to_vec());
+        let list = List::parse(Part::owned(text.to_vec()));
         assert_eq!(list.bad_lines, 5);
         // The later line replaced the first.
         assert_eq!(at(&list, 0x1000), None);
@@ -312,6 +383,25 @@ mod tests {
         assert_eq!(at(&list, 0x201f), Some((0x2000, "second".into())));
         assert_eq!(at(&list, 0x2020), None);
         assert_eq!(at(&list, 0x4000), Some((0x4000, "without length".into())));
+    }
+
+    #[test]
+    fn lists_of_any_length_cost_a_limited_number_of_functions() {
+        let mut text = Vec::new();
+        for number in 0..MAP_FUNCTIONS_MAX + 10 {
+            text.extend(format!("{number:x} 1 a\n").bytes());
+        }
+        let list = List::parse(Part::owned(text));
+        assert!(list.is_cut);
+        assert!(list.functions.len() as u64 <= MAP_FUNCTIONS_MAX);
+        assert_eq!(at(&list, 5), Some((5, "a".into())));
+        assert_eq!(at(&list, MAP_FUNCTIONS_MAX + 5), None);
+        // A name of any length is cut by whoever reads it.
+        let mut text = b"1000 10 ".to_vec();
+        text.resize(1 << 20, b'x');
+        let list = List::parse(Part::owned(text));
+        let (_, name) = list.at(0x1000).unwrap();
+        assert!(demangle(name).len() < NAME_BYTES_MAX as usize + 32);
     }
 
     #[test]

@@ -163,9 +163,7 @@ fn unlinked_file_held_open_is_used() {
     let file = fs::File::open(&path).unwrap();
     fs::remove_file(&path).unwrap();
     let options = Options::default();
-    use std::os::fd::AsRawFd;
-    let held = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    options.roots.add_file(identity, None, held);
+    options.roots.add_file(identity, None, file);
     let deleted = format!("{} (deleted)", path.display());
     let request = Request {
         file: Some(identity),

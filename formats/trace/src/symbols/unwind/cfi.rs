@@ -13,6 +13,7 @@ use gimli::{
 };
 
 use super::super::elf::{Elf, Part};
+use super::super::limits::FRAME_BYTES_MAX;
 use super::rule::{Frame, RA, RBP, RSP, Rbp, Rule};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -55,7 +56,7 @@ impl CallFrames {
             .set_got(address(b".got"));
         // A section with more than its end mark.
         let contents = |elf: &Elf, name: &[u8]| {
-            let contents = elf.contents(name);
+            let contents = elf.contents_up_to(name, FRAME_BYTES_MAX);
             contents.filter(|contents| contents.len() > 4)
         };
         let debug_frame = || {
@@ -77,6 +78,11 @@ impl CallFrames {
             false => frames.functions_in(&frames.debug_frame()),
         };
         Some(frames)
+    }
+
+    /// Size of what was read.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.section.len() as u64).min(FRAME_BYTES_MAX)
     }
 
     /// The functions, by address.
@@ -156,6 +162,9 @@ impl CallFrames {
                 break;
             };
             work_left = left;
+            if fde.offset() as u64 > FRAME_BYTES_MAX {
+                break;
+            }
             let (start, end) = (fde.initial_address(), fde.end_address());
             if start < end {
                 functions.push(Function {

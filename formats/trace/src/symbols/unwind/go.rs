@@ -1,4 +1,4 @@
-//! Unwind rules of Go code, which has no call frame information: `.gopclntab` has, for every instruction, the distance
+//! Unwind rules and names of Go code, which has no call frame information: `.gopclntab`, which stripped programs keep, has, for every instruction, the distance
 //! of the stack pointer from its value at function entry.
 //!
 //! ```text
@@ -12,6 +12,8 @@
 use perfquet_events::bytes::{Cursor, Endian, before_nul};
 
 use super::super::elf::{Elf, Part};
+use super::super::limits::SYMBOLS_MAX;
+use super::super::table::{Symbol, Table};
 use super::rule::{Frame, RSP, Rbp, Rule};
 
 const MAGIC_1_16: u32 = 0xffff_fffa;
@@ -38,6 +40,9 @@ const SWITCHES: [&[u8]; 8] = [
     b"time.now",
 ];
 
+/// Length of a name that is read; names with many type parameters are long.
+const NAME_READ_MAX: usize = 4096;
+
 /// The functions of a Go program.
 pub(super) struct GoFrames {
     section: Part,
@@ -55,6 +60,20 @@ pub(super) struct GoFunction {
     pub(super) end: u64,
     /// Of its `_func`, in the section.
     offset: usize,
+}
+
+/// The names of a Go program's functions; `None` for other programs.
+pub(in crate::symbols) fn go_names(image: &Elf) -> Option<Table> {
+    let frames = GoFrames::of(image)?;
+    let symbols = frames.functions.iter().filter_map(|function| {
+        let at = frames.name_at(function)?;
+        let name = frames.section.get(at..)?;
+        let name = before_nul(name.get(..NAME_READ_MAX).unwrap_or(name));
+        let (at, length) = (u32::try_from(at).ok()?, u32::try_from(name.len()).ok()?);
+        Some(Symbol::new(function.start, function.end, at, length))
+    });
+    let symbols = symbols.collect();
+    Some(Table::new(symbols, frames.section.clone(), |_, _, _| true))
 }
 
 impl GoFrames {
@@ -112,7 +131,7 @@ impl GoFrames {
             false => cursor.u64().ok(),
         };
         let mut functions: Vec<GoFunction> = Vec::new();
-        for _ in 0..count {
+        for _ in 0..count.min(SYMBOLS_MAX) {
             let (Some(entry), Some(offset)) = (number(), number()) else {
                 break;
             };
@@ -222,10 +241,16 @@ impl GoFrames {
         Some(())
     }
 
-    fn name(&self, function: &GoFunction) -> Option<&[u8]> {
+    /// Where the name begins in the section.
+    fn name_at(&self, function: &GoFunction) -> Option<usize> {
         let place = function.offset.checked_add(self.func_name)?;
         let name = Endian::Little.u32_at(&self.section, place)? as usize;
-        let names = self.section.get(self.names.checked_add(name)?..)?;
+        self.names.checked_add(name)
+    }
+
+    /// The beginning of the name, as far as it is compared.
+    fn name(&self, function: &GoFunction) -> Option<&[u8]> {
+        let names = self.section.get(self.name_at(function)?..)?;
         let name = before_nul(names.get(..48).unwrap_or(names));
         Some(name.strip_suffix(b".abi0").unwrap_or(name))
     }

@@ -34,6 +34,9 @@ use perfquet_events::event::{Mapping, Registers};
 use super::Options;
 use super::elf::EM_X86_64;
 use super::files::{Files, Found, ModuleKey, own_vdso_build_id};
+use super::limits::{
+    CHAIN_BYTES_MAX, FRAMES_BYTES_MAX, PROCESS_FRAME_BYTES_MAX, UNWOUND_FILES_MAX,
+};
 use super::origin::{FileIdentity, FirstMapped, Origin};
 use arm::Arm;
 use rule::Rule;
@@ -41,6 +44,7 @@ use table::{CodeRules, base_of};
 use walk::{Code, State, walk};
 
 pub use chains::Chains;
+pub(super) use go::go_names;
 pub use rule::{RBP_SAME, RBP_UNKNOWN, Row, WIDE_RULES_MAX, Wide};
 pub use table::UnwindTable;
 
@@ -181,6 +185,8 @@ enum Machine {
 #[derive(Default)]
 struct Process {
     regions: BTreeMap<u64, Region>,
+    /// Call frame information read for its stacks, in bytes.
+    frame_bytes: u64,
     /// Of aarch64, once needed.
     modules: Option<arm::Modules>,
     /// The state before the mappings were reported again.
@@ -194,6 +200,8 @@ struct Region {
     path: Arc<[u8]>,
     build_id: Option<Arc<[u8]>>,
     file: Option<FileIdentity>,
+    /// Generation of the inode, which distinguishes files that had the same one; 0 if unknown.
+    generation: u64,
     first_mapped: FirstMapped,
     /// Its file's code, once needed.
     code: RegionCode,
@@ -216,6 +224,10 @@ enum RegionCode {
 struct Rules {
     files: Vec<(Found, Option<CodeRules>)>,
     by_key: HashMap<ModuleKey, u32>,
+    /// Files of running processes, by inode and its generation.
+    by_inode: HashMap<(FileIdentity, u64), u32>,
+    /// Call frame information of all files in memory, in bytes.
+    frame_bytes: u64,
     recent: Box<[Recent; RECENT_RULES]>,
 }
 
@@ -249,6 +261,7 @@ impl Unwinder {
     pub fn set_live(&mut self) {
         self.vdso = own_vdso_build_id().map(Arc::from);
         self.is_live = true;
+        self.files.set_live();
     }
 
     /// Whether a process has code at an address.
@@ -260,6 +273,11 @@ impl Unwinder {
 
     /// Adds a mapping of code, which replaces earlier mappings there.
     pub fn add_mapping(&mut self, mapping: &Mapping<'_>) {
+        self.add_mapping_of(mapping, 0);
+    }
+
+    /// Adds a mapping as [`Unwinder::add_mapping`], with the generation of its inode.
+    pub fn add_mapping_of(&mut self, mapping: &Mapping<'_>, generation: u64) {
         let end = mapping.start.saturating_add(mapping.length);
         let has_code = mapping.protection.is_none_or(|p| p & PROT_EXEC != 0);
         if mapping.pid < 0 || end == mapping.start {
@@ -285,6 +303,7 @@ impl Unwinder {
                 path: Arc::from(mapping.path),
                 build_id,
                 file: FileIdentity::of(mapping),
+                generation,
                 first_mapped: mapping.time,
                 code: RegionCode::Unresolved,
             },
@@ -302,10 +321,11 @@ impl Unwinder {
 
     /// Gives a new process the mappings of its parent.
     pub fn fork(&mut self, parent: i32, child: i32) {
-        let regions = self.processes.get(&parent).map(|parent| &parent.regions);
-        if let Some(regions) = regions.filter(|_| parent != child).cloned() {
+        let of_parent = self.processes.get(&parent).filter(|_| parent != child);
+        if let Some(of_parent) = of_parent {
             let process = Process {
-                regions,
+                regions: of_parent.regions.clone(),
+                frame_bytes: of_parent.frame_bytes,
                 ..Process::default()
             };
             self.processes.insert(child, process);
@@ -474,6 +494,8 @@ impl Default for Rules {
         Rules {
             files: Vec::new(),
             by_key: HashMap::new(),
+            by_inode: HashMap::new(),
+            frame_bytes: 0,
             recent: Box::new([free; RECENT_RULES]),
         }
     }
@@ -499,6 +521,7 @@ impl Rules {
             rules: self,
             files,
             regions: &mut process.regions,
+            frame_bytes: &mut process.frame_bytes,
             registers,
             memory,
             sp,
@@ -507,17 +530,20 @@ impl Rules {
     }
 
     fn resolve(&mut self, files: &mut Searched<'_>, start: u64, region: &Region) -> RegionCode {
-        let (key, found) = files.find(region);
-        let Rules { files, by_key, .. } = self;
-        let index = by_key.get(&key).copied().or_else(|| {
-            let found = found.filter(|found| found.image.machine == EM_X86_64)?;
-            let index = u32::try_from(files.len()).ok()?;
-            files.push((found, None));
-            by_key.insert(key, index);
+        let inode = region.file.map(|file| (file, region.generation));
+        let of_running = match (files.running, inode) {
+            (Some(pid), Some(inode)) => self.running(files, pid, inode, start..region.end),
+            _ => None,
+        };
+        let index = of_running.or_else(|| {
+            let (key, found) = files.find(region);
+            let known = self.by_key.get(&key).copied();
+            let index = known.or_else(|| self.add(found?))?;
+            self.by_key.insert(key, index);
             Some(index)
         });
         let code = index.and_then(|index| {
-            let (found, _) = files.get(index as usize)?;
+            let (found, _) = self.files.get(index as usize)?;
             let difference = found.image.address_minus_offset(region.file_offset)?;
             let bias = region
                 .file_offset
@@ -528,7 +554,39 @@ impl Rules {
         code.unwrap_or(RegionCode::Without)
     }
 
-    fn rule_at(&mut self, file: u32, address: u64) -> Rule {
+    /// The file that a running process maps there, whatever its path leads to now.
+    fn running(
+        &mut self,
+        files: &Searched<'_>,
+        pid: i32,
+        inode: (FileIdentity, u64),
+        range: Range<u64>,
+    ) -> Option<u32> {
+        if let Some(&index) = self.by_inode.get(&inode) {
+            return Some(index);
+        }
+        let mapped = format!("/proc/{pid}/map_files/{:x}-{:x}", range.start, range.end);
+        let paths = [mapped, format!("/proc/{pid}/exe")];
+        let mut found = paths.iter().filter_map(|path| {
+            let path = Path::new(path);
+            files.files.find_mapped(path, inode.0)
+        });
+        let index = self.add(found.next()?)?;
+        self.by_inode.insert(inode, index);
+        Some(index)
+    }
+
+    /// Adds a file for this architecture.
+    fn add(&mut self, found: Found) -> Option<u32> {
+        let has_room = (self.files.len() as u64) < UNWOUND_FILES_MAX;
+        let is_fit = has_room && found.image.machine == EM_X86_64;
+        let index = u32::try_from(self.files.len()).ok().filter(|_| is_fit)?;
+        self.files.push((found, None));
+        Some(index)
+    }
+
+    /// The rule at an address of a file. A process of which `frame_bytes` were read has its share of them.
+    fn rule_at(&mut self, file: u32, address: u64, frame_bytes: Option<&mut u64>) -> Rule {
         let place = (address ^ u64::from(file) << 7).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51;
         let slot = self.recent.get_mut(place as usize);
         if let Some(recent) = &slot
@@ -536,11 +594,28 @@ impl Rules {
         {
             return recent.rule;
         }
-        let found = self.files.get_mut(file as usize);
-        let rule = found.map_or(Rule::Gap, |(found, rules)| {
-            let rules = rules.get_or_insert_with(|| CodeRules::of(found));
-            rules.rule_at(address)
-        });
+        let Some((found, rules)) = self.files.get_mut(file as usize) else {
+            return Rule::Gap;
+        };
+        let rule = match rules {
+            Some(rules) => rules.rule_at(address),
+            None => {
+                if let Some(read) = frame_bytes.as_deref()
+                    && *read > PROCESS_FRAME_BYTES_MAX
+                {
+                    return Rule::Opaque;
+                }
+                let mut new = CodeRules::of(found);
+                let bytes = new.bytes();
+                if let Some(read) = frame_bytes {
+                    *read += bytes;
+                }
+                let rule = new.rule_at(address);
+                self.keep(file, new, bytes);
+                rule
+            }
+        };
+        let slot = self.recent.get_mut(place as usize);
         if let Some(slot) = slot {
             *slot = Recent {
                 file,
@@ -552,11 +627,28 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// Keeps the rules of a file, and no others if they are too many.
+    fn keep(&mut self, file: u32, rules: CodeRules, bytes: u64) {
+        if self.frame_bytes + bytes > FRAMES_BYTES_MAX {
+            for (_, rules) in &mut self.files {
+                *rules = None;
+            }
+            self.frame_bytes = 0;
+        }
+        self.frame_bytes += bytes;
+        if let Some((_, kept)) = self.files.get_mut(file as usize) {
+            *kept = Some(rules);
+        }
+    }
+}
+
 /// A stack that is being walked.
 struct Walked<'a, 'f> {
     rules: &'a mut Rules,
     files: &'a mut Searched<'f>,
     regions: &'a mut BTreeMap<u64, Region>,
+    frame_bytes: &'a mut u64,
     registers: &'a Registers<'a>,
     memory: StackMemory<'a>,
     /// Where the memory begins.
@@ -580,7 +672,10 @@ impl walk::Process for Walked<'_, '_> {
                 chains_hold: true,
             });
         };
-        let rule = self.rules.rule_at(index, looked_up.wrapping_add(bias));
+        let is_live = self.files.running.is_some();
+        let frame_bytes = is_live.then_some(&mut *self.frame_bytes);
+        let looked_up = looked_up.wrapping_add(bias);
+        let rule = self.rules.rule_at(index, looked_up, frame_bytes);
         if rule != Rule::Gap {
             return Some(Code {
                 rule,
@@ -593,9 +688,11 @@ impl walk::Process for Walked<'_, '_> {
         Some(Code {
             rule,
             instructions: instructions.unwrap_or_default(),
-            chains_hold: rules
-                .as_mut()
-                .is_some_and(|rules| rules.chains_hold(&found.image)),
+            // In a large file, this would take too long while rings fill.
+            chains_hold: rules.as_mut().is_some_and(|rules| {
+                let is_fast = !is_live || rules.bytes() <= CHAIN_BYTES_MAX;
+                is_fast && rules.chains_hold(&found.image)
+            }),
         })
     }
 

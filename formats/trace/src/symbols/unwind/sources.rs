@@ -59,6 +59,11 @@ impl Sources {
         }
     }
 
+    /// Size of the call frame information that was read.
+    pub(super) fn bytes(&self) -> u64 {
+        self.frames.as_ref().map_or(0, CallFrames::bytes)
+    }
+
     /// The rule at an address of the file.
     pub(super) fn rule_at(&mut self, address: u64) -> Rule {
         let Sources {

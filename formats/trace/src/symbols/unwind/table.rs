@@ -42,6 +42,11 @@ impl CodeRules {
         }
     }
 
+    /// Size of the call frame information that was read.
+    pub(super) fn bytes(&self) -> u64 {
+        self.sources.bytes()
+    }
+
     /// The rule at an address of the file.
     pub(super) fn rule_at(&mut self, address: u64) -> Rule {
         self.sources.rule_at(address)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::elf::{Content, Elf};
 use super::super::files::Found;
+use super::super::table::Table;
 use super::rule::{Frame, RBP, RSP, Rbp, Rule};
 use super::table::{CodeRules, UnwindTable};
 use super::*;
@@ -91,6 +92,29 @@ fn frame_pointers_are_judged_by_file() {
         "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so",
     ] {
         assert_ne!(holds(path), Some(false), "{path}");
+    }
+}
+
+#[test]
+fn functions_of_stripped_go_programs_have_names() {
+    let path = Path::new("/usr/lib/go-1.19/bin/go");
+    // Another distribution's is elsewhere.
+    if !path.exists() {
+        return;
+    }
+    let found = found(path);
+    let names = go_names(&found.image).unwrap();
+    assert!(names.len() > 1000);
+    let symbols = found.image.functions().map(Table::of_functions);
+    let symbols = symbols.filter(|_| found.image.has_symbol_table());
+    for wanted in ["main.main", "runtime.mallocgc", "runtime.gcBgMarkWorker"] {
+        let wanted = wanted.as_bytes();
+        let address = names.address_of(wanted).unwrap();
+        let symbol = names.at(address + 1).unwrap();
+        assert_eq!((names.name(symbol), symbol.start), (wanted, address));
+        if let Some(symbols) = &symbols {
+            assert_eq!(symbols.address_of(wanted), Some(address));
+        }
     }
 }
 

@@ -1,0 +1,78 @@
+//! Exits declared after the first entries: readers of text find types as they read.
+
+use super::*;
+
+/// Hits of types that are declared when they first occur.
+#[track_caller]
+fn check(types: &[EventType], hits: &[(u32, i64, i32, &[i64])], expected: &[&str]) {
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        let mut declared = 0;
+        for &(event, time, tid, values) in hits {
+            for found in types.iter().take(event as usize + 1).skip(declared) {
+                sink.event(Event::Type(found)).unwrap();
+                declared += 1;
+            }
+            let values: Vec<Value<'_>> = values.iter().map(|&value| Value::Int(value)).collect();
+            sink.event(Event::Sample(&Sample {
+                time: Some(time),
+                tid: Some(tid),
+                cpu: Some(0),
+                fields: Fields::Values(&values),
+                ..Sample::of(EventId(event))
+            }))
+            .unwrap();
+        }
+    });
+    let rows = rows_of(&trace.finish(), &["context", "retval"]);
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn a_call_open_at_the_first_exit_is_kept() {
+    let by_number = [
+        event_type("raw_syscalls", "sys_enter", &["id"]),
+        event_type("raw_syscalls", "sys_exit", &["id", "ret"]),
+    ];
+    check(
+        &by_number,
+        &[(0, 2, 13, &[1]), (0, 3, 14, &[0]), (1, 5, 14, &[0, 5])],
+        &[
+            "syscall:1 - - 0 2 - - task - no exit",
+            "syscall:0 - - 0 3 2 2 task 5",
+        ],
+    );
+    // Without any exit, entries are no calls.
+    check(&by_number, &[(0, 2, 13, &[1]), (0, 3, 14, &[0])], &[]);
+    // The exit of another system call says nothing.
+    let by_name = [
+        event_type("syscalls", "sys_enter_read", &["fd"]),
+        event_type("syscalls", "sys_enter_write", &["fd"]),
+        event_type("syscalls", "sys_exit_write", &["ret"]),
+    ];
+    check(
+        &by_name,
+        &[(0, 2, 13, &[1]), (1, 3, 14, &[0]), (2, 5, 14, &[5])],
+        &["sys_write - - 0 3 2 2 task 5"],
+    );
+}
+
+#[test]
+fn a_system_call_reported_twice_before_the_first_exit_is_one_call() {
+    let types = [
+        event_type("raw_syscalls", "sys_enter", &["id"]),
+        event_type("syscalls", "sys_enter_read", &["fd"]),
+        event_type("syscalls", "sys_exit_read", &["ret"]),
+    ];
+    check(
+        &types,
+        &[
+            (0, 10, 5, &[0]),
+            (1, 11, 5, &[3]),
+            (0, 20, 6, &[0]),
+            (1, 21, 6, &[3]),
+            (2, 30, 6, &[7]),
+        ],
+        &["sys_read - - 0 21 9 9 task 7"],
+    );
+}

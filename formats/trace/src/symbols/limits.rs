@@ -1,0 +1,179 @@
+//! All limits of what other users' files and processes can cost.
+//!
+//! ```text
+//! /tmp/a.so   a .gnu_debuglink to a sparse file of 4 TB      not read: 4 TB on 0 blocks
+//! PID 4711    a perf map of 250 MB, one byte per name        its first million functions
+//! ```
+//! A recorder of the system runs as root and looks into the files and the memory of every process. Each thing that it reads has its
+//! limit here, per file or process and in all, and what happens beyond it. The table in docs/recording.md is generated from this
+//! list.
+
+use std::fmt;
+
+/// The unit of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// A number of things.
+    Count,
+    /// Milliseconds.
+    Milliseconds,
+    /// Percent.
+    Percent,
+}
+
+/// A limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// What is limited.
+    pub what: &'static str,
+    /// The largest value.
+    pub value: u64,
+    /// Its unit.
+    pub unit: Unit,
+    /// What happens beyond it.
+    pub beyond: &'static str,
+}
+
+macro_rules! limits {
+    ($($(#[doc = $what:literal])+ $name:ident = $value:expr, $unit:ident, $beyond:literal;)+) => {
+        $($(#[doc = $what])+ pub const $name: u64 = $value;)+
+
+        /// All limits, in the order of the documentation.
+        pub const LIMITS: &[Limit] = &[$(Limit {
+            what: concat!($($what),+),
+            value: $name,
+            unit: Unit::$unit,
+            beyond: $beyond,
+        }),+];
+    };
+}
+
+limits! {
+    /// Length of a program, library or debug file
+    FILE_BYTES_MAX = 16 << 30, Bytes, "the file is not read";
+    /// Length of such a file, in multiples of its size on the disk
+    SPARSE_RATIO_MAX = 16, Count, "the file is not read, unless it is shorter than 64 MiB";
+    /// Sections or segments of such a file
+    SECTIONS_MAX = 1 << 18, Count, "the file is not read";
+    /// Bytes of notes with its build ID
+    NOTE_BYTES_MAX = 1 << 20, Bytes, "the rest is not read";
+    /// Symbols of a file
+    SYMBOLS_MAX = 2 << 20, Count, "the rest is not read";
+    /// Length of a function name
+    NAME_BYTES_MAX = 16 << 10, Bytes, "the name is cut, and ends in its length";
+    /// Length of a debug file that has a checksum instead of a build ID
+    CHECKSUM_BYTES_MAX = 1 << 30, Bytes, "the file is not used";
+    /// Total length of such files in a trace
+    CHECKSUMS_BYTES_MAX = 4 << 30, Bytes, "later ones are not used";
+    /// Call frame information of a file
+    FRAME_BYTES_MAX = 48 << 20, Bytes, "the rest is not read; stacks end there";
+    /// Total call frame information in memory
+    FRAMES_BYTES_MAX = 96 << 20, Bytes, "all of it is released, and read again when needed";
+    /// Call frame information read for one process
+    PROCESS_FRAME_BYTES_MAX = 128 << 20, Bytes, "its stacks end in its other files";
+    /// Call frame information examined for frame pointers while recording
+    CHAIN_BYTES_MAX = 8 << 20, Bytes, "frame pointers of the file are not followed outside of it";
+    /// Files opened to unwind stacks
+    UNWOUND_FILES_MAX = 2048, Count, "stacks end in other files";
+    /// Mapped files held open until the recording ends
+    HELD_FILES_MAX = 1024, Count, "others must still exist at the end to give names";
+    /// Size of those that are deleted or in memory
+    HELD_BYTES_MAX = 256 << 20, Bytes, "the largest are closed";
+    /// Mapped files whose build ID is read
+    IDENTIFIED_FILES_MAX = 1 << 16, Count, "others are identified by inode";
+    /// Mappings that wait for a build ID
+    WAITING_MAPPINGS_MAX = 4096, Count, "others are identified by inode";
+    /// Time that a mapping waits for a build ID
+    WAITING_MS_MAX = 250, Milliseconds, "the mapping is identified by inode";
+    /// Length of a perf map
+    MAP_BYTES_MAX = 256 << 20, Bytes, "the rest is not read";
+    /// Functions of a perf map
+    MAP_FUNCTIONS_MAX = 1 << 20, Count, "the rest is not read";
+    /// Total length of the perf maps of a trace
+    MAPS_BYTES_MAX = 1 << 30, Bytes, "functions of other processes have no names";
+    /// Length of a Python function or file name, in characters
+    PYTHON_TEXT_MAX = 4096, Count, "the interpreter's frame remains";
+    /// Line table of a Python function
+    PYTHON_LINES_BYTES_MAX = 128 << 10, Bytes, "the interpreter's frame remains";
+    /// Python functions of a process in memory
+    PYTHON_PROCESS_BYTES_MAX = 16 << 20, Bytes, "interpreter frames remain";
+    /// Python functions of all processes in memory
+    PYTHON_BYTES_MAX = 48 << 20, Bytes, "interpreter frames remain";
+    /// Python functions and lines in a trace, in bytes of their names
+    PYTHON_NAMES_BYTES_MAX = 32 << 20, Bytes, "interpreter frames remain";
+    /// CPU time for the Python frames of a process
+    PYTHON_PROCESS_PERCENT_MAX = 2, Percent, "interpreter frames remain until it is below";
+    /// CPU time for the Python frames of all processes
+    PYTHON_PERCENT_MAX = 10, Percent, "interpreter frames remain until it is below";
+    /// Mappings of a process that existed at the start, as text
+    MAPPINGS_BYTES_MAX = 16 << 20, Bytes, "addresses in the others have no module";
+    /// Time for the answer of a runtime that is asked for a perf map
+    ANSWER_MS_MAX = 1500, Milliseconds, "the process is not asked again";
+    /// Time for the last requests, when the recording ends
+    LAST_REQUESTS_MS_MAX = 1500, Milliseconds, "maps may lack the functions compiled last";
+    /// Time for the last request to one process
+    LAST_REQUEST_MS_MAX = 500, Milliseconds, "its map may lack the functions compiled last";
+    /// Roots of containers held open
+    ROOTS_MAX = 256, Count, "files of other containers are not found";
+    /// Size of a trace fetched from another host, relative to the free space here
+    FETCHED_PERCENT_MAX = 90, Percent, "the trace stays on the other host";
+}
+
+/// A shorter sparse file is read.
+pub(super) const SPARSE_BYTES_MIN: u64 = 64 << 20;
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.value;
+        match self.unit {
+            Unit::Bytes if value.is_multiple_of(1 << 30) => write!(f, "{} GiB", value >> 30),
+            Unit::Bytes if value.is_multiple_of(1 << 20) => write!(f, "{} MiB", value >> 20),
+            Unit::Bytes => write!(f, "{} KiB", value >> 10),
+            Unit::Count => f.write_str(&crate::count::grouped(value)),
+            Unit::Milliseconds => write!(f, "{value} ms"),
+            Unit::Percent => write!(f, "{value}%"),
+        }
+    }
+}
+
+/// The table in docs/recording.md.
+pub fn table() -> String {
+    let mut text = "| what | limit | beyond it |\n| --- | --- | --- |\n".to_owned();
+    for limit in LIMITS {
+        let Limit { what, beyond, .. } = limit;
+        text += &format!("| {} | {limit} | {beyond} |\n", what.trim());
+    }
+    text
+}
+
+/// Whether the length of a file is out of proportion to its size on the disk: reading it would cost much, and writing it nothing.
+pub(super) fn is_hollow(bytes: u64, on_disk: u64) -> bool {
+    bytes > FILE_BYTES_MAX || bytes > SPARSE_BYTES_MIN && bytes / SPARSE_RATIO_MAX > on_disk
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documentation_has_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recording.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(
+            text.contains(&table()),
+            "expected in docs/recording.md:\n{}",
+            table()
+        );
+    }
+
+    #[test]
+    fn sparse_files_are_hollow() {
+        assert!(is_hollow(4 << 40, 0));
+        assert!(is_hollow(1 << 30, 1 << 20));
+        assert!(!is_hollow(1 << 30, 300 << 20));
+        assert!(!is_hollow(1 << 20, 0));
+        assert!(is_hollow(FILE_BYTES_MAX + 1, FILE_BYTES_MAX));
+    }
+}

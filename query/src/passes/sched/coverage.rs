@@ -1,0 +1,207 @@
+//! Which threads and CPUs a recording covers, from the facts of its trace.
+//!
+//! ```text
+//! scope          system                  every thread on every CPU
+//! scope          command, process 17     threads in the scope; others are seen only where one of these leaves its CPU to them
+//! scope          system, CPUs 0, 2       every thread, but not while it is elsewhere
+//! command_line   perf record -p 17 …     the same of perf's files, which do not name a scope
+//! ```
+//! A thread out of sight may run at any time, so nothing is concluded about its states.
+
+use std::collections::BTreeSet;
+
+/// The threads and CPUs whose events a recording has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Coverage {
+    /// Whether the events of some threads only were recorded.
+    pub(super) is_of_threads: bool,
+    /// The recorded CPUs; all if `None`.
+    pub(super) cpus: Option<BTreeSet<i32>>,
+    is_named: bool,
+}
+
+impl Coverage {
+    /// Takes in a fact. The scope that a recorder names is worth more than what follows from its command line.
+    pub(super) fn learn(&mut self, name: &str, value: &str) {
+        match name {
+            "scope" => {
+                *self = Coverage::of_scope(value);
+                self.is_named = true;
+            }
+            "command_line" if !self.is_named => {
+                *self = Coverage {
+                    is_of_threads: selects_threads(value),
+                    ..Coverage::default()
+                };
+            }
+            _ => {}
+        }
+    }
+
+    fn of_scope(scope: &str) -> Coverage {
+        let (threads, cpus) = match scope.split_once(", CPU") {
+            Some((threads, cpus)) => (threads, Some(cpus.trim_start_matches('s'))),
+            None => (scope, None),
+        };
+        let numbers = |list: &str| -> Option<BTreeSet<i32>> {
+            list.split(", ")
+                .map(|cpu| cpu.trim().parse().ok())
+                .collect()
+        };
+        Coverage {
+            is_of_threads: threads != "system",
+            // Without all numbers, none is certain.
+            cpus: cpus.map(|list| numbers(list).unwrap_or_default()),
+            is_named: false,
+        }
+    }
+
+    /// Whether events on that CPU were recorded.
+    pub(super) fn has_cpu(&self, cpu: Option<i32>) -> bool {
+        match (&self.cpus, cpu) {
+            (Some(cpus), Some(cpu)) => cpus.contains(&cpu),
+            (Some(_), None) => false,
+            (None, _) => true,
+        }
+    }
+}
+
+/// Options of `perf record` that take a value in the next word (tools/perf/builtin-record.c).
+const WITH_VALUE: &[&str] = &[
+    "event",
+    "filter",
+    "pid",
+    "tid",
+    "realtime",
+    "count",
+    "output",
+    "freq",
+    "mmap-pages",
+    "call-graph",
+    "cpu",
+    "delay",
+    "uid",
+    "cgroup",
+    "branch-filter",
+    "clockid",
+    "max-size",
+    "affinity",
+    "mmap-flush",
+    "control",
+    "comp",
+    "off-cpu-thresh",
+    "switch-max-files",
+    "vmlinux",
+    "proc-map-timeout",
+    "debuginfod",
+    "workload",
+];
+const SHORT_WITH_VALUE: &str = "eptrcoFmCDuGjkIM";
+
+/// Whether a command line of perf records some threads instead of the system: processes, threads, a user, or a command
+/// without `-a`.
+fn selects_threads(command_line: &str) -> bool {
+    let mut words = command_line.split_whitespace();
+    let program = words.next().and_then(|path| path.rsplit('/').next());
+    let is_perf = program.is_some_and(|name| name == "perf" || name.starts_with("perf_"));
+    // The other subcommands that record, such as `perf sched record`, record the system.
+    if !is_perf || words.next() != Some("record") {
+        return false;
+    }
+    let mut has_targets = false;
+    while let Some(word) = words.next() {
+        if word == "--" {
+            return words.next().is_some() || has_targets;
+        }
+        if let Some(long) = word.strip_prefix("--") {
+            let (name, has_value) = match long.split_once('=') {
+                Some((name, _)) => (name, true),
+                None => (long, false),
+            };
+            match name {
+                "all-cpus" | "cpu" => return false,
+                "pid" | "tid" | "uid" => has_targets = true,
+                _ => {}
+            }
+            if !has_value && WITH_VALUE.contains(&name) {
+                words.next();
+            }
+        } else if let Some(letters) = word.strip_prefix('-') {
+            for (place, letter) in letters.char_indices() {
+                match letter {
+                    'a' | 'C' => return false,
+                    'p' | 't' | 'u' => has_targets = true,
+                    _ => {}
+                }
+                if SHORT_WITH_VALUE.contains(letter) {
+                    if place + 1 == letters.len() {
+                        words.next();
+                    }
+                    break;
+                }
+            }
+        } else {
+            // The command.
+            return true;
+        }
+    }
+    has_targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Coverage, selects_threads};
+
+    #[test]
+    fn scopes_of_the_recorder() {
+        let of = |scope: &str| {
+            let mut coverage = Coverage::default();
+            coverage.learn("scope", scope);
+            let cpus = coverage
+                .cpus
+                .map(|cpus| cpus.into_iter().collect::<Vec<_>>());
+            (coverage.is_of_threads, cpus)
+        };
+        assert_eq!(of("system"), (false, None));
+        assert_eq!(of("command"), (true, None));
+        assert_eq!(of("processes 12, 13"), (true, None));
+        assert_eq!(of("system, CPU 1"), (false, Some(vec![1])));
+        assert_eq!(of("system, CPUs 0, 2"), (false, Some(vec![0, 2])));
+        assert_eq!(of("cgroup /a, CPU 1"), (true, Some(vec![1])));
+        assert_eq!(of("system, CPUs 0-3"), (false, Some(vec![])));
+    }
+
+    #[test]
+    fn the_recorders_word_counts() {
+        let mut coverage = Coverage::default();
+        coverage.learn("scope", "system");
+        coverage.learn("command_line", "perf record ls");
+        assert!(!coverage.is_of_threads);
+    }
+
+    #[test]
+    fn command_lines_of_perf() {
+        for some in [
+            "/usr/bin/perf record -e sched:sched_switch -p 17 -o x",
+            "perf record -g -F 99 ls -a",
+            "perf record --call-graph dwarf -- ls",
+            "perf_6.1 record -o perf.data --pid=17",
+            "perf record -gp 17",
+            "perf record -e cycles -t 9 -- sleep 1",
+        ] {
+            assert!(selects_threads(some), "{some}");
+        }
+        for all in [
+            "/usr/bin/perf record -a -g -- sleep 1",
+            "perf record -ag sleep 1",
+            "perf record -F 99 -g",
+            "perf record --all-cpus ls",
+            "perf record -C 0 ls",
+            "perf sched record ls",
+            "trace-cmd record -e sched ls",
+            "",
+        ] {
+            assert!(!selects_threads(all), "{all}");
+        }
+    }
+}

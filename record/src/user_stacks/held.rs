@@ -1,0 +1,88 @@
+//! A walk, or a copy with its pieces, until its sample has been read. Its records stay in the bytes of the ring, of which a copy of a
+//! deep stack has 160 KiB, as long as these are kept.
+
+use std::borrow::Cow;
+
+use perfquet_events::bytes::Endian;
+
+use super::sample;
+
+/// Payloads of the records of one walk.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Of records that are no longer in the bytes of the ring.
+    kept: Vec<u8>,
+    /// In the bytes of the ring, after these.
+    ranges: Vec<(usize, usize)>,
+}
+
+impl Held {
+    /// A walk whose first record has this payload.
+    pub(super) fn new(range: (usize, usize)) -> Held {
+        Held {
+            kept: Vec::new(),
+            ranges: vec![range],
+        }
+    }
+
+    /// Adds a piece of a copy.
+    pub(super) fn add(&mut self, range: (usize, usize)) {
+        self.ranges.push(range);
+    }
+
+    /// The kind of its first record.
+    pub(super) fn kind(&self, bytes: &[u8]) -> Option<u32> {
+        match self.ranges.first() {
+            Some(&(from, to)) if self.kept.is_empty() => {
+                Endian::Little.u32_at(bytes.get(from..to)?, 0)
+            }
+            _ => Endian::Little.u32_at(&self.kept, 0),
+        }
+    }
+
+    /// The payload with all pieces.
+    pub(super) fn whole<'a>(&'a self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let part = |&(from, to): &(usize, usize)| bytes.get(from..to).unwrap_or_default();
+        let (first, pieces) = match &self.ranges[..] {
+            pieces if !self.kept.is_empty() => (&self.kept[..], pieces),
+            [first, pieces @ ..] => (part(first), pieces),
+            [] => (&[][..], &[][..]),
+        };
+        if pieces.is_empty() {
+            return Cow::Borrowed(first);
+        }
+        let mut whole = first.to_vec();
+        for piece in pieces {
+            sample::add_piece(&mut whole, part(piece));
+        }
+        Cow::Owned(whole)
+    }
+
+    /// Keeps what is in the bytes of the ring, which are about to be removed.
+    pub(super) fn keep(&mut self, bytes: &[u8]) {
+        if !self.ranges.is_empty() {
+            self.kept = self.whole(bytes).into_owned();
+            self.ranges.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_is_the_same_before_and_after_its_bytes_are_removed() {
+        let bytes: Vec<u8> = (0..40).collect();
+        let mut held = Held::new((4, 12));
+        assert_eq!(held.whole(&bytes).as_ref(), &bytes[4..12]);
+        assert_eq!(held.kind(&bytes), Some(0x0706_0504));
+        held.keep(&bytes);
+        assert_eq!(held.whole(&[]).as_ref(), &bytes[4..12]);
+        assert_eq!(held.kind(&[]), Some(0x0706_0504));
+        // Pieces belong to copies only.
+        held.add((0, 40));
+        assert_eq!(held.whole(&bytes).as_ref(), &bytes[4..12]);
+        assert_eq!(Held::new((30, 90)).whole(&bytes).len(), 0);
+    }
+}

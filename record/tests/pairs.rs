@@ -1,0 +1,364 @@
+//! Every two options together, recorded and read by others: each kind of event × stacks × target × output × one more option.
+//!
+//! ```text
+//! -e cpu-clock,exceptions:page_fault_kernel · -g · -p · perf.data · -m 64K
+//! ```
+//! Of each recording, the journal has no place that cannot be read and no record twice, every event has its fields, perf prints
+//! the same samples, and the tables have the rows of the journal. Combinations that the recorder refuses are left out (`cases.rs`).
+//! `cargo test` runs some cases; `cargo xtask pairs` all of them, with the recorder in release; `PERFQUET_PAIRS=12,40` these.
+
+#[path = "pairs/cases.rs"]
+mod cases;
+mod room;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use perfquet_events::event::{Event, EventType, Fields, Sink};
+use perfquet_events::{Error, Input};
+use perfquet_import::journal_inputs;
+use perfquet_readers::FORMATS;
+
+use cases::{Case, pairwise};
+use room::{Room, ended, may_record, needs, rows_of_trace};
+
+/// Without further choices, in `cargo test`: one of this many cases.
+const ONE_OF: usize = 28;
+
+/// Samples of a journal.
+#[derive(Default)]
+struct Samples {
+    types: Vec<EventType>,
+    rows: HashMap<usize, u64>,
+    /// Time and thread.
+    places: Vec<(i64, i32)>,
+    seen: HashSet<u64>,
+    repeated: Vec<String>,
+    problems: Vec<String>,
+    has_groups: bool,
+}
+
+impl Sink for Samples {
+    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+        match event {
+            Event::Type(declared) => self.types.push(declared.clone()),
+            Event::Problem(problem) => self.problems.push(problem.message.to_owned()),
+            Event::Sample(sample) => {
+                let number = sample.event.0 as usize;
+                // Records of the kernel without a sample, such as exits.
+                if self.kind(number) == "recorder" {
+                    return Ok(());
+                }
+                *self.rows.entry(number).or_default() += 1;
+                self.places
+                    .push((sample.time.unwrap_or(-1), sample.tid.unwrap_or(-1)));
+                self.has_groups |= sample.read.len() > 1;
+                let payload = match sample.fields {
+                    Fields::Raw(payload) => payload.bytes,
+                    _ => &[],
+                };
+                let mut hasher = DefaultHasher::new();
+                (number, sample.time, sample.tid, sample.cpu, payload).hash(&mut hasher);
+                format!("{:?}", (sample.ip, sample.addr, sample.user_stack)).hash(&mut hasher);
+                if !self.seen.insert(hasher.finish()) {
+                    self.repeated.push(format!(
+                        "{} at {:?} in thread {:?}",
+                        self.name(number),
+                        sample.time,
+                        sample.tid
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Samples {
+    fn kind(&self, number: usize) -> &str {
+        self.types
+            .get(number)
+            .map_or("", |event| event.kind.as_str())
+    }
+
+    fn name(&self, number: usize) -> String {
+        self.types
+            .get(number)
+            .map_or_else(String::new, |event| event.name.clone())
+    }
+
+    /// Rows by event, without those that only the recorder writes.
+    fn by_event(&self) -> BTreeMap<String, u64> {
+        let mut rows = BTreeMap::new();
+        for (number, count) in &self.rows {
+            *rows.entry(self.name(*number)).or_default() += count;
+        }
+        rows
+    }
+}
+
+fn read(mut input: Input) -> Result<Samples, String> {
+    let mut samples = Samples::default();
+    let format = FORMATS.iter().find(|format| format.name == "perf.data");
+    let format = format.ok_or("perf.data is not read")?;
+    let done = format.read(&mut input, &mut samples);
+    done.map_err(|error| error.to_string())?;
+    Ok(samples)
+}
+
+/// A process to record, ended when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Records a case.
+fn record(room: &Room, case: Case) -> Result<(), String> {
+    let (_, events) = case.events();
+    let (stack, target, output, other) = (case.stack(), case.target(), case.output(), case.other());
+    let mut running = None;
+    let mut command = match std::env::var_os("PERFQUET_PAIRS_RECORDER") {
+        None => room.recorder(),
+        Some(path) => {
+            let mut command = Command::new(path);
+            command
+                .current_dir(room.path(""))
+                .env("HOME", room.path(""));
+            command
+        }
+    };
+    command.args(["--force"]).args(events).args(stack.options);
+    command.args(other.options).args(output.options);
+    command.args(target.options);
+    match target.name {
+        "-p" | "-t" | "-u" | "-C" => {
+            let child = Command::new(room.path("paired"))
+                .arg("5000")
+                .stdout(Stdio::null())
+                .spawn()
+                .map_err(|error| error.to_string())?;
+            if ["-p", "-t"].contains(&target.name) {
+                command.arg(child.id().to_string());
+            }
+            command.args(["--duration", "200ms"]);
+            running = Some(Running(child));
+        }
+        _ => {
+            command.args(["--", "./paired", "150"]);
+        }
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let output = command.output().map_err(|error| error.to_string())?;
+    drop(running);
+    let (status, stderr) = ended(output);
+    match status {
+        Some(0) => Ok(()),
+        status => Err(format!("status {status:?}: {stderr}")),
+    }
+}
+
+/// Checks what was recorded; returns the number of samples.
+fn check(room: &Room, case: Case) -> Result<u64, String> {
+    let trace = room.path("t.pqt");
+    let is_file = case.output().name == "perf.data";
+    let path = match is_file {
+        true => room.path("t.data"),
+        false => trace.join("journal/perf.data"),
+    };
+    let input = match is_file {
+        true => Input::open(&path).map_err(|error| error.to_string())?,
+        false => {
+            let inputs = journal_inputs(&trace).map_err(|error| error.to_string())?;
+            inputs.into_iter().next().ok_or("no journal")?
+        }
+    };
+    let samples = read(input)?;
+    let mut wrong: Vec<String> = Vec::new();
+    wrong.extend(samples.problems.iter().take(3).cloned());
+    let repeated = &samples.repeated;
+    if let Some(first) = repeated.first() {
+        wrong.push(format!(
+            "{} records are repeated, as {first}",
+            repeated.len()
+        ));
+    }
+    let is_tracepoint = |event: &&EventType| event.kind.as_str() == "tracepoint";
+    let bare = samples.types.iter().filter(is_tracepoint);
+    wrong.extend(
+        bare.filter(|event| event.fields.is_empty())
+            .map(|event| format!("{} has no fields", event.name)),
+    );
+    let rows = samples.by_event();
+    let may_be_cut = [
+        "--filter",
+        "--max-events",
+        "--stop-on",
+        "--delay",
+        "-c",
+        "--no-inherit",
+    ];
+    let is_cut = may_be_cut.contains(&case.other().name) || case.target().name == "-C";
+    let (expected, _) = case.events();
+    for event in expected.iter().filter(|_| !is_cut) {
+        if !rows
+            .keys()
+            .any(|name| name.trim_end_matches(":u") == *event)
+        {
+            wrong.push(format!("no row of {event}: {rows:?}"));
+        }
+    }
+    if !is_file {
+        let selects = ["--max-events", "--stop-on"].contains(&case.other().name);
+        wrong.extend(table_differences(
+            &trace,
+            &rows,
+            selects || samples.has_groups,
+        ));
+    }
+    if !samples.has_groups {
+        wrong.extend(perf_difference(room, &path, &samples));
+    }
+    match wrong.is_empty() {
+        true => Ok(samples.places.len() as u64),
+        false => Err(wrong.join("\n      ")),
+    }
+}
+
+/// Compares the tables with the journal.
+fn table_differences(trace: &Path, rows: &BTreeMap<String, u64>, selects: bool) -> Vec<String> {
+    let mut wrong = rows_of_trace(trace, "problems", &["message"]);
+    if selects {
+        return wrong;
+    }
+    let mut of_tables: BTreeMap<String, u64> = BTreeMap::new();
+    for row in rows_of_trace(trace, "event_types", &["event", "kind", "rows"]) {
+        let cells: Vec<&str> = row.split(' ').collect();
+        if let [event, kind, count] = cells[..]
+            && kind != "recorder"
+        {
+            *of_tables.entry(event.to_owned()).or_default() += count.parse().unwrap_or(0);
+        }
+    }
+    for (event, count) in rows {
+        match of_tables.get(event) {
+            Some(written) if written != count => {
+                wrong.push(format!(
+                    "{event}: {count} in the journal, {written} in its table"
+                ));
+            }
+            _ => {}
+        }
+    }
+    wrong
+}
+
+/// Compares the samples with perf's.
+fn perf_difference(room: &Room, path: &Path, samples: &Samples) -> Option<String> {
+    if !needs::met(&["perf"]) {
+        return None;
+    }
+    let script = Command::new("perf")
+        .args(["script", "--ns", "-F", "tid,time,event", "-i"])
+        .arg(path)
+        .current_dir(room.path(""))
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    if script.status.code().is_none() {
+        println!("    a signal ended perf");
+        return None;
+    }
+    let text = String::from_utf8_lossy(&script.stdout);
+    let mut theirs: Vec<(i64, i32)> = text.lines().filter_map(place_of).collect();
+    let mut ours = samples.places.clone();
+    theirs.sort_unstable();
+    ours.sort_unstable();
+    (ours != theirs).then(|| {
+        let first = ours
+            .iter()
+            .zip(&theirs)
+            .find(|(ours, theirs)| ours != theirs);
+        let complaint = String::from_utf8_lossy(&script.stderr).into_owned();
+        format!(
+            "{} samples, {} of perf; first difference {first:?}; {complaint}",
+            ours.len(),
+            theirs.len()
+        )
+    })
+}
+
+/// Parses "  1234 5678.123456789: cpu-clock:"; `None` for records that the recorder itself writes.
+fn place_of(line: &str) -> Option<(i64, i32)> {
+    let mut words = line.split_whitespace();
+    if line.contains(" perfquet:") {
+        return None;
+    }
+    let tid = words.next()?.parse().ok()?;
+    let (seconds, nanoseconds) = words.next()?.trim_end_matches(':').split_once('.')?;
+    let seconds: i64 = seconds.parse().ok()?;
+    let nanoseconds: i64 = nanoseconds.parse().ok()?;
+    Some((seconds * 1_000_000_000 + nanoseconds, tid))
+}
+
+/// Numbers of the cases to run.
+fn chosen(count: usize) -> Vec<usize> {
+    match std::env::var("PERFQUET_PAIRS").as_deref() {
+        Err(_) => (0..count).step_by(ONE_OF).collect(),
+        Ok("all") => (0..count).collect(),
+        Ok(numbers) => numbers
+            .split(',')
+            .map(|number| number.parse().expect("a number"))
+            .collect(),
+    }
+}
+
+#[test]
+fn options_in_pairs() {
+    if !may_record() || !needs::met(&["bpf", "uprobes"]) {
+        return;
+    }
+    let room = Room::new();
+    if room.compile("paired.c", &["-O2", "-g"]).is_none() {
+        return;
+    }
+    let cases = pairwise();
+    let numbers = chosen(cases.len());
+    let (mut samples, mut failures) = (0, Vec::new());
+    for &number in &numbers {
+        let case = cases[number];
+        let text = format!(
+            "{number}: {} · {} · {} · {} · {}",
+            case.events().1.join(" "),
+            case.stack().name,
+            case.target().name,
+            case.output().name,
+            case.other().options.join(" ")
+        );
+        println!("  {text}");
+        for trace in ["t.pqt", "t.data"] {
+            let _ = std::fs::remove_dir_all(room.path(trace));
+            let _ = std::fs::remove_file(room.path(trace));
+        }
+        match record(&room, case).and_then(|()| check(&room, case)) {
+            Ok(count) => samples += count,
+            Err(wrong) => {
+                println!("    WRONG: {wrong}");
+                failures.push(format!("{text}\n      {wrong}"));
+            }
+        }
+    }
+    println!(
+        "{} recordings, {samples} samples, {} wrong",
+        numbers.len(),
+        failures.len()
+    );
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(samples > 0);
+}
