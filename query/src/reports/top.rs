@@ -157,7 +157,7 @@ fn by_expression(
     top: &Top,
     session: &Session,
     subject: &WeightedEvent,
-    (column, key): (&str, &str),
+    (column, key): (&'static str, &str),
     condition: &str,
 ) -> Result<(String, RecordBatch)> {
     let sql = subject

@@ -11,6 +11,7 @@
 //! | --- | --- |
 //! | `head.rs`, `version6.rs`, `version7.rs`, `options.rs`, `unpack.rs` | layout of the file |
 //! | `restore.rs` | per-CPU files left by a killed recorder |
+//! | `budget.rs` | how much of a damaged file is examined |
 //! | `regions.rs` | where the pages of each CPU are, in a damaged file |
 //! | `page.rs`, `stream.rs`, `merge.rs` | pages → records of one CPU, with their stacks → all CPUs in time order |
 //! | `clock.rs` | units of timestamps, and their conversion to nanoseconds |
@@ -31,6 +32,7 @@
 //!   the column `clock_value` has the clock's count.
 //! - In a file with instances, events have a column `buffer` with the instance's name.
 
+mod budget;
 mod clock;
 mod declare;
 mod emit;

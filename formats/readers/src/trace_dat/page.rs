@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use perfquet_events::bytes::{Cursor, Endian, Short};
 
-use crate::trace_dat::regions::Budget;
+use crate::trace_dat::budget::Budget;
 
 const USED_MASK: u64 = (1 << 27) - 1;
 const LOST: u64 = 1 << 31;

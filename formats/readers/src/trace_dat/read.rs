@@ -12,6 +12,7 @@ use perfquet_events::input::Map;
 use perfquet_events::{Error, Input};
 
 use crate::ftrace_text::FTRACE_TEXT;
+use crate::trace_dat::budget::Budget;
 use crate::trace_dat::clock::Clock;
 use crate::trace_dat::declare::{Extras, Types};
 use crate::trace_dat::emit::{Emitter, Named};
@@ -21,7 +22,7 @@ use crate::trace_dat::kallsyms::Kallsyms;
 use crate::trace_dat::merge::merge;
 use crate::trace_dat::page::{Layout, runs};
 use crate::trace_dat::printk::Printk;
-use crate::trace_dat::regions::{Budget, first_moved, score_of_pages};
+use crate::trace_dat::regions::{first_moved, score_of_pages};
 use crate::trace_dat::reporter::Reporter;
 use crate::trace_dat::stream::{Ring, Stream, are_chunks, shift_of_chunks};
 use crate::trace_dat::unpack::{Packing, Unpacker};

@@ -9,33 +9,10 @@
 //! which CPU on. Pages have plausible heads, and the time goes back where those of another CPU begin: this
 //! distinguishes drifts by whole pages.
 
-use std::cell::Cell;
-
 use crate::trace_dat::page::{Layout, end_time};
 
 /// Maximum distance by which a damage may move the data after it.
 pub(super) const DRIFT_MAX: i64 = 1 << 16;
-/// Bytes of events examined to find pages that are not where they should be, in the whole file.
-const SEARCHED_BYTES_MAX: u64 = 1 << 30;
-
-/// What is left of the bytes to examine, so that no hostile file is searched for ever.
-pub(super) struct Budget(Cell<u64>);
-
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget(Cell::new(SEARCHED_BYTES_MAX))
-    }
-}
-
-impl Budget {
-    /// Takes this many bytes; false if there are no more.
-    pub(super) fn take(&self, bytes: u64) -> bool {
-        let left = self.0.get().checked_sub(bytes);
-        self.0.set(left.unwrap_or(0));
-        left.is_some()
-    }
-}
-
 /// A drift, if it is small enough to be one.
 pub(super) fn drift(found: u64, stated: u64) -> i64 {
     let drift = (found as i64).wrapping_sub(stated as i64);

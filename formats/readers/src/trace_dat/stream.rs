@@ -16,10 +16,11 @@ use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::event::Place;
 
+use crate::trace_dat::budget::Budget;
 use crate::trace_dat::clock::Clock;
 use crate::trace_dat::formats::{Common, CommonFields, KnownIds, StackKind};
 use crate::trace_dat::page::{Layout, Lost, Step, sound_bytes, step};
-use crate::trace_dat::regions::{Budget, DRIFT_MAX};
+use crate::trace_dat::regions::DRIFT_MAX;
 use crate::trace_dat::reporter::Reporter;
 use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
 
