@@ -274,7 +274,6 @@ mod tests {
 
     #[test]
     fn duckdbs_functions_and_clauses() {
-        check("FROM t", Ok("FROM t SELECT *"));
         check(
             "SELECT max_by(a, b) FILTER (WHERE c) FROM t",
             Ok(

@@ -246,7 +246,10 @@ impl Memory {
         let arguments = row.list(8);
         let argument = |place: usize| arguments.as_ref().and_then(|list| number(list, place));
         let is_freed = FREE.contains(&function) || function.starts_with("operator delete");
-        if is_freed || function == "realloc" {
+        let address = row.integer(7);
+        // A realloc that fails leaves the block as it is; one to 0 bytes frees it.
+        let is_failed = function == "realloc" && address == Some(0) && argument(1) != Some(0);
+        if is_freed || function == "realloc" && !is_failed {
             if let Some(address) = argument(0) {
                 self.free(space, address, row.time, rows);
             }
@@ -254,7 +257,7 @@ impl Memory {
                 return;
             }
         }
-        let Some(address) = row.integer(7) else {
+        let Some(address) = address.filter(|&address| address != 0) else {
             return;
         };
         let bytes = match function {

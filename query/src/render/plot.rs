@@ -315,7 +315,9 @@ impl Plot {
         for tick in x.ticks((canvas_width as f64 / 14.0).clamp(1.0, 8.0)) {
             let label = self.measures[0].label(tick);
             let at = (x.share(tick) * (canvas_width - 1) as f64).round() as usize;
-            if columns(&axis) <= at && at + columns(&label) <= canvas_width {
+            // A label at the right border ends there.
+            let at = at.min(canvas_width.saturating_sub(columns(&label)));
+            if columns(&axis) <= at {
                 axis.push_str(&" ".repeat(at - columns(&axis)));
                 axis.push_str(&label);
                 axis.push(' ');
