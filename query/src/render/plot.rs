@@ -157,7 +157,8 @@ impl Plot {
                 points().map(|(point, _)| of(point)),
             ))
         };
-        let names = StringArray::from_iter_values(points().map(|(_, name)| name));
+        // `from_iter_values` would demand an iterator of known length.
+        let names: StringArray = points().map(|(_, name)| Some(name)).collect();
         Ok(RecordBatch::try_from_iter([
             (self.names[0].as_str(), number(|point| point.0)),
             (self.names[1].as_str(), number(|point| point.1)),
