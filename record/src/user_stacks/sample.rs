@@ -105,6 +105,8 @@ pub(super) struct Parts<'a> {
     pub(super) copy: Option<(Copied, &'a [u8])>,
     /// The kernel stack, if the kernel overwrote the call chain.
     found: Option<Vec<u64>>,
+    /// Whether it also displaced the registers, which the sample then has not.
+    loses_registers: bool,
     /// Whether all that is left of the kernel stack is the innermost frame.
     pub(super) is_overwritten: bool,
 }
@@ -257,8 +259,8 @@ pub(super) fn parts<'a>(
     layout: &Layout,
     before: Option<&[u8]>,
 ) -> Option<Parts<'a>> {
-    let is_last = layout.sample_type & (RAW | BRANCH_STACK | STACK_USER | OTHERS) == 0
-        && !layout.keeps_registers;
+    // Only registers may follow it.
+    let is_last = layout.sample_type & (RAW | BRANCH_STACK | STACK_USER | OTHERS) == 0;
     match parts_as_written(record, layout) {
         Some((parts, end)) if end == record.len() || !is_last => Some(parts),
         _ if is_last && layout.is_walked => with_chain_of(before, record, layout),
@@ -296,6 +298,7 @@ fn with_chain_of<'a>(
         copied: (start, record.len()),
         copy: None,
         found: Some(found),
+        loses_registers: layout.keeps_registers,
         is_overwritten,
     })
 }
@@ -381,6 +384,7 @@ fn parts_as_written<'a>(record: &'a [u8], layout: &Layout) -> Option<(Parts<'a>,
         copied,
         copy: has_copy.then_some((registers, memory)),
         found: None,
+        loses_registers: false,
         is_overwritten: false,
     };
     Some((parts, cursor.offset() as usize))
@@ -414,7 +418,11 @@ impl Rewriter {
             None => part(chain_start.saturating_add(8).min(chain_end), chain_end),
         };
         let middle = part(chain_end, copied_start);
-        let rest = record.get(copied_end..).unwrap_or_default();
+        let rest = match parts.loses_registers {
+            // PERF_SAMPLE_REGS_ABI_NONE
+            true => &[0; 8],
+            false => record.get(copied_end..).unwrap_or_default(),
+        };
         let others = chain_start + 8 + kernel.len() + middle.len() + rest.len();
         let room = (RECORD_MAX.saturating_sub(others) / 8).saturating_sub(2);
         let is_cut = is_cut || self.addresses.len() > room;
@@ -594,6 +602,22 @@ mod tests {
                 0x1234
             ]
         );
+        // Registers after the chain are elsewhere: the sample has none.
+        let with_registers = Layout {
+            sample_type: IP | PERIOD | CALLCHAIN | REGS_USER,
+            registers: 0b101,
+            keeps_registers: true,
+            ..layout(true)
+        };
+        let record_of_fault = record(misc::KERNEL, 6);
+        let without = parts(&record_of_fault, &with_registers, Some(&fault)).unwrap();
+        let mut out = Vec::new();
+        Rewriter::default().write(&record_of_fault, &without, false, &mut out);
+        let end: Vec<u8> = [10u64, 11, 0]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        assert!(out.ends_with(&end));
         // No program has run before the others, and a record without a thread is not a sample.
         assert!(parts(&record(misc::KERNEL, 6), &layout(false), None).is_none());
         assert!(parts(&record(misc::KERNEL, 6)[..30], &layout(true), None).is_none());

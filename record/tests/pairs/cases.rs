@@ -152,8 +152,8 @@ impl Case {
         }
         match self.other().name {
             "-c" | "--user-regs" => has_clock,
-            "-d" => event.contains("page-faults"),
-            "--filter" => !is_call && (is_probe || is_tracepoint),
+            "-d" => event == "page-faults",
+            "--filter" => !is_call && (is_probe || is_tracepoint && !has_clock),
             "--max-cpu" => output == "pqt" && ["-a", "-C"].contains(&target) && has_clock,
             "--no-inherit" => !["-a", "-C"].contains(&target),
             "--max-events" | "--stop-on" => output != "ring",
