@@ -164,11 +164,12 @@ impl Case {
 }
 
 fn all_pairs() -> HashSet<[(usize, usize); 2]> {
+    let kinds = || SIZES.iter().enumerate();
     let mut pairs = HashSet::new();
-    for first in 0..5 {
-        for second in first + 1..5 {
-            for one in 0..SIZES[first] {
-                pairs.extend((0..SIZES[second]).map(|other| [(first, one), (second, other)]));
+    for (first, &ones) in kinds() {
+        for (second, &others) in kinds().skip(first + 1) {
+            for one in 0..ones {
+                pairs.extend((0..others).map(|other| [(first, one), (second, other)]));
             }
         }
     }
