@@ -495,7 +495,7 @@ mod tests {
             lines[1].starts_with("10 │") && lines[1].ends_with('⠊'),
             "{text}"
         );
-        assert!(lines[LINES].starts_with(" 0 │⡠"), "{text}");
+        assert!(lines[LINES].starts_with(" 0 │⡔"), "{text}");
         assert!(
             lines[1 + LINES].contains("0 ns") && lines[1 + LINES].contains("1 s"),
             "{text}"
