@@ -66,7 +66,8 @@ impl Coverage {
     }
 }
 
-/// Options of `perf record` that take a value in the next word (tools/perf/builtin-record.c).
+/// Options of `perf record` that take a value in the next word (tools/perf/builtin-record.c). Optional values, such as that of
+/// `-I`, follow in the same word.
 const WITH_VALUE: &[&str] = &[
     "event",
     "filter",
@@ -88,15 +89,17 @@ const WITH_VALUE: &[&str] = &[
     "affinity",
     "mmap-flush",
     "control",
-    "comp",
     "off-cpu-thresh",
+    "clang-opt",
+    "clang-path",
+    "num-thread-synthesize",
+    "switch-output-event",
+    "synth",
     "switch-max-files",
     "vmlinux",
     "proc-map-timeout",
-    "debuginfod",
-    "workload",
 ];
-const SHORT_WITH_VALUE: &str = "eptrcoFmCDuGjkIM";
+const SHORT_WITH_VALUE: &str = "eptrcoFmCDuGjk";
 
 /// Whether a command line of perf records some threads instead of the system: processes, threads, a user, or a command
 /// without `-a`.
@@ -187,6 +190,8 @@ mod tests {
             "perf record --call-graph dwarf -- ls",
             "perf_6.1 record -o perf.data --pid=17",
             "perf record -gp 17",
+            "perf record -I ls",
+            "perf record --synth no ls",
             "perf record -e cycles -t 9 -- sleep 1",
         ] {
             assert!(selects_threads(some), "{some}");
