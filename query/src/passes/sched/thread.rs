@@ -313,9 +313,7 @@ impl Scheduler {
         let Some(place) = self.places.get(tid) else {
             return;
         };
-        let thread = &mut self.threads[place];
-        thread.is_recorded = true;
-        if thread.state == State::Running {
+        if self.threads[place].state == State::Running {
             self.end(place, Some(time), to, rows);
             self.threads[place].state = State::Unknown;
         }

@@ -510,20 +510,24 @@ fn check_pairs(types: &[EventType], hits: &[(u32, i64, i32, &[i64])], expected: 
         for declared in types {
             sink.event(Event::Type(declared)).unwrap();
         }
-        for &(event, time, tid, values) in hits {
-            let values: Vec<Value<'_>> = values.iter().map(|&value| Value::Int(value)).collect();
-            sink.event(Event::Sample(&Sample {
-                time: Some(time),
-                tid: Some(tid),
-                cpu: Some(0),
-                fields: Fields::Values(&values),
-                ..Sample::of(EventId(event))
-            }))
-            .unwrap();
+        for &found in hits {
+            hit(sink, found);
         }
     });
     let rows = rows_of(&trace.finish(), &["context", "retval"]);
     assert_eq!(rows, expected);
+}
+
+fn hit(sink: &mut dyn Sink, (event, time, tid, values): (u32, i64, i32, &[i64])) {
+    let values: Vec<Value<'_>> = values.iter().map(|&value| Value::Int(value)).collect();
+    sink.event(Event::Sample(&Sample {
+        time: Some(time),
+        tid: Some(tid),
+        cpu: Some(0),
+        fields: Fields::Values(&values),
+        ..Sample::of(EventId(event))
+    }))
+    .unwrap();
 }
 
 #[test]

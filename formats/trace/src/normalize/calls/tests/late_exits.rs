@@ -8,20 +8,12 @@ fn check(types: &[EventType], hits: &[(u32, i64, i32, &[i64])], expected: &[&str
     let mut trace = Trace::new();
     trace.input("test", |sink| {
         let mut declared = 0;
-        for &(event, time, tid, values) in hits {
-            for found in types.iter().take(event as usize + 1).skip(declared) {
-                sink.event(Event::Type(found)).unwrap();
+        for &found in hits {
+            for new in types.iter().take(found.0 as usize + 1).skip(declared) {
+                sink.event(Event::Type(new)).unwrap();
                 declared += 1;
             }
-            let values: Vec<Value<'_>> = values.iter().map(|&value| Value::Int(value)).collect();
-            sink.event(Event::Sample(&Sample {
-                time: Some(time),
-                tid: Some(tid),
-                cpu: Some(0),
-                fields: Fields::Values(&values),
-                ..Sample::of(EventId(event))
-            }))
-            .unwrap();
+            hit(sink, found);
         }
     });
     let rows = rows_of(&trace.finish(), &["context", "retval"]);
