@@ -23,7 +23,7 @@
 /* formats/events/src/wire/stack.rs; addresses leaf first. */
 struct stack_record {
 	u32 kind;
-	u32 unused;
+	u32 end; /* how the walk of a user stack ended, until it is counted; 0 in the ring */
 	u64 id;
 	u32 process;
 	u32 flags;
@@ -149,7 +149,8 @@ static ALWAYS_INLINE void count_end(u32 end)
 static ALWAYS_INLINE long walk_task(void *ctx, struct walk *walk, struct stack_record *room, u32 process, struct task_struct *task)
 {
 	if (take_registers_of(walk, task) != USER_CODE_64) {
-		count_end(WALK_UNSUPPORTED);
+		room->flags |= STACK_IS_CUT;
+		room->end = WALK_UNSUPPORTED;
 		return -1;
 	}
 	if (is_between_programs(walk))
@@ -161,13 +162,14 @@ static ALWAYS_INLINE long walk_task(void *ctx, struct walk *walk, struct stack_r
 	u32 frames = walk->record.frames;
 	if (end == WALK_ROOT && frames > MOST_FRAMES)
 		end = WALK_DEEP;
-	count_end(end);
 	if (end != WALK_ROOT)
 		room->flags |= STACK_IS_CUT;
+	room->end = end;
 	if (end == WALK_NO_TABLE || end == WALK_NO_LIST) {
 		tell_miss(ctx, walk, process);
 		return -1;
 	}
+	count_end(end);
 	u32 frame = 0;
 	for (; frame < MOST_FRAMES; frame++) {
 		if (frame >= frames)
@@ -184,13 +186,15 @@ static __attribute__((noinline)) long walk_user_stack(void *ctx, struct stack_re
 	u32 first = 0;
 	struct walk *walk = bpf_map_lookup_elem(&walks, &first);
 	u64 *taken = bpf_map_lookup_elem(&walk_taken, &first);
-	if (!walk || !taken || !room)
+	if (!room)
+		return -1;
+	room->end = WALK_BUSY;
+	if (!walk || !taken)
 		return -1;
 	if (!task->mm)
 		return 0;
 	if (__sync_lock_test_and_set(taken, 1)) {
 		room->flags |= STACK_IS_CUT;
-		count_end(WALK_BUSY);
 		return -1;
 	}
 	long bytes = walk_task(ctx, walk, room, process, task);
@@ -208,7 +212,14 @@ static ALWAYS_INLINE long read_stack(void *ctx, struct stack_record *room, u32 p
 	long bytes = is_user ? walk_user_stack(ctx, room, process) : -1;
 	if (bytes >= 0)
 		return bytes;
-	return bpf_get_stack(ctx, room->addresses, sizeof(room->addresses), is_user ? BPF_F_USER_STACK : FRAMES_OF_OUR_OWN);
+	bytes = bpf_get_stack(ctx, room->addresses, sizeof(room->addresses), is_user ? BPF_F_USER_STACK : FRAMES_OF_OUR_OWN);
+#ifdef WALKS_STACKS
+	if (is_user && bytes > 0)
+		count_end(room->end);
+	else if (is_user && room->end != WALK_UNSUPPORTED)
+		lose(LOST_NO_STACK);
+#endif
+	return bytes;
 }
 
 static ALWAYS_INLINE u64 tell_stack(void *ctx, struct stack_record *room, u32 process, bool is_user)
@@ -228,7 +239,7 @@ static ALWAYS_INLINE u64 tell_stack(void *ctx, struct stack_record *room, u32 pr
 		return 0;
 	}
 	room->kind = RECORD_STACK;
-	room->unused = 0;
+	room->end = 0;
 	room->id = id;
 	room->process = process;
 	if (bpf_perf_event_output(ctx, &stack_records, BPF_F_CURRENT_CPU, room, STACK_HEAD_BYTES + frames * 8)) {

@@ -259,7 +259,7 @@ impl Session {
             Ok(End::Interrupted) => {
                 let mut runtime_now = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
                 let busy = runtime_now.replace(runtime(&self.limits)?);
-                busy.into_iter().for_each(Runtime::shutdown_background);
+                busy.into_iter().for_each(abandon);
                 Err(Interrupted.into())
             }
             Ok(End::Lost) | Err(_) => Err(explain::panic()),
@@ -311,13 +311,19 @@ impl explain::Known for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
-        runtime
-            .take()
-            .into_iter()
-            .for_each(Runtime::shutdown_background);
+        runtime.take().into_iter().for_each(abandon);
         drop(runtime);
         remove_temporary(&self.context);
     }
+}
+
+/// Ends a runtime without waiting for its threads. `Runtime::shutdown_background` would detach them while they end, and glibc reads
+/// the memory of a thread after detaching it (SIGSEGV in pthread_detach), so another thread joins them, and is never detached.
+fn abandon(runtime: Runtime) {
+    let joining = std::thread::Builder::new()
+        .name("joiner".to_owned())
+        .spawn(move || drop(runtime));
+    std::mem::forget(joining);
 }
 
 /// Adds views to the main schema of `catalog`, and those with arguments to the functions of `context`.

@@ -45,19 +45,24 @@ fn stacks_of(room: &Room, table: &str) -> Vec<(Vec<String>, bool)> {
     samples.collect()
 }
 
-/// Number of aggregated stacks that are marked as cut.
+/// Number of aggregated stacks that are marked as cut: their outermost frame is.
 fn marked_as_cut(room: &Room) -> u64 {
-    let nodes = room.rows("stacks", &["stack_id", "cut"]);
-    let cut: Vec<&str> = nodes
-        .iter()
-        .filter_map(|row| row.strip_suffix(" true"))
-        .collect();
+    fn is_cut(nodes: &HashMap<String, (String, String)>, stack: &str) -> bool {
+        nodes.get(stack).is_some_and(|(parent, cut)| {
+            is_cut(nodes, parent) || !nodes.contains_key(parent) && cut == "true"
+        })
+    }
+    let nodes = room.rows("stacks", &["stack_id", "parent_id", "cut"]);
+    let nodes = nodes.iter().map(|row| {
+        let cells: Vec<&str> = row.split(' ').collect();
+        (cells[0].into(), (cells[1].into(), cells[2].into()))
+    });
+    let nodes: HashMap<String, (String, String)> = nodes.collect();
     let rows = room.rows("aggregates", &["user_stack", "value"]);
     let values = rows.iter().filter_map(|row| {
         let (stack, value) = row.split_once(' ')?;
-        cut.contains(&stack)
-            .then(|| value.parse::<f64>().ok())
-            .flatten()
+        let value = value.parse::<f64>().ok()?;
+        is_cut(&nodes, stack).then_some(value)
     });
     values.sum::<f64>() as u64
 }

@@ -37,7 +37,10 @@ impl Sink for Ours {
                 let are_there = stacks.iter().filter(|stack| !matches!(stack, Stack::None));
                 self.stacks += are_there.count() as u64;
             }
-            Event::Call(call) if call.depth.is_none() => count("(function)"),
+            // A graph whose lines are all of one depth does not show which one.
+            Event::Call(call) if call.depth.is_none() && call.duration.is_none() => {
+                count("(function)")
+            }
             Event::Call(_) => count("(leaf)"),
             Event::Enter(_) => count("(enter)"),
             Event::Leave(_) => count("(leave)"),

@@ -60,7 +60,7 @@ mod tests {
     fn members_match_the_bpf_programs() {
         let expected = [
             "u32 kind",
-            "u32 unused",
+            "u32 end",
             "u64 id",
             "u32 process",
             "u32 flags",

@@ -10,6 +10,7 @@
 //! of the same thread in the same context belongs to the current event.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use perfquet_events::Error;
@@ -382,7 +383,9 @@ impl<'m> Stream<'m> {
         };
         let data = ring.layout.data_start() as usize;
         let used = head.used as usize;
-        if is_repeated(window, (start, end), data + used) {
+        let is_repeated = is_repeated(window, (start, end), data + used)
+            && clock_runs(page, data..data + used, head.time, ring.layout.endian);
+        if is_repeated {
             return reporter
                 .problem(place, "page", || {
                     "page: the next one begins with the same events; this one is not read".into()
@@ -548,14 +551,32 @@ impl<'m> Stream<'m> {
     }
 }
 
+/// Bytes of two consecutive pages that are compared.
+const COMPARED: usize = 96;
+
 /// Whether the next page begins with the same bytes: a part of the file is there twice, and this page has a piece of
-/// another one. No two pages have the same time and events.
+/// another one.
 fn is_repeated(window: &[u8], (start, end): (usize, usize), used: usize) -> bool {
-    const COMPARED: usize = 96;
     let length = used.min(COMPARED);
     let here = window.get(start..start.saturating_add(length));
     let next = window.get(end..end.saturating_add(length));
     here.is_some() && here == next
+}
+
+/// Whether the time changes within the compared bytes: then no other page can have the same times and events. It does not early in a
+/// boot, when all times are 0, and with a coarse clock.
+fn clock_runs(page: &[u8], events: Range<usize>, time: u64, endian: Endian) -> bool {
+    let events = events.start..events.end.min(COMPARED);
+    let mut events = Cursor::new(page.get(events).unwrap_or_default(), 0, endian);
+    let mut is_first = true;
+    loop {
+        match step(&mut events, time) {
+            Ok(Step::Event(at, _) | Step::Time(at)) if at == time => is_first = false,
+            Ok(Step::Event(..) | Step::Time(_)) => return true,
+            // The last event may extend beyond the compared bytes, and so may the first one, if it is large.
+            Ok(Step::End) | Err(_) => return is_first && time > 0,
+        }
+    }
 }
 
 /// A chunk of packed pages.
@@ -668,5 +689,30 @@ fn take_chunk<'m>(
             let data = rest.rest();
             Err((message, Chunk { data, bytes }))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_with_equal_times_are_not_repeated() {
+        let page = |deltas: &[u32]| -> Vec<u8> {
+            let events = deltas.iter().map(|delta| delta << 5 | 1);
+            let words = events.flat_map(|head| [head, 7]);
+            words.flat_map(u32::to_le_bytes).collect()
+        };
+        let runs = |deltas: &[u32], time| {
+            let page = page(deltas);
+            clock_runs(&page, 0..page.len(), time, Endian::Little)
+        };
+        assert!(runs(&[0, 3, 0], 5));
+        assert!(!runs(&[0, 0, 0], 5));
+        assert!(!runs(&[0; 40], 0));
+        // An event of 28 words does not end within the compared bytes.
+        let large = [28_u32.to_le_bytes(), [0; 4]].concat();
+        assert!(clock_runs(&large, 0..120, 5, Endian::Little));
+        assert!(!clock_runs(&large, 0..120, 0, Endian::Little));
     }
 }
