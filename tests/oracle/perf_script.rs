@@ -3,7 +3,7 @@
 //! Next to each perf.data of corpus/perf-data is the output of `perf script --no-inline --ns -F
 //! comm,pid,tid,cpu,time,event, ip,sym,period,trace` on the recording host (`X.script`; without `-F` if the file lacks
 //! a field). The file is imported with the symbols of that host, exported by `--to perf-script`, and both texts are
-//! compared field by field. Differences are explained in docs/perf-script-differences.md, and listed here.
+//! compared field by field. Differences are explained in docs/compatibility.md, and listed here.
 //!
 //! Names are compared if the symbols are available: of kernels with a `kallsyms.part`, and of `programs/`. Names of
 //! system libraries depend on the test host; they are counted separately.
@@ -35,7 +35,7 @@ struct Printed {
 /// Maximum number of unexplained differences printed per file.
 const EXAMPLES: usize = 3;
 
-/// Expected differences, explained in docs/perf-script-differences.md. An unlisted difference fails the test, and so
+/// Expected differences, explained in docs/compatibility.md. An unlisted difference fails the test, and so
 /// does a listed one that no longer occurs.
 struct Difference {
     file: &'static str,
@@ -295,7 +295,7 @@ fn has_crashed(output: &Output) -> bool {
     crashed
 }
 
-/// Without payloads that libtraceevent prints wrongly (docs/perf-script-differences.md).
+/// Without payloads that libtraceevent prints wrongly (docs/compatibility.md).
 const LIVE_EVENTS: [&str; 10] = [
     "sched:sched_switch",
     "sched:sched_wak*",

@@ -3,7 +3,7 @@
 //! Next to each trace.dat of corpus/trace-cmd is the output of trace-cmd 3.1.6 on the recording host (`X.report`, and
 //! for some `X.VARIANT.report`). The reader's events are printed here in trace-cmd's layout, and both texts are
 //! compared line by line: buffer order, time, CPU, thread, its name, event, payload, stack, lost events. Differences
-//! are explained in docs/trace-cmd-report-differences.md, and listed here.
+//! are explained in docs/compatibility.md, and listed here.
 //!
 //! For the downloaded files (corpus/trace-dat-public), README-binary.md has the number of events of each kind.
 
@@ -304,7 +304,7 @@ impl Sink for Ours {
     }
 }
 
-/// Expected differences, explained in docs/trace-cmd-report-differences.md.
+/// Expected differences, explained in docs/compatibility.md.
 struct Difference {
     file: &'static str,
     field: &'static str,

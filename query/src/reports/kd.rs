@@ -5,7 +5,7 @@
 //! ----------------------------------- ----- -------- -------- --------
 //! sys_read                                5    27488     5497       99
 //! ```
-//! Times are in microseconds; -1 means no exit. docs/kd-differences.md lists the differences from `durations`.
+//! Times are in microseconds; -1 means no exit. docs/compatibility.md lists the differences from `durations`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
