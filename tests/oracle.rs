@@ -38,6 +38,8 @@ mod several;
 mod sniffing;
 #[path = "oracle/store.rs"]
 mod store;
+#[path = "oracle/strace.rs"]
+mod strace;
 #[path = "oracle/text_and_binary.rs"]
 mod text_and_binary;
 #[path = "bench/time_tables.rs"]

@@ -67,6 +67,7 @@
 )]
 
 pub mod bytes;
+pub mod errno;
 mod error;
 pub mod event;
 pub mod event_format;

@@ -35,6 +35,7 @@ mod payload_text;
 pub mod perf_data;
 pub mod perf_script;
 mod problems;
+pub mod strace;
 pub mod trace_dat;
 mod tracing_data;
 
@@ -49,5 +50,6 @@ pub const FORMATS: &[&Format] = &[
     &bpftrace::BPFTRACE,
     &ftrace_text::FTRACE_TEXT,
     &perf_script::PERF_SCRIPT,
+    &strace::STRACE,
     &folded::FOLDED,
 ];

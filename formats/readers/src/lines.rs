@@ -40,6 +40,11 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// The bytes after the last line.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Bytes read, and total bytes.
     pub(crate) fn progress(&self) -> Progress {
         Progress {

@@ -1,9 +1,10 @@
 //! Numbers of the Linux kernel and their names: errors, signals, system calls and their arguments, states, faults.
 
 pub(crate) mod arguments;
-pub(crate) mod errno;
 pub(crate) mod page_fault;
 pub(crate) mod prototypes;
 pub(crate) mod signal;
 pub(crate) mod system_call;
 pub(crate) mod task_state;
+
+pub(crate) use perfquet_events::errno;

@@ -164,7 +164,7 @@ const INTERNAL: &[(i64, &str)] = &[
 ];
 
 /// Returns the name of the error in a system call's result, a small negative number; `None` for success.
-pub(crate) fn name(result: i64) -> Option<&'static str> {
+pub fn name(result: i64) -> Option<&'static str> {
     let number = result
         .checked_neg()
         .filter(|number| (1..4096).contains(number))?;
@@ -174,6 +174,22 @@ pub(crate) fn name(result: i64) -> Option<&'static str> {
         .and_then(|place| NAMES.get(place));
     let name = name.filter(|name| !name.is_empty()).copied();
     name.or_else(|| internal().map(|(_, name)| *name))
+}
+
+/// Returns the number of an error; `None` if the name is unknown.
+///
+/// ```
+/// assert_eq!(perfquet_events::errno::number(b"ENOENT"), Some(2));
+/// ```
+pub fn number(name: &[u8]) -> Option<i64> {
+    if name.is_empty() {
+        return None;
+    }
+    let is_it = |other: &&str| other.as_bytes() == name;
+    let place = NAMES.iter().position(|other| is_it(&other));
+    let internal = || INTERNAL.iter().find(|(_, other)| is_it(&other));
+    let number = place.and_then(|place| i64::try_from(place).ok());
+    number.or_else(|| internal().map(|(number, _)| *number))
 }
 
 #[cfg(test)]
@@ -195,5 +211,7 @@ mod tests {
             None,
         ];
         assert_eq!(names, expected);
+        let numbers = [&b"EPERM"[..], b"ERESTARTSYS", b"", b"E"].map(number);
+        assert_eq!(numbers, [Some(1), Some(512), None, None]);
     }
 }

@@ -1,0 +1,381 @@
+//! A line: what precedes the event, and the kind of the event.
+//!
+//! ```text
+//! [pid  1234] 16:00:33.549505 (+     0.000257) [  59] [00007f65b7e54ad7] execve("./sys", …) = 0 <0.002690>
+//! ─── thread  ─── time         ─── difference   ─ nr   ─── address        ─── event
+//! ```
+
+use memchr::memmem;
+
+use crate::lines::{hexadecimal, signed, unsigned};
+
+const SECOND: i64 = 1_000_000_000;
+/// Larger numbers at the beginning of a line are seconds since 1970, not threads: the kernel's limit is 2^22.
+const THREAD_DIGITS: usize = 7;
+/// Longer times since the preceding line are times of day or since 1970.
+const DELTA_SECONDS: i64 = 100_000_000;
+
+/// The time of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Time {
+    /// Not recorded.
+    #[default]
+    None,
+    /// Nanoseconds since 1970.
+    Wall(i64),
+    /// Nanoseconds since midnight.
+    OfDay(i64),
+    /// Nanoseconds since the preceding line.
+    Delta(i64),
+}
+
+/// What precedes the event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Prefix<'a> {
+    pub(super) tid: Option<i32>,
+    /// Thread name (`-Y`).
+    pub(super) comm: Option<&'a [u8]>,
+    pub(super) time: Time,
+    /// Address of the instruction (`-i`).
+    pub(super) address: Option<u64>,
+}
+
+/// The event of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Body<'a> {
+    /// `read(3, "x", 1) = 1`
+    Call {
+        name: &'a [u8],
+        args: &'a [u8],
+        result: &'a [u8],
+    },
+    /// `read(3,  <unfinished ...>`; also `<detached ...>` and ltrace's `<no return ...>`.
+    Unfinished { name: &'a [u8], args: &'a [u8] },
+    /// `<... read resumed>"x", 1) = 1`
+    Resumed {
+        name: &'a [u8],
+        args: &'a [u8],
+        result: &'a [u8],
+    },
+    /// `<... read resumed> <unfinished ...>) = ?`: the thread ended in it.
+    Abandoned { name: &'a [u8] },
+    /// `--- SIGCHLD {si_signo=SIGCHLD, …} ---`, `--- stopped by SIGSTOP ---`
+    Signal(&'a [u8]),
+    /// `+++ exited with 7 +++`: status, or 128 and the signal's number, if known.
+    Exited(Option<i32>),
+    /// `+++ superseded by execve in pid 1234 +++`
+    Superseded,
+    /// ` > /lib/libc.so.6(read+0x12) [0xfa392]`
+    Frame(Frame<'a>),
+    /// `strace: Process 1234 attached`, `[ Process PID=1234 runs in 32 bit mode. ]`: the attached thread.
+    Message(Option<i32>),
+}
+
+/// A frame of a stack (`-k`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Frame<'a> {
+    pub(super) module: &'a [u8],
+    /// Empty if unknown.
+    pub(super) function: &'a [u8],
+    pub(super) offset: Option<u64>,
+}
+
+/// Parses a line; `None` if it is not of strace.
+pub(super) fn parse(text: &[u8]) -> Option<(Prefix<'_>, Body<'_>)> {
+    if let Some(frame) = frame(text) {
+        return Some((Prefix::default(), Body::Frame(frame)));
+    }
+    if text.starts_with(b"strace: ") || text.starts_with(b"[ Process PID=") {
+        let attached = between(text, b"strace: Process ", b" attached").and_then(unsigned);
+        let tid = attached.and_then(|tid| i32::try_from(tid).ok());
+        return Some((Prefix::default(), Body::Message(tid)));
+    }
+    let (prefix, rest) = prefix(text);
+    Some((prefix, body(rest)?))
+}
+
+/// Like [`parse`], also if the output of the program precedes the line, without a line ending.
+pub(super) fn parse_anywhere(text: &[u8]) -> Option<(Prefix<'_>, Body<'_>)> {
+    parse(text).or_else(|| {
+        let starts = memmem::find_iter(text, b"[pid ");
+        starts.filter_map(|start| parse(text.get(start..)?)).next()
+    })
+}
+
+/// Whether a line begins a call, but does not end it.
+pub(super) fn is_open(text: &[u8]) -> bool {
+    let (prefix, rest) = prefix(text);
+    let name = cut(rest, b"(").map(|(name, _)| name);
+    prefix != Prefix::default() && name.is_some_and(is_name) && body(rest).is_none()
+}
+
+fn prefix(text: &[u8]) -> (Prefix<'_>, &[u8]) {
+    let mut prefix = Prefix::default();
+    let mut rest = text;
+    if let Some(after) = rest.strip_prefix(b"[pid ") {
+        if let Some((tid, comm, after)) = thread(after.trim_ascii_start()) {
+            if let Some(after) = after.strip_prefix(b"]") {
+                (prefix.tid, prefix.comm) = (Some(tid), comm);
+                rest = after.trim_ascii_start();
+            }
+        }
+    } else if let Some((tid, comm, after)) = thread(rest) {
+        if after.starts_with(b" ") {
+            (prefix.tid, prefix.comm) = (Some(tid), comm);
+            rest = after.trim_ascii_start();
+        }
+    }
+    if let Some((time, after)) = time(rest) {
+        prefix.time = time;
+        rest = after;
+    }
+    if let Some(after) = rest.strip_prefix(b"(+") {
+        if let Some((_, after)) = cut(after, b") ") {
+            rest = after.trim_ascii_start();
+        }
+    }
+    // The number of the system call, then the address of the instruction.
+    while let Some((inside, after)) = rest.strip_prefix(b"[").and_then(|rest| cut(rest, b"] ")) {
+        let word = inside.trim_ascii();
+        if word.len() == 16 || word.len() == 8 {
+            prefix.address = hexadecimal(word);
+        } else if unsigned(word).is_none() {
+            break;
+        }
+        rest = after;
+    }
+    (prefix, rest)
+}
+
+/// A thread with its name: `1234<sh>`.
+fn thread(text: &[u8]) -> Option<(i32, Option<&[u8]>, &[u8])> {
+    let (digits, rest) = digits(text);
+    if digits.is_empty() || digits.len() > THREAD_DIGITS {
+        return None;
+    }
+    let tid = i32::try_from(unsigned(digits)?).ok()?;
+    if let Some((comm, rest)) = rest.strip_prefix(b"<").and_then(|rest| cut(rest, b">")) {
+        return Some((tid, Some(comm), rest));
+    }
+    Some((tid, None, rest))
+}
+
+fn time(text: &[u8]) -> Option<(Time, &[u8])> {
+    let is_padded = text.starts_with(b" ");
+    let (word, rest) = cut(text.trim_ascii_start(), b" ")?;
+    let (whole, fraction) = match cut(word, b".") {
+        Some((whole, fraction)) => (whole, nanoseconds(fraction)?),
+        None => (word, 0),
+    };
+    let time = if whole.contains(&b':') {
+        let mut parts = whole.split(|&byte| byte == b':').map(unsigned);
+        let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
+        if parts.next().is_some() || hours > 23 || minutes > 59 || seconds > 60 {
+            return None;
+        }
+        let seconds = i64::try_from(hours * 3600 + minutes * 60 + seconds).ok()?;
+        Time::OfDay(seconds * SECOND + fraction)
+    } else {
+        let seconds = i64::try_from(unsigned(whole)?).ok()?;
+        let nanoseconds = seconds.checked_mul(SECOND)?.checked_add(fraction)?;
+        match seconds < DELTA_SECONDS {
+            true if whole.len() == word.len() && !is_padded => return None,
+            true => Time::Delta(nanoseconds),
+            false => Time::Wall(nanoseconds),
+        }
+    };
+    Some((time, rest.trim_ascii_start()))
+}
+
+/// Nanoseconds of decimals after a point, at most nine.
+fn nanoseconds(decimals: &[u8]) -> Option<i64> {
+    let power = u32::try_from(9usize.checked_sub(decimals.len())?).ok()?;
+    let number = i64::try_from(unsigned(decimals)?).ok()?;
+    Some(number * 10i64.pow(power))
+}
+
+/// Nanoseconds of `0.000147`.
+pub(super) fn seconds(text: &[u8]) -> Option<i64> {
+    let (whole, decimals) = cut(text, b".")?;
+    let whole = i64::try_from(unsigned(whole)?).ok()?;
+    whole
+        .checked_mul(SECOND)?
+        .checked_add(nanoseconds(decimals)?)
+}
+
+fn body(text: &[u8]) -> Option<Body<'_>> {
+    let text = text.trim_ascii_end();
+    if let Some(inside) = between(text, b"--- ", b" ---") {
+        return Some(Body::Signal(inside));
+    }
+    if let Some(inside) = between(text, b"+++ ", b" +++") {
+        return ended(inside);
+    }
+    if let Some(rest) = text.strip_prefix(b"<... ") {
+        let (name, rest) = cut(rest, b" resumed>")?;
+        // Until 4.x, a blank follows: `<... read resumed> "x", 1) = 1`.
+        if rest.trim_ascii_start().starts_with(b"<unfinished ...>") {
+            return Some(Body::Abandoned { name });
+        }
+        let (args, result) = closed(rest)?;
+        return Some(Body::Resumed { name, args, result });
+    }
+    let (name, rest) = cut(text, b"(")?;
+    if !is_name(name) {
+        return None;
+    }
+    for mark in [
+        &b"<unfinished ...>"[..],
+        b"<detached ...>",
+        b"<no return ...>",
+    ] {
+        if let Some(args) = rest.strip_suffix(mark) {
+            return Some(Body::Unfinished { name, args });
+        }
+    }
+    // `exit_group(0) = ?` is printed by some versions as `exit_group(0 <unfinished ...>) = ?`.
+    let (args, result) = closed(rest)?;
+    let args = args.strip_suffix(b"<unfinished ...>").unwrap_or(args);
+    Some(Body::Call { name, args, result })
+}
+
+fn ended(text: &[u8]) -> Option<Body<'_>> {
+    if let Some(status) = text.strip_prefix(b"exited with ") {
+        return Some(Body::Exited(Some(i32::try_from(signed(status)?).ok()?)));
+    }
+    // ltrace.
+    if let Some(status) = between(text, b"exited (status ", b")") {
+        return Some(Body::Exited(Some(i32::try_from(signed(status)?).ok()?)));
+    }
+    if let Some(rest) = text.strip_prefix(b"killed by ") {
+        let name = rest.split(|&byte| byte == b' ').next()?;
+        return Some(Body::Exited(signal_number(name).map(|number| 128 + number)));
+    }
+    text.starts_with(b"superseded by ")
+        .then_some(Body::Superseded)
+}
+
+/// Number of a signal that ends a program.
+fn signal_number(name: &[u8]) -> Option<i32> {
+    const NAMES: [&[u8]; 31] = [
+        b"SIGHUP",
+        b"SIGINT",
+        b"SIGQUIT",
+        b"SIGILL",
+        b"SIGTRAP",
+        b"SIGABRT",
+        b"SIGBUS",
+        b"SIGFPE",
+        b"SIGKILL",
+        b"SIGUSR1",
+        b"SIGSEGV",
+        b"SIGUSR2",
+        b"SIGPIPE",
+        b"SIGALRM",
+        b"SIGTERM",
+        b"SIGSTKFLT",
+        b"SIGCHLD",
+        b"SIGCONT",
+        b"SIGSTOP",
+        b"SIGTSTP",
+        b"SIGTTIN",
+        b"SIGTTOU",
+        b"SIGURG",
+        b"SIGXCPU",
+        b"SIGXFSZ",
+        b"SIGVTALRM",
+        b"SIGPROF",
+        b"SIGWINCH",
+        b"SIGIO",
+        b"SIGPWR",
+        b"SIGSYS",
+    ];
+    let place = NAMES.iter().position(|other| *other == name)?;
+    i32::try_from(place + 1).ok()
+}
+
+/// Splits `args) = result` at the last closing parenthesis outside of strings that a result follows.
+fn closed(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut found = None;
+    let mut place = 0;
+    while let Some(&byte) = text.get(place) {
+        match byte {
+            b'"' => place = string_end(text, place),
+            b')' => {
+                let after = text.get(place + 1..).unwrap_or_default().trim_ascii_start();
+                if let Some(result) = after.strip_prefix(b"= ") {
+                    found = Some((text.get(..place)?, result));
+                }
+                place += 1;
+            }
+            _ => place += 1,
+        }
+    }
+    found
+}
+
+/// Position after a string; the end of the text if it is not closed.
+pub(super) fn string_end(text: &[u8], start: usize) -> usize {
+    let mut place = start + 1;
+    while let Some(&byte) = text.get(place) {
+        match byte {
+            b'\\' => place += 2,
+            b'"' => return place + 1,
+            _ => place += 1,
+        }
+    }
+    text.len()
+}
+
+/// ` > FILE(FUNCTION+0xOFFSET) [0xADDRESS]`; the function may be missing.
+fn frame(text: &[u8]) -> Option<Frame<'_>> {
+    let text = text.trim_ascii_end().strip_prefix(b" > ")?;
+    let Some(start) = memmem::rfind(text, b" [0x") else {
+        return Some(Frame {
+            module: b"",
+            function: text,
+            offset: None,
+        });
+    };
+    let (place, address) = text.split_at_checked(start)?;
+    // An offset in the file or an address, depending on the version.
+    hexadecimal(between(address, b" [0x", b"]")?)?;
+    let (module, place) = match place.iter().rposition(|&byte| byte == b'(') {
+        Some(open) => (place.get(..open)?, between(place.get(open..)?, b"(", b")")?),
+        None => (place, &b""[..]),
+    };
+    let (function, offset) = match memmem::rfind(place, b"+0x") {
+        Some(plus) => (place.get(..plus)?, hexadecimal(place.get(plus + 3..)?)),
+        None => (place, None),
+    };
+    Some(Frame {
+        module,
+        function,
+        offset,
+    })
+}
+
+/// Names of system calls, of ltrace's functions (`libc.so.6->malloc`, `operator new`, `SYS_read`).
+fn is_name(name: &[u8]) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.@->:~<*&, ".contains(byte);
+    name.first()
+        .is_some_and(|first| first.is_ascii_alphabetic() || *first == b'_')
+        && name.iter().all(is_part)
+        && !name.windows(2).any(|pair| pair == b": ")
+}
+
+fn digits(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit());
+    text.split_at_checked(end.unwrap_or(text.len()))
+        .unwrap_or((text, b""))
+}
+
+/// The parts before and after the first occurrence.
+pub(super) fn cut<'a>(text: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let place = memmem::find(text, separator)?;
+    Some((text.get(..place)?, text.get(place + separator.len()..)?))
+}
+
+fn between<'a>(text: &'a [u8], start: &[u8], end: &[u8]) -> Option<&'a [u8]> {
+    text.strip_prefix(start)?.strip_suffix(end)
+}

@@ -1,0 +1,83 @@
+//! Golden files, cases that they lack, and random lines.
+
+use perfquet_events::Guess;
+use proptest::prelude::*;
+
+use super::STRACE;
+use crate::golden::*;
+
+#[test]
+fn golden() {
+    for path in golden_files("strace") {
+        assert_golden(&path, &read_golden(&STRACE, &path));
+        if !path.to_string_lossy().contains("garbage") {
+            assert_recognized(&STRACE, &path);
+        }
+    }
+}
+
+/// The events without facts.
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let events = read_bytes(&STRACE, text.as_bytes());
+    let lines: Vec<&str> = events
+        .lines()
+        .filter(|line| !line.starts_with("Fact"))
+        .collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn other_texts_are_not_recognized() {
+    for text in [
+        "int main(void) { return read(0, buffer, 1); }\n",
+        "f(x) = 2x + 1\nlet y = f(3) = 7\nand more text\nof a paper\nwithout calls\n",
+        "",
+    ] {
+        assert_eq!((STRACE.sniff)(text.as_bytes()), Guess::No, "{text}");
+    }
+}
+
+#[test]
+fn strings_and_comments_hold_separators() {
+    check(
+        "1 write(1, \"a) = 5 <0.1>, \\\"\", 3 /* b, c */) = 3 <0.000001>\n",
+        &[
+            "call tid=1 function=\"sys_write\" args=[\"1\", \"\\\"a) = 5 <0.1>, \\\\\\\"\\\"\", \"3 /* b, c */\"] \
+             duration=1000 retval=3 leaf=true",
+        ],
+    );
+}
+
+#[test]
+fn results() {
+    check(
+        "1 mmap(NULL) = 0x7fffffffffff\n1 openat(AT_FDCWD</a, b>, \"c\") = 3</a, b/c> <0.000002>\n\
+         1 pause() = ? ERESTARTNOHAND (To be restarted if no handler)\n1 ioctl(0) = -1 EWHAT (?)\n",
+        &[
+            "call tid=1 function=\"sys_mmap\" args=[\"NULL\"] retval=140737488355327 leaf=true",
+            "call tid=1 function=\"sys_openat\" args=[\"AT_FDCWD</a, b>\", \"\\\"c\\\"\"] duration=2000 retval=3 leaf=true",
+            "call tid=1 function=\"sys_pause\" args=[\"error=ERESTARTNOHAND\"] leaf=true",
+            "call tid=1 function=\"sys_ioctl\" args=[\"0\", \"error=EWHAT\"] retval=-1 leaf=true",
+        ],
+    );
+}
+
+#[test]
+fn midnight_does_not_turn_time_back() {
+    check(
+        "23:59:59.999999 close(3) = 0\n00:00:00.000001 close(4) = 0\n",
+        &[
+            "call time=86399999999000 function=\"sys_close\" args=[\"3\"] retval=0 leaf=true",
+            "call time=86400000001000 function=\"sys_close\" args=[\"4\"] retval=0 leaf=true",
+        ],
+    );
+}
+
+proptest! {
+    /// No input panics, and every line is counted once.
+    #[test]
+    fn random_lines(text in "([\\[pid 0-9.:\\]<>a-z(){}\",=+\\-\\\\ ]|unfinished \\.\\.\\.>|<\\.\\.\\. r resumed>|\n){0,80}") {
+        read_bytes(&STRACE, text.as_bytes());
+    }
+}
