@@ -185,9 +185,9 @@ pub fn number(name: &[u8]) -> Option<i64> {
     if name.is_empty() {
         return None;
     }
-    let is_it = |other: &&str| other.as_bytes() == name;
-    let place = NAMES.iter().position(|other| is_it(&other));
-    let internal = || INTERNAL.iter().find(|(_, other)| is_it(&other));
+    let is_it = |other: &str| other.as_bytes() == name;
+    let place = NAMES.iter().position(|other| is_it(other));
+    let internal = || INTERNAL.iter().find(|(_, other)| is_it(other));
     let number = place.and_then(|place| i64::try_from(place).ok());
     number.or_else(|| internal().map(|(number, _)| *number))
 }

@@ -511,7 +511,7 @@ mod tests {
     #[test]
     fn sources_of_data_are_the_same_number_in_both_orders() {
         // LOAD, level hit L1, snoop none, TLB hit L1 (include/uapi/linux/perf_event.h).
-        let source = 0x68_1001_42u64;
+        let source = 0x6810_0142u64;
         let attr = Attr::of(sample_type::IP | sample_type::DATA_SRC, 0);
         let mut lists = Lists::default();
         let little = [0x1000, source].map(u64::to_le_bytes).concat();

@@ -36,8 +36,6 @@ pub(super) struct Prefix<'a> {
     /// Thread name (`-Y`).
     pub(super) comm: Option<&'a [u8]>,
     pub(super) time: Time,
-    /// Address of the instruction (`-i`).
-    pub(super) address: Option<u64>,
 }
 
 /// The event of a line.
@@ -97,8 +95,7 @@ pub(super) fn parse(text: &[u8]) -> Option<(Prefix<'_>, Body<'_>)> {
 /// Like [`parse`], also if the output of the program precedes the line, without a line ending.
 pub(super) fn parse_anywhere(text: &[u8]) -> Option<(Prefix<'_>, Body<'_>)> {
     parse(text).or_else(|| {
-        let starts = memmem::find_iter(text, b"[pid ");
-        starts.filter_map(|start| parse(text.get(start..)?)).next()
+        memmem::find_iter(text, b"[pid ").find_map(|start| parse(text.get(start..)?))
     })
 }
 
@@ -112,39 +109,39 @@ pub(super) fn is_open(text: &[u8]) -> bool {
 fn prefix(text: &[u8]) -> (Prefix<'_>, &[u8]) {
     let mut prefix = Prefix::default();
     let mut rest = text;
-    if let Some(after) = rest.strip_prefix(b"[pid ") {
-        if let Some((tid, comm, after)) = thread(after.trim_ascii_start()) {
-            if let Some(after) = after.strip_prefix(b"]") {
-                (prefix.tid, prefix.comm) = (Some(tid), comm);
-                rest = after.trim_ascii_start();
-            }
-        }
-    } else if let Some((tid, comm, after)) = thread(rest) {
-        if after.starts_with(b" ") {
-            (prefix.tid, prefix.comm) = (Some(tid), comm);
-            rest = after.trim_ascii_start();
-        }
+    let inside = rest.strip_prefix(b"[pid ");
+    let end = match inside {
+        Some(_) => &b"]"[..],
+        None => b" ",
+    };
+    if let Some((tid, comm, after)) = thread(inside.unwrap_or(rest).trim_ascii_start())
+        && let Some(after) = after.strip_prefix(end)
+    {
+        (prefix.tid, prefix.comm) = (Some(tid), comm);
+        rest = after.trim_ascii_start();
     }
     if let Some((time, after)) = time(rest) {
         prefix.time = time;
         rest = after;
     }
-    if let Some(after) = rest.strip_prefix(b"(+") {
-        if let Some((_, after)) = cut(after, b") ") {
-            rest = after.trim_ascii_start();
-        }
+    if let Some((_, after)) = rest.strip_prefix(b"(+").and_then(|rest| cut(rest, b") ")) {
+        rest = after.trim_ascii_start();
     }
     // The number of the system call, then the address of the instruction.
     while let Some((inside, after)) = rest.strip_prefix(b"[").and_then(|rest| cut(rest, b"] ")) {
         let word = inside.trim_ascii();
-        if word.len() == 16 || word.len() == 8 {
-            prefix.address = hexadecimal(word);
-        } else if unsigned(word).is_none() {
+        let is_address = matches!(word.len(), 8 | 16) && word.iter().all(is_hexadecimal);
+        if !is_address && unsigned(word).is_none() {
             break;
         }
         rest = after;
     }
     (prefix, rest)
+}
+
+/// Digits, or `?` where strace could not read the address.
+fn is_hexadecimal(byte: &u8) -> bool {
+    byte.is_ascii_hexdigit() || *byte == b'?'
 }
 
 /// A thread with its name: `1234<sh>`.
