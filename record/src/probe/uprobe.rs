@@ -21,6 +21,8 @@ use crate::failure::{Failure, failed, misuse};
 
 /// Maximum number of functions of one pattern.
 const MOST: usize = 1000;
+/// Maximum number of functions whose types of return values are looked up: each may take a search of the whole debug info.
+const MOST_TYPED: usize = 64;
 /// Library directories, next to those configured for the dynamic linker.
 const LIBRARIES: &[&str] = &[
     "/lib/x86_64-linux-gnu",
@@ -48,7 +50,12 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
     let edge = Edge::of_probe(at_return);
     let symbols = functions(text, &spec, &object)?;
     let mut slow = Vec::new();
+    let are_typed = symbols.len() <= MOST_TYPED;
     for found in &symbols {
+        let mut spec = spec.clone();
+        if at_return && are_typed {
+            type_returned(&mut spec, &object, &found.symbol);
+        }
         definitions.push(definition(text, &spec, &path, &object, found, edge)?);
         let symbol = &found.symbol;
         // A return is caught at the entry, which is fixed.
@@ -69,12 +76,8 @@ pub(super) fn calls(text: &str, spec: &ProbeSpec) -> Result<Vec<Both>, Failure> 
     let path = find(spec.object.as_deref().unwrap_or_default())?;
     let object = Object::open(&path).map_err(|error| failed(format!("{text}: {error}")))?;
     let symbols = functions(text, spec, &object)?;
-    let (at_entry, mut at_return) = sides(spec);
-    for argument in &mut at_return.arguments {
-        if is_retval(argument) && argument.kind.is_none() {
-            argument.kind = Some("s64".to_owned());
-        }
-    }
+    let (at_entry, at_return) = sides(spec);
+    let are_typed = symbols.len() <= MOST_TYPED;
     let is_pattern = symbols.len() > 1;
     let define =
         |spec: &ProbeSpec, found: &Found, edge| definition(text, spec, &path, &object, found, edge);
@@ -90,6 +93,15 @@ pub(super) fn calls(text: &str, spec: &ProbeSpec) -> Result<Vec<Both>, Failure> 
             });
             entry = define(&fewer, symbol, Edge::Entry);
         }
+        let mut at_return = at_return.clone();
+        if are_typed && at_return.arguments.iter().any(is_retval) {
+            type_returned(&mut at_return, &object, &symbol.symbol);
+        }
+        for argument in &mut at_return.arguments {
+            if is_retval(argument) && argument.kind.is_none() {
+                argument.kind = Some("s64".to_owned());
+            }
+        }
         all.push(Both {
             function: symbol.name.clone(),
             module: path.display().to_string(),
@@ -98,6 +110,32 @@ pub(super) fn calls(text: &str, spec: &ProbeSpec) -> Result<Vec<Both>, Failure> 
         });
     }
     Ok(all)
+}
+
+/// Gives `$retval` the type that the function returns: the upper half of the register of an `int` is undefined.
+fn type_returned(spec: &mut ProbeSpec, object: &Object, symbol: &CodeSymbol) {
+    let is_untyped = |argument: &&mut Argument| is_retval(argument) && argument.kind.is_none();
+    let is_default = !spec.arguments.iter().any(is_retval);
+    let mut untyped = spec.arguments.iter_mut().filter(is_untyped).peekable();
+    if !is_default && untyped.peek().is_none() {
+        return;
+    }
+    let Some((bytes, is_signed)) = object.returned_integer(symbol) else {
+        return;
+    };
+    let kind = format!(
+        "{}{}",
+        if is_signed { 's' } else { 'u' },
+        u32::from(bytes) * 8
+    );
+    untyped.for_each(|argument| argument.kind = Some(kind.clone()));
+    if is_default {
+        spec.arguments.push(Argument {
+            name: Some("ret".to_owned()),
+            value: Value::Raw("$retval".to_owned()),
+            kind: Some(kind),
+        });
+    }
 }
 
 fn definition(

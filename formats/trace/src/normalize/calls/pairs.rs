@@ -392,12 +392,14 @@ fn probe(event: &EventType) -> Option<Role> {
     let retval = ["ret", "retval", "arg1"]
         .iter()
         .find_map(|name| place(name, event));
+    let retval = retval.filter(|_| edge == Edge::Leave);
     Some(Role {
         edge,
         class: PROBE,
         key: Some(key),
         name: NameOf::Function(key),
-        retval: retval.filter(|_| edge == Edge::Leave),
+        args: args::of(event, retval.filter(|&place| args::is_number(event, place))),
+        retval,
         ..Role::of(Context::Task)
     })
 }

@@ -60,6 +60,19 @@ impl Object {
         text(&dwarf, &unit, name)
     }
 
+    /// The size in bytes and the sign of the integer that a function returns, if its debug info says that it returns one.
+    pub fn returned_integer(&self, symbol: &CodeSymbol) -> Option<(u8, bool)> {
+        let sections = Sections::of(self.with_debugging_information());
+        let dwarf = sections.dwarf();
+        let address = self.address_of(symbol.offset)?;
+        let (unit, offset) = function_at(&dwarf, address).ok()??;
+        let entry = unit.entry(offset).ok()?;
+        match attribute(&unit, &entry, gimli::DW_AT_type).ok()?? {
+            AttributeValue::UnitRef(kind) => types::integer_of(&unit, kind).ok()?,
+            _ => None,
+        }
+    }
+
     /// The variables in scope at an offset in the file, inside a function.
     pub fn variables_at(&self, symbol: &CodeSymbol, offset: u64) -> Result<Scope, Error> {
         let elf = self.with_debugging_information();

@@ -55,3 +55,37 @@ fn variables_of_a_function_in_pieces_and_members_in_every_version() {
         assert_eq!(offsets, [("first", 0), ("second", 8)], "{version}");
     }
 }
+
+#[test]
+fn integers_that_functions_return() {
+    if !crate::needs::met(&["cc"]) {
+        return;
+    }
+    let source = "typedef int status; typedef unsigned char byte;
+status first(void) { return -5; }
+unsigned second(void) { return 5; }
+byte third(void) { return 5; }
+long fourth(void) { return 5; }
+char *fifth(void) { return 0; }
+void sixth(void) {}
+int main(void) { return 0; }
+";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("program.c"), source).unwrap();
+    let arguments = ["-O0", "-g", "-o", "program", "program.c"];
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.args(arguments).current_dir(folder.path()).status();
+    assert!(compiled.unwrap().success());
+    let object = Object::open(&folder.path().join("program")).unwrap();
+    let functions = object.functions();
+    let returned = |name: &str| {
+        let function = functions.iter().find(|function| function.name == name);
+        object.returned_integer(function.unwrap())
+    };
+    assert_eq!(returned("first"), Some((4, true)));
+    assert_eq!(returned("second"), Some((4, false)));
+    assert_eq!(returned("third"), Some((1, false)));
+    assert_eq!(returned("fourth"), Some((8, true)));
+    assert_eq!(returned("fifth"), None);
+    assert_eq!(returned("sixth"), None);
+}

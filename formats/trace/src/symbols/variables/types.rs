@@ -112,6 +112,25 @@ pub(super) fn add_type<'a>(
     Ok(())
 }
 
+/// The size in bytes and the sign of a type that is an integer, through typedefs.
+pub(super) fn integer_of(
+    unit: &Unit<'_>,
+    offset: UnitOffset,
+) -> Result<Option<(u8, bool)>, gimli::Error> {
+    let entry = unit.entry(plain(unit, offset)?)?;
+    let bytes = entry
+        .attr_value(gimli::DW_AT_byte_size)
+        .and_then(|value: AttributeValue<_>| value.udata_value());
+    let shape = match entry.tag() {
+        gimli::DW_TAG_base_type => integer(entry.attr_value(gimli::DW_AT_encoding), bytes),
+        _ => Shape::Other,
+    };
+    Ok(match shape {
+        Shape::Integer { bytes, signed } => Some((bytes, signed)),
+        Shape::Pointer(_) | Shape::Structure(_) | Shape::Array(..) | Shape::Other => None,
+    })
+}
+
 /// Resolves typedefs and qualifiers.
 fn plain(unit: &Unit<'_>, mut offset: UnitOffset) -> Result<UnitOffset, gimli::Error> {
     for _ in 0..32 {
