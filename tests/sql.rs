@@ -14,6 +14,8 @@
 
 #[path = "sql/findings.rs"]
 mod findings;
+#[path = "sql/widths.rs"]
+mod widths;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

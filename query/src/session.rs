@@ -407,6 +407,12 @@ impl Answer<'_> {
         Arc::clone(&self.schema)
     }
 
+    /// Marks the columns that a narrow terminal omits, the first one first.
+    pub(crate) fn with_spares(mut self, spares: &[&str]) -> Self {
+        self.schema = crate::render::with_spares(&self.schema, spares);
+        self
+    }
+
     /// Whether there are no more rows. The rows that it reads are kept for [`Answer::next`].
     pub(crate) fn is_empty(&mut self) -> Result<bool> {
         while self.waiting.is_none() {

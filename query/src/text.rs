@@ -183,6 +183,50 @@ pub(crate) fn shortened(name: &str, width: usize) -> Cow<'_, str> {
     cut_right(&name[last + 2..], width)
 }
 
+/// The own name of a function: without the modules in front of it, and without the functions that a comparison added to it.
+pub(crate) fn shortest(name: &str) -> &str {
+    let start = separators(name).into_iter().rfind(|&at| at > 0);
+    let own = &name[start.unwrap_or(0)..];
+    own.find(" (with ").map_or(own, |end| &own[..end])
+}
+
+/// [`shortened`] with the name's indentation.
+pub(crate) fn indented_name(name: &str, width: usize) -> Cow<'_, str> {
+    let start = name.len() - name.trim_start_matches(' ').len();
+    if start == 0 || columns(name) <= width || start >= width {
+        return shortened(name, width);
+    }
+    Cow::Owned(format!(
+        "{}{}",
+        &name[..start],
+        shortened(&name[start..], width - start)
+    ))
+}
+
+/// The lines of a text, broken between words where possible.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(2);
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        for letter in word.chars() {
+            // A word that is wider than a line.
+            if columns(&line) + letter_columns(letter) > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push(letter);
+        }
+    }
+    lines.push(line);
+    lines
+}
+
 /// Places of the `::` between the parts of a name, outside of brackets. A closure is part of its function's name.
 fn separators(name: &str) -> Vec<usize> {
     let bytes = name.as_bytes();
@@ -235,6 +279,27 @@ mod tests {
         let method = "<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend::{closure#0}";
         assert_eq!(shortened(method, 30), "…::extend::{closure#0}");
         assert_eq!(shortened("ns::operator->(int)::run", 9), "…::run");
+    }
+
+    #[test]
+    fn own_names_of_functions() {
+        assert_eq!(shortest("a::b::run"), "::run");
+        assert_eq!(shortest("vfs_read"), "vfs_read");
+        assert_eq!(shortest("find (with a::b, c)"), "find");
+        assert_eq!(indented_name("    a::b::run", 11), "    …::run");
+        assert_eq!(indented_name("    a::b::run", 20), "    a::b::run");
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrapped("one two", 7), ["one two"]);
+        assert_eq!(
+            wrapped("a longest_word b", 6),
+            ["a", "longes", "t_word", "b"]
+        );
+        assert_eq!(wrapped("", 6), [""]);
+        assert_eq!(wrapped("漢字漢", 4), ["漢字", "漢"]);
     }
 
     #[test]

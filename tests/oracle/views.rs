@@ -207,7 +207,7 @@ fn compare_switches(data: &Path, trace: &Path, input: &str) -> Option<usize> {
 const OF_CORPUS: [&str; 1] = ["perf-data/6.12/tracepoints.data"];
 
 #[test]
-fn switches_of_the_corpus_equal_timehist() {
+fn switches_of_the_corpus_equal_timehist_and_latency() {
     if !needs::met(&["perf"]) {
         return;
     }
@@ -218,6 +218,7 @@ fn switches_of_the_corpus_equal_timehist() {
                 let folder = tempfile::tempdir().unwrap();
                 let trace = import(&data, folder.path());
                 compare_switches(&data, &trace, name);
+                compare_latencies(&data, &trace, name);
             }
         }
     }
@@ -241,8 +242,8 @@ fn latencies(text: &str) -> BTreeMap<i32, (u64, i64)> {
     latencies
 }
 
-/// perf counts a thread as preempted if its state is 0; kernels since 4.14 write 256 if it was preempted in the kernel. A thread
-/// first seen when it is switched in counts with a wait of 0.
+/// Counts by the rules of perf: a thread is preempted if its state is 0, though kernels since 4.14 write 256 if it was preempted in
+/// the kernel; a thread first seen when it is switched in counts with a wait of 0.
 const LATENCIES: &str = "
 WITH waits AS (
   SELECT w.tid, w.duration FROM runqueue_waits w LEFT JOIN sched_switch s ON s.prev_pid = w.tid AND s.time = w.time
@@ -255,8 +256,13 @@ WITH waits AS (
 ), first AS (
   SELECT tid, first_value(is_in ORDER BY time, is_in) AS is_in FROM seen WHERE tid <> 0 GROUP BY tid
 )
-SELECT tid, count(duration) + max(is_in) AS count, coalesce(max(duration), 0)
+SELECT tid, count(duration) + max(is_in) AS count, coalesce(max(duration), 0), max(is_in)
 FROM first LEFT JOIN waits USING (tid) GROUP BY tid HAVING count(duration) + max(is_in) > 0";
+
+/// Waits that perf leaves out: of threads preempted in the kernel.
+const PREEMPTED_IN_KERNEL: &str = "
+SELECT w.tid, w.duration FROM runqueue_waits w JOIN sched_switch s ON s.prev_pid = w.tid AND s.time = w.time
+WHERE w.duration IS NOT NULL AND w.why = 'preempted' AND s.prev_state <> 0";
 
 /// Threads that ran on a CPU before or after a switch that was not recorded.
 const BROKEN: &str = "
@@ -284,24 +290,32 @@ fn waits_equal_sched_latency() {
         compared.is_none_or(|compared| compared > 300),
         "{compared:?} switches"
     );
-    let Some(text) = perf(&["sched", "latency", "-p"], &data) else {
-        return;
-    };
-    let theirs = latencies(&text);
+    let waits = compare_latencies(&data, &trace, "live, threads");
+    assert!(
+        waits.is_none_or(|waits| waits > 100),
+        "only {waits:?} waits"
+    );
+}
+
+/// Returns the number of compared waits.
+fn compare_latencies(data: &Path, trace: &Path, input: &str) -> Option<u64> {
+    let theirs = latencies(&perf(&["sched", "latency", "-p"], data)?);
     let waits: u64 = theirs.values().map(|&(count, _)| count).sum();
     let mut ours: BTreeMap<i32, (u64, i64)> = BTreeMap::new();
-    for row in rows(&trace, LATENCIES) {
+    let mut first_seen = 0;
+    for row in rows(trace, LATENCIES) {
         ours.insert(number(&row[0]), (number(&row[1]), number(&row[2])));
+        first_seen += number::<u64>(&row[3]);
     }
     let threads = |of: &BTreeMap<i32, (u64, i64)>| of.keys().copied().collect::<Vec<i32>>();
-    assert_eq!(threads(&ours), threads(&theirs));
+    assert_eq!(threads(&ours), threads(&theirs), "{input}");
     let is_same = |tid: &i32| {
         let ((count, longest), (their_count, their_longest)) = (ours[tid], theirs[tid]);
         count == their_count && rounds_to(longest, their_longest)
     };
     let differing: Vec<i32> = ours.keys().copied().filter(|tid| !is_same(tid)).collect();
     // Where a switch is missing, perf omits the next wait of the thread.
-    let broken: HashSet<i32> = rows(&trace, BROKEN)
+    let broken: HashSet<i32> = rows(trace, BROKEN)
         .iter()
         .map(|row| number(&row[0]))
         .collect();
@@ -310,19 +324,32 @@ fn waits_equal_sched_latency() {
         let is_more = our.0 > their.0 && our.1 + 501 >= their.1 * 1000;
         assert!(
             broken.contains(tid) && is_more,
-            "{tid}: {our:?}, perf {their:?}"
+            "{input}: {tid}: {our:?}, perf {their:?}"
         );
     }
-    let why = "a switch is missing: perf omits the wait after it";
+    // What the rules of perf add and leave out is every row in which the view differs from it.
+    let preempted = rows(trace, PREEMPTED_IN_KERNEL).len() as u64;
+    let of_view: u64 = {
+        let sql = "SELECT count(*) FROM runqueue_waits WHERE duration IS NOT NULL AND tid <> 0";
+        number(&rows(trace, sql)[0][0])
+    };
+    let counted: u64 = ours.values().map(|&(count, _)| count).sum();
+    assert_eq!(of_view - preempted + first_seen, counted, "{input}");
+    let mut why = format!(
+        "by perf's rules: without {preempted} waits after a preemption in the kernel, with {first_seen} of 0 where a thread is first seen"
+    );
+    if !differing.is_empty() {
+        why.push_str("; a switch is missing: perf omits the wait after it");
+    }
     report(
         "runqueue_waits",
         "perf sched latency",
-        "live, threads",
+        input,
         ours.len(),
         differing.len(),
-        if differing.is_empty() { "" } else { why },
+        &why,
     );
-    assert!(waits > 100, "only {waits} waits");
+    Some(waits)
 }
 
 /// Count and total of `kwork report`, by name, number and CPU; us.

@@ -15,7 +15,7 @@ use perfquet_cli::{nearest, suggestion};
 use crate::catalog;
 use crate::failure::Misuse;
 use crate::limits::Limits;
-use crate::render;
+use crate::render::{self, with_display, with_spares};
 use crate::session::{Session, quoted};
 use crate::settings::Output;
 use crate::trace::{Trace, TraceTable};
@@ -83,7 +83,7 @@ fn fixed_tables() -> Result<RecordBatch> {
         .iter()
         .map(|view| (view.usage(), view.about().to_owned()));
     let rows: Vec<(String, String)> = tables.chain(views).collect();
-    Ok(RecordBatch::try_from_iter([
+    described(RecordBatch::try_from_iter([
         ("table", text(rows.iter().map(|row| row.0.clone()))),
         ("doc", text(rows.iter().map(|row| row.1.clone()))),
     ])?)
@@ -158,7 +158,7 @@ pub(super) fn list(session: &Session) -> Result<RecordBatch> {
         "Facts from the manifest, one per row.".to_owned(),
     ));
     let numbers = |values: Vec<Option<u64>>| Arc::new(UInt64Array::from(values)) as ArrayRef;
-    Ok(RecordBatch::try_from_iter_with_nullable([
+    described(RecordBatch::try_from_iter_with_nullable([
         ("table", text(rows.iter().map(|row| row.0.clone())), false),
         (
             "rows",
@@ -232,7 +232,7 @@ fn view_columns(view: Option<&View>, schema: Option<&Schema>) -> Result<RecordBa
     }
     // Times are in nanoseconds, too; the name of the column marks them as times.
     let unit = |unit: &str| if unit == "time" { "ns" } else { unit }.to_owned();
-    Ok(RecordBatch::try_from_iter([
+    described(RecordBatch::try_from_iter([
         (
             "column",
             text(rows.iter().map(|(column, _)| column.name.clone())),
@@ -296,13 +296,20 @@ fn declared(traces: &[Trace], name: &str) -> Option<TableSchema> {
 fn columns(schema: &TableSchema) -> Result<RecordBatch> {
     let all = &schema.columns;
     let nullable: BooleanArray = all.iter().map(|column| Some(column.nullable)).collect();
-    Ok(RecordBatch::try_from_iter([
+    described(RecordBatch::try_from_iter([
         ("column", text(all.iter().map(|column| column.name.clone()))),
         ("type", text(all.iter().map(type_name))),
         ("unit", text(all.iter().map(|column| column.unit.clone()))),
         ("nullable", Arc::new(nullable) as ArrayRef),
         ("doc", text(all.iter().map(|column| column.doc.clone()))),
     ])?)
+}
+
+/// Marks what a narrow terminal omits, and the descriptions, which get more lines.
+fn described(rows: RecordBatch) -> Result<RecordBatch> {
+    let schema = with_spares(&rows.schema(), &["nullable", "bytes", "rows", "unit"]);
+    let schema = with_display(&schema, "doc", "wrapped");
+    Ok(RecordBatch::try_new(schema, rows.columns().to_vec())?)
 }
 
 /// As in schemas/*.toml.

@@ -15,6 +15,7 @@ pub(crate) mod heat;
 mod heat_colors;
 mod hexadecimal;
 mod json;
+mod layout;
 mod notes;
 mod output;
 pub(crate) mod page;
@@ -44,7 +45,7 @@ pub(crate) use destination::Destination;
 pub(crate) use drawing::axis_label;
 pub(crate) use notes::Notes;
 pub(crate) use output::{Form, Output, Shape};
-pub(crate) use people::{INDENT, SPARE, TERMINAL};
+pub(crate) use people::{INDENT, SPARE, TERMINAL, with_display, with_spares};
 pub(crate) use section::{Answered, Section};
 
 /// Output formats.

@@ -12,7 +12,8 @@ use std::io::Write;
 use anyhow::Result;
 use arrow::array::RecordBatch;
 
-use crate::text::{harmless, strings};
+use super::width;
+use crate::text::{harmless, strings, wrapped};
 
 /// Rows with the columns severity, title, detail, why and sql.
 pub(crate) struct Notes {
@@ -24,19 +25,23 @@ pub(crate) struct Notes {
 impl Notes {
     pub(super) fn write(&self, out: &mut dyn Write) -> Result<()> {
         let columns: Result<Vec<_>> = self.rows.columns().iter().map(strings).collect();
-        let columns = columns?;
+        let texts = columns?;
+        // The command stays on one line, however long, so that it can be copied.
+        let columns = width().map_or(usize::MAX, |width| width.saturating_sub(2));
         for (row, command) in self.commands.iter().enumerate() {
             let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
             let [severity, title, detail, why, sql] = [0, 1, 2, 3, 4]
-                .map(|column: usize| columns.get(column).map_or("", |texts| texts.value(row)));
+                .map(|column: usize| texts.get(column).map_or("", |text| text.value(row)));
             let label = if severity == "info" {
                 "remark"
             } else {
                 severity
             };
             writeln!(out, "{label}: {}", harmless(title))?;
-            for line in [detail, why] {
-                writeln!(out, "  {}", harmless(line))?;
+            for text in [detail, why] {
+                for line in wrapped(&harmless(text), columns) {
+                    writeln!(out, "  {line}")?;
+                }
             }
             let sql = quoted(&harmless(sql));
             writeln!(out, "  perfquet-query sql {} {sql}", words.join(" "))?;

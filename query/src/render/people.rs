@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Int64Type, Schema};
+use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Int64Type, Schema, SchemaRef};
 
 use super::bars::{bars, is_unicode, shares};
 use crate::bins::Bins;
@@ -14,12 +14,38 @@ use crate::text::strings;
 
 /// Key in a field's metadata with the display of the column. `optional`: only if a value is neither NULL nor 0;
 /// `hidden`: never; `bars`: a list of `low`, `high` and `count` in powers of two, as one letter per power; `shares`: a list of values
-/// from 0 to 1, as one letter each.
+/// from 0 to 1, as one letter each; `wrapped`: a description, on several lines where a terminal is narrow.
 pub(crate) const TERMINAL: &str = "terminal";
 /// Key in a field's metadata of a column that a narrow terminal omits: its place in the order, from 1.
 pub(crate) const SPARE: &str = "spare";
 /// Key in a field's metadata with the column whose value gives the indentation of names.
 pub(crate) const INDENT: &str = "indent";
+
+/// Marks the columns that a narrow terminal omits, the first one first.
+pub(crate) fn with_spares(schema: &Schema, spares: &[&str]) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| {
+        let mut metadata = field.metadata().clone();
+        if let Some(place) = spares.iter().position(|spare| spare == field.name()) {
+            metadata.insert(SPARE.to_owned(), (place + 1).to_string());
+        }
+        field.as_ref().clone().with_metadata(metadata)
+    });
+    let fields: Vec<Field> = fields.collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// Marks a column that a terminal shows in its own way; [`TERMINAL`] lists the ways.
+pub(crate) fn with_display(schema: &Schema, column: &str, display: &str) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| {
+        let mut metadata = field.metadata().clone();
+        if field.name() == column {
+            metadata.insert(TERMINAL.to_owned(), display.to_owned());
+        }
+        field.as_ref().clone().with_metadata(metadata)
+    });
+    let fields: Vec<Field> = fields.collect();
+    Arc::new(Schema::new(fields))
+}
 
 /// Returns the table for people.
 pub(super) fn shaped(batch: &RecordBatch) -> Result<RecordBatch> {

@@ -1,33 +1,25 @@
-//! Aligned columns. The first rows determine the widths, so that a long result is streamed.
-//!
-//! What is wider than the terminal loses, in this order: steps of timelines, the end columns of the last text, the columns
-//! that a report can spare, columns of other texts. Numbers and distributions are never cut. Without a terminal, everything
-//! is whole.
+//! Aligned columns. The first rows determine the widths (`layout.rs`), so that a long result is streamed. Without a terminal,
+//! everything is whole.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use anyhow::Result;
 use arrow::array::RecordBatch;
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::SchemaRef;
 
 use super::bars::{is_unicode, rebinned};
 use super::cells::{GAP, cells};
-use super::people::{SPARE, TERMINAL};
+use super::layout::{Column, Kind, arrange};
+use super::people::SPARE;
 use super::{Rows, is_colored, records};
-use crate::text::{columns, cut, cut_path, harmless, is_number};
+use crate::text::{columns, cut, cut_path, cut_right, harmless, indented_name, wrapped};
 
 /// Number of rows examined before the first is written.
 const LOOKED_AT: usize = 2000;
 /// SGR sequences for the names of columns (ECMA-48).
 const BOLD: &str = "\x1b[1m";
 const PLAIN: &str = "\x1b[0m";
-/// Minimum width to which a column is cut.
-const NARROWEST: usize = 8;
-/// Minimum width to which the last text is cut before others are: a file name, the start of a sentence.
-const LAST_TEXT: usize = 24;
-/// Columns that can be spared are omitted before names of up to this width are cut.
-const NAME: usize = 40;
-
 pub(super) struct Table<'w> {
     out: &'w mut (dyn Write + Send),
     schema: SchemaRef,
@@ -39,19 +31,6 @@ pub(super) struct Table<'w> {
     kinds: Vec<Kind>,
     /// The user's home directory and a slash, which texts show as `~/`.
     home: Option<String>,
-}
-
-/// How a column may become narrower.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Never; right-aligned. A number that lost a digit would be another number.
-    Number,
-    /// Never; a distribution, whose columns have a scale.
-    Distribution,
-    /// By longer steps.
-    Timeline,
-    /// By an ellipsis.
-    Text,
 }
 
 /// How the rows are laid out.
@@ -68,13 +47,7 @@ impl<'w> Table<'w> {
         schema: SchemaRef,
         terminal: Option<usize>,
     ) -> Table<'w> {
-        let kind = |field: &FieldRef| match field.metadata().get(TERMINAL).map(String::as_str) {
-            _ if is_number(field.data_type()) => Kind::Number,
-            Some("bars") => Kind::Distribution,
-            Some("shares") => Kind::Timeline,
-            _ => Kind::Text,
-        };
-        let kinds = schema.fields().iter().map(kind).collect();
+        let kinds = schema.fields().iter().map(Kind::of).collect();
         let home = std::env::var("HOME").ok().filter(|home| home.len() > 1);
         let home = home.map(|home| format!("{}/", home.trim_end_matches('/')));
         Table {
@@ -99,15 +72,21 @@ impl<'w> Table<'w> {
             .iter()
             .map(|field| harmless(field.name()).into_owned())
             .collect();
-        let mut widths: Vec<usize> = names.iter().map(|name| columns(name)).collect();
+        let headings = self.kinds.iter().zip(&names);
+        let mut measured: Vec<Column> = headings
+            .map(|(&kind, name)| Column::new(kind, name))
+            .collect();
         for row in &self.waiting {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(columns(cell));
+            for (column, cell) in measured.iter_mut().zip(row) {
+                column.add(cell);
             }
         }
         let shown = match self.terminal {
-            Some(terminal) => arrange(&widths, &self.kinds, &self.spares(), terminal),
-            None => Some(widths.iter().copied().enumerate().collect()),
+            Some(terminal) => arrange(&measured, &self.spares(), terminal),
+            None => {
+                let widths = measured.iter().map(|column| column.width);
+                Some(widths.enumerate().collect())
+            }
         };
         self.layout = Some(match shown {
             Some(shown) => {
@@ -117,10 +96,13 @@ impl<'w> Table<'w> {
                     .map(|place| names[place].as_str())
                     .collect();
                 if !omitted.is_empty() {
-                    say!(
+                    let note = format!(
                         "too narrow for {}; for all columns: | less -S",
                         omitted.join(", ")
                     );
+                    for line in wrapped(&note, self.terminal.unwrap_or(usize::MAX)) {
+                        say!("{line}");
+                    }
                 }
                 let may_cut = self.terminal.is_some();
                 let (bold, plain) = match may_cut && is_colored() {
@@ -130,7 +112,13 @@ impl<'w> Table<'w> {
                 write!(self.out, "{bold}")?;
                 let heading = |kind: &Kind| match kind {
                     Kind::Number => Kind::Number,
-                    Kind::Distribution | Kind::Timeline | Kind::Text => Kind::Text,
+                    Kind::Distribution
+                    | Kind::Name
+                    | Kind::Timeline
+                    | Kind::Wrapped
+                    | Kind::Path
+                    | Kind::Function
+                    | Kind::Text => Kind::Text,
                 };
                 let headings: Vec<Kind> = self.kinds.iter().map(heading).collect();
                 write_row(&mut self.out, &names, &shown, &headings, may_cut)?;
@@ -210,67 +198,6 @@ impl Rows for Table<'_> {
     }
 }
 
-/// Chooses the columns and their widths; `None` if no row fits into the terminal. `spares` are the places of columns that can
-/// be omitted, the first one first.
-fn arrange(
-    widths: &[usize],
-    kinds: &[Kind],
-    spares: &[usize],
-    terminal: usize,
-) -> Option<Vec<(usize, usize)>> {
-    let attempt = |omitted: &[usize], least: usize| {
-        let places = (0..widths.len()).filter(|place| !omitted.contains(place));
-        let mut shown: Vec<(usize, usize)> = places.map(|place| (place, widths[place])).collect();
-        fit(&mut shown, kinds, least, terminal).then_some(shown)
-    };
-    let mut omissions = (0..=spares.len()).map(|count| &spares[..count]);
-    omissions
-        .find_map(|omitted| attempt(omitted, NAME))
-        .or_else(|| attempt(spares, NARROWEST))
-}
-
-/// Narrows timelines, then the last text, then the widest texts to at least `least` columns, until a row fits into the terminal;
-/// `false` if it cannot.
-fn fit(shown: &mut [(usize, usize)], kinds: &[Kind], least: usize, terminal: usize) -> bool {
-    let gaps = GAP.len() * shown.len().saturating_sub(1);
-    let excess = |shown: &[(usize, usize)]| {
-        let used: usize = shown.iter().map(|(_, width)| width).sum::<usize>() + gaps;
-        used.saturating_sub(terminal)
-    };
-    let texts = shown
-        .iter()
-        .filter(|(place, _)| kinds[*place] == Kind::Text);
-    let last_text = texts.clone().next_back().map(|(place, _)| *place);
-    let has_several = texts.count() > 1;
-    for (narrow, least) in [
-        (Kind::Timeline, NARROWEST),
-        (Kind::Text, LAST_TEXT.min(least)),
-    ] {
-        let rest = excess(shown);
-        let mut of_kind = shown.iter_mut().rev().filter(|(place, _)| {
-            kinds[*place] == narrow
-                && (narrow == Kind::Timeline || has_several && Some(*place) == last_text)
-        });
-        if let Some((_, width)) = of_kind.next() {
-            *width -= rest.min(width.saturating_sub(least));
-        }
-    }
-    loop {
-        let excess = excess(shown);
-        if excess == 0 {
-            return true;
-        }
-        let texts = shown
-            .iter_mut()
-            .filter(|(place, width)| kinds[*place] == Kind::Text && *width > least);
-        let Some((_, widest)) = texts.max_by_key(|(_, width)| *width) else {
-            return false;
-        };
-        // In small steps, so that two wide columns share the loss.
-        *widest -= excess.min((*widest - least).div_ceil(4));
-    }
-}
-
 fn write_row(
     out: &mut dyn Write,
     cells: &[String],
@@ -278,101 +205,94 @@ fn write_row(
     kinds: &[Kind],
     may_cut: bool,
 ) -> Result<()> {
-    let mut line = String::new();
-    for (index, &(place, width)) in shown.iter().enumerate() {
-        if index > 0 {
-            line.push_str(GAP);
-        }
-        let cell = cells[place].as_str();
-        let right = kinds[place] == Kind::Number;
-        let cell = match kinds[place] {
-            _ if !may_cut => cell.into(),
-            Kind::Timeline => rebinned(cell, width, is_unicode()),
-            Kind::Text if cell.starts_with(['/', '~']) => cut_path(cell, width),
-            Kind::Number | Kind::Distribution | Kind::Text => cut(cell, width),
+    // The lines of the columns that have several.
+    let mut paragraphs: Vec<Vec<String>> = Vec::new();
+    if may_cut {
+        let wrap = |&(place, width): &(usize, usize)| match kinds[place] {
+            Kind::Wrapped => wrapped(&cells[place], width),
+            _ => Vec::new(),
         };
-        let padding = width.saturating_sub(columns(&cell));
-        if right {
-            line.extend(std::iter::repeat_n(' ', padding));
+        paragraphs = shown.iter().map(wrap).collect();
+    }
+    let height = paragraphs.iter().map(Vec::len).max().unwrap_or(0).max(1);
+    for number in 0..height {
+        let mut line = String::new();
+        for (index, &(place, width)) in shown.iter().enumerate() {
+            if index > 0 {
+                line.push_str(GAP);
+            }
+            let kind = kinds[place];
+            let cell = match kind {
+                Kind::Wrapped if may_cut => {
+                    let lines = paragraphs.get(index);
+                    let text = lines.and_then(|lines| lines.get(number));
+                    text.map_or("", String::as_str).into()
+                }
+                _ if number > 0 => "".into(),
+                _ if may_cut => cut_to(&cells[place], kind, width),
+                _ => cells[place].as_str().into(),
+            };
+            let padding = width.saturating_sub(columns(&cell));
+            if kind == Kind::Number {
+                line.extend(std::iter::repeat_n(' ', padding));
+            }
+            line.push_str(&cell);
+            if kind != Kind::Number && index + 1 < shown.len() {
+                line.extend(std::iter::repeat_n(' ', padding));
+            }
         }
-        line.push_str(&cell);
-        if !right && index + 1 < shown.len() {
-            line.extend(std::iter::repeat_n(' ', padding));
+        line.truncate(line.trim_end().len());
+        line.push('\n');
+        out.write_all(line.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Shortens a cell to the width of its column.
+fn cut_to(cell: &str, kind: Kind, width: usize) -> Cow<'_, str> {
+    match kind {
+        Kind::Timeline => rebinned(cell, width, is_unicode()),
+        Kind::Function => indented_name(cell, width),
+        Kind::Name => cut_right(cell, width),
+        Kind::Path | Kind::Text if cell.starts_with(['/', '~']) => cut_path(cell, width),
+        Kind::Number | Kind::Distribution | Kind::Wrapped | Kind::Path | Kind::Text => {
+            cut(cell, width)
         }
     }
-    line.truncate(line.trim_end().len());
-    line.push('\n');
-    out.write_all(line.as_bytes())?;
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn arranged(widths: &[usize], kinds: &[Kind], spares: &[usize], terminal: usize) -> String {
-        let shown = arrange(widths, kinds, spares, terminal);
-        let shown = shown.map(|shown| {
-            let columns = shown
-                .iter()
-                .map(|(place, width)| format!("{place}:{width}"));
-            columns.collect::<Vec<_>>().join(" ")
-        });
-        shown.unwrap_or_else(|| "records".to_owned())
-    }
-
-    #[test]
-    fn the_last_text_is_cut_before_names() {
-        use Kind::{Number, Text};
-        assert_eq!(
-            arranged(&[40, 6, 90], &[Text, Number, Text], &[], 80),
-            "0:40 1:6 2:30"
-        );
-        assert_eq!(
-            arranged(&[60, 6, 60], &[Text, Number, Text], &[], 80),
-            "0:46 1:6 2:24"
-        );
-        assert_eq!(arranged(&[60, 6], &[Text, Number], &[], 40), "0:32 1:6");
-    }
-
-    #[test]
-    fn numbers_and_distributions_are_never_cut() {
-        use Kind::{Distribution, Number, Text};
-        assert_eq!(arranged(&[20; 40], &[Text; 40], &[], 80), "records");
-        assert_eq!(arranged(&[30; 3], &[Number; 3], &[], 80), "records");
-        assert_eq!(
-            arranged(&[30; 3], &[Distribution, Number, Text], &[], 80),
-            "0:30 1:30 2:16"
-        );
-    }
-
-    #[test]
-    fn spare_columns_go_before_names_are_cut() {
-        use Kind::{Distribution, Number, Text};
-        let widths = [30, 10, 10, 10, 20];
-        let kinds = [Text, Number, Number, Number, Distribution];
-        assert_eq!(
-            arranged(&widths, &kinds, &[2, 4], 100),
-            "0:30 1:10 2:10 3:10 4:20"
-        );
-        assert_eq!(
-            arranged(&widths, &kinds, &[2, 4], 80),
-            "0:30 1:10 3:10 4:20"
-        );
-        assert_eq!(arranged(&widths, &kinds, &[2, 4], 60), "0:30 1:10 3:10");
-        assert_eq!(arranged(&widths, &kinds, &[2, 4], 40), "0:16 1:10 3:10");
-        assert_eq!(arranged(&widths, &kinds, &[2, 4], 20), "records");
-    }
-
     #[test]
     fn timelines_get_longer_steps() {
-        use Kind::{Text, Timeline};
-        assert_eq!(
-            arranged(&[20, 100], &[Text, Timeline], &[], 80),
-            "0:20 1:58"
-        );
         assert_eq!(rebinned("▁▁██  ", 3, true), "▁█ ");
         assert_eq!(rebinned("#.", 2, false), "#.");
+    }
+
+    #[test]
+    fn descriptions_continue_below_themselves() {
+        let cells = ["samples".to_owned(), "One sample of a counter.".to_owned()];
+        let mut out = Vec::new();
+        let kinds = [Kind::Name, Kind::Wrapped];
+        write_row(&mut out, &cells, &[(0, 7), (1, 12)], &kinds, true).unwrap();
+        let expected = "samples  One sample\n         of a\n         counter.\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn cells_keep_what_tells_them_apart() {
+        assert_eq!(
+            cut_to("a::b::execute_query", Kind::Function, 16),
+            "…::execute_query"
+        );
+        assert_eq!(cut_to("  a::b::run", Kind::Function, 8), "  …::run");
+        assert_eq!(cut_to("/usr/lib/libc.so.6", Kind::Path, 12), "/…/libc.so.6");
+        assert_eq!(
+            cut_to("kworker/u8:4-events", Kind::Name, 13),
+            "kworker/u8:4…"
+        );
     }
 
     #[test]

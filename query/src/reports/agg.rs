@@ -122,7 +122,10 @@ impl Report for Agg {
         let sql = sql(self, &keys, expression.as_deref())
             .replace("{table}", &rows.table)
             .replace("{where}", &rows.condition);
-        Ok(Answered::new(Section::Stream(session.query(&sql)?)))
+        let answer = session
+            .query(&sql)?
+            .with_spares(&["stddev", "min", "max", "avg"]);
+        Ok(Answered::new(Section::Stream(answer)))
     }
 }
 

@@ -91,6 +91,8 @@ impl Report for CriticalPath {
             .replace("{to}", &to)
             .replace("{start}", &start.to_string())
             .replace("{limit}", &limit);
-        Ok(Answered::new(Section::Stream(session.query(&sql)?)))
+        let spares = ["parts", "depth", "interrupt", "waker_comm"];
+        let answer = session.query(&sql)?.with_spares(&spares);
+        Ok(Answered::new(Section::Stream(answer)))
     }
 }

@@ -27,7 +27,7 @@ use super::stored_aggregates;
 use crate::commands::Subcommand;
 use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
-use crate::render::{Answered, Form, Section};
+use crate::render::{Answered, Form, Section, with_spares};
 use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::{Output, Traces, Watching};
@@ -319,7 +319,11 @@ fn batch(
         (field.with_metadata(metadata), values)
     });
     let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.unzip();
-    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
+    let schema = with_spares(
+        &Schema::new(fields),
+        &["total", "self", "samples", "module"],
+    );
+    Ok(RecordBatch::try_new(schema, arrays)?)
 }
 
 /// Returns stacks that are already aggregated, their summary and unit.

@@ -23,15 +23,16 @@ use clap::{Args, ValueEnum};
 use perfquet_cli::quantity::nanoseconds;
 use perfquet_trace::count::counted;
 
+use super::row_source::has_rows;
 use crate::commands::Subcommand;
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
-use crate::render::{Answered, Form, Section, TERMINAL};
+use crate::render::{Answered, Form, Section, TERMINAL, with_spares};
 use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::{Output, Traces, Watching};
-use crate::text::strings;
+use crate::text::{harmless, strings};
 use crate::unit::{SHARE, UNIT};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Utilization>();
@@ -166,6 +167,9 @@ impl Report for Utilization {
             in_fitting_unit(step as f64)
         );
         let rows = lines.rows(self.by, self.limit)?;
+        if self.by == By::Cpu && lines.has_kernel() {
+            say!("{}", kernel_note(session, &self.filters)?);
+        }
         Ok(Answered::new(Section::Table(rows)).with_summary(summary))
     }
 }
@@ -234,6 +238,12 @@ impl Lines {
             self.last = self.last.max(step);
         }
         Ok(())
+    }
+
+    /// Whether the kernel's share is known.
+    fn has_kernel(&self) -> bool {
+        let mut lines = self.by_key.values();
+        lines.any(|line| line.sums.get(KERNEL).is_some_and(Option::is_some))
     }
 
     /// CPUs in their order; threads with the busiest first.
@@ -310,6 +320,45 @@ impl Lines {
         let field = Field::new("timeline", timelines.data_type().clone(), true);
         columns.push((field.with_metadata(metadata), Arc::new(timelines)));
         let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
-        Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
+        let schema = with_spares(&Schema::new(fields), &SPARES);
+        Ok(RecordBatch::try_new(schema, arrays)?)
     }
 }
+
+/// Place of the kernel's share among those of a CPU.
+const KERNEL: usize = 2;
+
+/// Says that the kernel's share is a lower bound, and what samples say, if there are any: those of a thread with the instruction
+/// pointer in the kernel.
+fn kernel_note(session: &Session, filters: &Filters) -> Result<String> {
+    let note = "kernel: at least, since page faults and other exceptions count as user";
+    if !has_rows(session, "samples") {
+        return Ok(format!("{note}; samples tell them apart: -e cpu-clock"));
+    }
+    // A condition on the view need not fit samples.
+    let scope = filters.scope().conditions(session)?.into_iter();
+    let mut scope: Vec<String> = scope.map(|(_, condition)| condition).collect();
+    scope.push("TRUE".to_owned());
+    let sql = format!(
+        "SELECT event, count(*) AS samples, count(*) FILTER (WHERE kernel_stack IS NOT NULL OR ip >= 9223372036854775808) AS kernel
+         FROM samples WHERE tid <> 0 AND {} GROUP BY event ORDER BY samples DESC LIMIT 1",
+        scope.join(" AND ")
+    );
+    for batch in session.collect(&sql)? {
+        if batch.num_rows() == 1 {
+            let event = strings(batch.column(0))?;
+            let [samples, kernel] =
+                [1, 2].map(|column| batch.column(column).as_primitive::<Int64Type>().value(0));
+            return Ok(format!(
+                "{note}; {:.1}% of {} of {} in threads are in the kernel",
+                kernel as f64 * 100.0 / samples.max(1) as f64,
+                counted(samples.unsigned_abs(), "sample"),
+                harmless(event.value(0))
+            ));
+        }
+    }
+    Ok(note.to_owned())
+}
+
+/// Columns that a narrow terminal omits, the first one first.
+const SPARES: [&str; 5] = ["covered", "idle", "softirq", "irq", "runnable"];

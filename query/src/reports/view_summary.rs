@@ -26,7 +26,7 @@ use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
-use crate::render::{Answered, Form, Section, TERMINAL};
+use crate::render::{Answered, Form, Section, TERMINAL, with_spares};
 use crate::session::Session;
 use crate::settings::{Output, Traces, Watching};
 
@@ -158,7 +158,8 @@ impl SummaryOptions {
             .collect();
         let rows = self.sorted(&all, &names, keys.len())?;
         let totals = totals(&all, keys.len(), summary.noun)?;
-        Ok(Answered::new(Section::Table(for_people(&rows)?)).with_summary(totals))
+        let rows = for_people(&rows, self.sort.as_deref().unwrap_or("total"))?;
+        Ok(Answered::new(Section::Table(rows)).with_summary(totals))
     }
 
     fn keys(&self, session: &Session, summary: &Summary) -> Result<Vec<String>> {
@@ -281,8 +282,23 @@ fn plural(noun: &str) -> String {
     counted(2_u64, noun).trim_start_matches("2 ").to_owned()
 }
 
-/// Marks the columns that a terminal draws, or omits if they are empty.
-fn for_people(rows: &RecordBatch) -> Result<RecordBatch> {
+/// Columns that a narrow terminal omits, the first one first.
+const SPARES: [&str; 11] = [
+    "unknown",
+    "avg",
+    "histogram",
+    "p99",
+    "slept",
+    "queued",
+    "errors",
+    "max",
+    "bytes",
+    "total",
+    "waits",
+];
+
+/// Marks the columns that a terminal draws, or omits if they are empty or if it is narrow; it keeps the one sorted by.
+fn for_people(rows: &RecordBatch, sorted_by: &str) -> Result<RecordBatch> {
     let schema = rows.schema();
     let fields = schema.fields().iter().map(|field| {
         let drawn = match field.name().as_str() {
@@ -295,8 +311,12 @@ fn for_people(rows: &RecordBatch) -> Result<RecordBatch> {
         field.as_ref().clone().with_metadata(metadata)
     });
     let fields: Vec<Field> = fields.collect();
+    let spares: Vec<&str> = SPARES
+        .into_iter()
+        .filter(|&spare| spare != sorted_by)
+        .collect();
     Ok(RecordBatch::try_new(
-        Arc::new(Schema::new(fields)),
+        with_spares(&Schema::new(fields), &spares),
         rows.columns().to_vec(),
     )?)
 }

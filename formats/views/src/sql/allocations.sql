@@ -1,6 +1,6 @@
 -- allocations: Memory allocations of programs and the kernel, and their release.
 -- needs: kmem:kmalloc | kmem:kmem_cache_alloc | kmem:mm_page_alloc | calls
--- record: --call 'libc.so.6:malloc bytes $retval' --call 'libc.so.6:free ptr' -g
+-- record: --call 'libc.so.6:malloc bytes=$arg1:u64 $retval' --call 'libc.so.6:free ptr=$arg1:x64' -g
 -- duckdb: none, pairs allocations with the release of the same address, which is used again
 -- columns:
 --   time          time  Time of the allocation.

@@ -9,12 +9,13 @@
 --   duration  ns     Length of the step.
 --   cpu       CPU.
 --   busy      share  Time not idle.
---   user      share  Time of threads outside of system calls; NULL if system calls were not recorded.
---   kernel    share  Time of threads in system calls and of the kernel's threads; NULL if system calls were not recorded.
+--   user      share  Time of threads outside of system calls, an upper bound; NULL if system calls were not recorded.
+--   kernel    share  Time of threads in system calls and of the kernel's threads, a lower bound; NULL if system calls were not recorded.
 --   irq       share  Time in interrupts; NULL if they were not recorded.
 --   softirq   share  Time in softirqs; NULL if they were not recorded.
 --   idle      share  Time in the idle task.
 --   covered   share  Share of the step for which the state of the CPU is known; the other shares refer to this time.
--- user, kernel, irq, softirq and idle add up to 1 if all were recorded. Page faults count as user.
+-- user, kernel, irq, softirq and idle add up to 1 if all were recorded. Page faults and other exceptions, whose ends no event tells, count
+-- as user: samples have the share of the kernel without this bias.
 SELECT time, duration, cpu, busy, "user", kernel, irq, softirq, idle, covered{, trace}
 FROM pass_cpu_utilization($step)

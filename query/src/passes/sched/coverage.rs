@@ -4,7 +4,7 @@
 //! scope          system                  every thread on every CPU
 //! scope          command, process 17     threads in the scope; others are seen only where one of these leaves its CPU to them
 //! scope          system, CPUs 0, 2       every thread, but not while it is elsewhere
-//! command_line   perf record -p 17 …     the same of perf's files, which do not name a scope
+//! command_line   perf record -C 0 …      the same of perf's files, which do not name a scope
 //! ```
 //! A thread out of sight may run at any time, so nothing is concluded about its states.
 
@@ -29,10 +29,7 @@ impl Coverage {
                 self.is_named = true;
             }
             "command_line" if !self.is_named => {
-                *self = Coverage {
-                    is_of_threads: selects_threads(value),
-                    ..Coverage::default()
-                };
+                *self = Coverage::of_perf(value);
             }
             _ => {}
         }
@@ -101,59 +98,97 @@ const WITH_VALUE: &[&str] = &[
 ];
 const SHORT_WITH_VALUE: &str = "eptrcoFmCDuGjk";
 
-/// Whether a command line of perf records some threads instead of the system: processes, threads, a user, or a command
-/// without `-a`.
-fn selects_threads(command_line: &str) -> bool {
-    let mut words = command_line.split_whitespace();
-    let program = words.next().and_then(|path| path.rsplit('/').next());
-    let is_perf = program.is_some_and(|name| name == "perf" || name.starts_with("perf_"));
-    // The other subcommands that record, such as `perf sched record`, record the system.
-    if !is_perf || words.next() != Some("record") {
-        return false;
-    }
-    let mut has_targets = false;
-    while let Some(word) = words.next() {
-        if word == "--" {
-            return words.next().is_some() || has_targets;
+impl Coverage {
+    /// What a command line of perf records: some threads, if it names processes, threads, a user, or a command without `-a`; the
+    /// system, or some of its CPUs. Threads override CPUs and the system (tools/perf/util/target.c).
+    fn of_perf(command_line: &str) -> Coverage {
+        let mut words = command_line.split_whitespace();
+        let program = words.next().and_then(|path| path.rsplit('/').next());
+        let is_perf = program.is_some_and(|name| name == "perf" || name.starts_with("perf_"));
+        // The other subcommands that record, such as `perf sched record`, record the system.
+        if !is_perf || words.next() != Some("record") {
+            return Coverage::default();
         }
-        if let Some(long) = word.strip_prefix("--") {
-            let (name, has_value) = match long.split_once('=') {
-                Some((name, _)) => (name, true),
-                None => (long, false),
-            };
-            match name {
-                "all-cpus" | "cpu" => return false,
-                "pid" | "tid" | "uid" => has_targets = true,
-                _ => {}
+        let (mut has_targets, mut is_system, mut has_command) = (false, false, false);
+        let mut cpus = None;
+        while let Some(word) = words.next() {
+            if word == "--" {
+                has_command = words.next().is_some();
+                break;
             }
-            if !has_value && WITH_VALUE.contains(&name) {
-                words.next();
-            }
-        } else if let Some(letters) = word.strip_prefix('-') {
-            for (place, letter) in letters.char_indices() {
-                match letter {
-                    'a' | 'C' => return false,
-                    'p' | 't' | 'u' => has_targets = true,
+            if let Some(long) = word.strip_prefix("--") {
+                let (name, mut value) = match long.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (long, None),
+                };
+                if value.is_none() && WITH_VALUE.contains(&name) {
+                    value = words.next();
+                }
+                match name {
+                    "all-cpus" => is_system = true,
+                    "cpu" => cpus = value.map(cpus_of),
+                    "pid" | "tid" | "uid" => has_targets = true,
                     _ => {}
                 }
-                if SHORT_WITH_VALUE.contains(letter) {
-                    if place + 1 == letters.len() {
-                        words.next();
+            } else if let Some(letters) = word.strip_prefix('-') {
+                for (place, letter) in letters.char_indices() {
+                    let mut value = "";
+                    if SHORT_WITH_VALUE.contains(letter) {
+                        value = match &letters[place + letter.len_utf8()..] {
+                            "" => words.next().unwrap_or_default(),
+                            rest => rest,
+                        };
                     }
-                    break;
+                    match letter {
+                        'a' => is_system = true,
+                        'C' => cpus = Some(cpus_of(value)),
+                        'p' | 't' | 'u' => has_targets = true,
+                        _ => {}
+                    }
+                    if SHORT_WITH_VALUE.contains(letter) {
+                        break;
+                    }
                 }
+            } else {
+                has_command = true;
+                break;
             }
-        } else {
-            // The command.
-            return true;
+        }
+        match (has_targets, cpus) {
+            (true, _) => Coverage {
+                is_of_threads: true,
+                ..Coverage::default()
+            },
+            (false, Some(cpus)) => Coverage {
+                cpus: Some(cpus),
+                ..Coverage::default()
+            },
+            (false, None) => Coverage {
+                is_of_threads: has_command && !is_system,
+                ..Coverage::default()
+            },
         }
     }
-    has_targets
+}
+
+/// The CPUs of a list `0,2-3`; none if it is not one, so that none is certain.
+fn cpus_of(list: &str) -> BTreeSet<i32> {
+    /// More CPUs than Linux supports.
+    const MOST: i32 = 1 << 16;
+    let mut cpus = BTreeSet::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        match (first.trim().parse::<i32>(), last.trim().parse::<i32>()) {
+            (Ok(first), Ok(last)) if 0 <= first && last < MOST => cpus.extend(first..=last),
+            _ => return BTreeSet::new(),
+        }
+    }
+    cpus
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Coverage, selects_threads};
+    use super::Coverage;
 
     #[test]
     fn scopes_of_the_recorder() {
@@ -193,20 +228,34 @@ mod tests {
             "perf record -I ls",
             "perf record --synth no ls",
             "perf record -e cycles -t 9 -- sleep 1",
+            "perf record -C 0 -p 17",
+            "perf record -a -p 17",
         ] {
-            assert!(selects_threads(some), "{some}");
+            let coverage = Coverage::of_perf(some);
+            assert!(coverage.is_of_threads && coverage.cpus.is_none(), "{some}");
         }
         for all in [
             "/usr/bin/perf record -a -g -- sleep 1",
             "perf record -ag sleep 1",
             "perf record -F 99 -g",
             "perf record --all-cpus ls",
-            "perf record -C 0 ls",
+            "perf record -c 100 -a ls",
             "perf sched record ls",
             "trace-cmd record -e sched ls",
             "",
         ] {
-            assert!(!selects_threads(all), "{all}");
+            assert_eq!(Coverage::of_perf(all), Coverage::default(), "{all}");
+        }
+        for (some, cpus) in [
+            ("perf record -C 0 ls", vec![0]),
+            ("perf record -C0,2-3 -a -- ls", vec![0, 2, 3]),
+            ("perf record --cpu=1 -g ls", vec![1]),
+            ("perf record -ag --cpu 1-2 ls", vec![1, 2]),
+            ("perf record -C x ls", vec![]),
+        ] {
+            let coverage = Coverage::of_perf(some);
+            assert!(!coverage.is_of_threads, "{some}");
+            assert_eq!(coverage.cpus, Some(cpus.into_iter().collect()), "{some}");
         }
     }
 }

@@ -5,9 +5,10 @@
 //! read_all      + read_whole       →   read_all → read_whole         same module, same main callers and callees
 //! hash, inlined into find          →   find (with hash)              its only caller; its callees are now the caller's
 //! ```
-//! Anything else stays apart: a function that is on one side only is a row with nothing on the other.
+//! Anything else stays apart: a function that is on one side only is a row with nothing on the other. So do functions of a file that
+//! both sides have, by its build ID: the same code has no renamed and no newly inlined functions.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::measured::{Key, Links, Measured, Values};
 
@@ -25,12 +26,12 @@ pub(super) struct United {
 }
 
 /// Merges matching keys, and removes those without values.
-pub(super) fn unite(measured: &mut Measured) -> United {
+pub(super) fn unite(measured: &mut Measured, same: &SameFiles) -> United {
     let mut united = United::default();
-    let modules = unite_modules(measured, &mut united.modules);
+    let modules = unite_modules(measured, same, &mut united.modules);
     if let Some(mut links) = measured.links.take() {
-        united.renamed = unite_renamed(measured, &mut links, &modules);
-        united.inlined = unite_inlined(measured, &links, &modules);
+        united.renamed = unite_renamed(measured, &mut links, &modules, same);
+        united.inlined = unite_inlined(measured, &links, &modules, same);
     }
     let is_kept: Vec<bool> = measured
         .values
@@ -44,6 +45,37 @@ pub(super) fn unite(measured: &mut Measured) -> United {
     united
 }
 
+/// The modules that are the same file on both sides.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) enum SameFiles {
+    /// Both sides are parts of one recording.
+    All,
+    /// Modules by name, and whether the kernel is among them.
+    Some {
+        modules: HashSet<String>,
+        has_kernel: bool,
+    },
+    #[default]
+    None,
+}
+
+impl SameFiles {
+    fn have(&self, key: &Key) -> bool {
+        match self {
+            SameFiles::All => true,
+            SameFiles::Some {
+                modules,
+                has_kernel,
+            } => {
+                let module = key.module.as_ref();
+                module.is_some_and(|module| modules.contains(module))
+                    || *has_kernel && key.is_kernel
+            }
+            SameFiles::None => false,
+        }
+    }
+}
+
 /// Returns the side that has values of this key, if the other has none.
 fn only_side(values: &[Values; 2]) -> Option<usize> {
     match values.each_ref().map(Values::is_empty) {
@@ -53,10 +85,13 @@ fn only_side(values: &[Values; 2]) -> Option<usize> {
     }
 }
 
-/// Returns the keys of each side without a partner.
-fn unmatched(measured: &Measured) -> [Vec<usize>; 2] {
+/// Returns the keys of each side without a partner, in files that are not the same.
+fn unmatched(measured: &Measured, same: &SameFiles) -> [Vec<usize>; 2] {
     let mut found = [Vec::new(), Vec::new()];
     for (number, values) in measured.values.iter().enumerate() {
+        if same.have(&measured.keys[number]) {
+            continue;
+        }
         if let Some(side) = only_side(values) {
             found[side].push(number);
         }
@@ -83,9 +118,9 @@ fn module_of(key: &Key, modules: &Modules) -> Option<String> {
 }
 
 /// Merges functions with one name in two modules, one on each side: two builds of a program with different file names.
-fn unite_modules(measured: &mut Measured, united: &mut usize) -> Modules {
+fn unite_modules(measured: &mut Measured, same: &SameFiles, united: &mut usize) -> Modules {
     let mut by_name: BTreeMap<(String, bool), [Vec<usize>; 2]> = BTreeMap::new();
-    for (side, numbers) in unmatched(measured).into_iter().enumerate() {
+    for (side, numbers) in unmatched(measured, same).into_iter().enumerate() {
         for number in numbers {
             let key = &measured.keys[number];
             if key.module.is_some() {
@@ -169,12 +204,17 @@ const RENAMED: usize = 200;
 
 /// Merges renamed functions: one on each side with the same module, callers and callees, each the only candidate for
 /// the other.
-fn unite_renamed(measured: &mut Measured, links: &mut Links, modules: &Modules) -> usize {
+fn unite_renamed(
+    measured: &mut Measured,
+    links: &mut Links,
+    modules: &Modules,
+    same: &SameFiles,
+) -> usize {
     let mut united = 0;
     // A renamed caller changes the callers of its callees: repeat until no pair is found.
     loop {
         let around = links.sides.each_ref().map(neighbors);
-        let mut sides = unmatched(measured);
+        let mut sides = unmatched(measured, same);
         for (side, numbers) in sides.iter_mut().enumerate() {
             let weight = |number: &usize| total(measured, *number, side);
             // Names of unresolved code are in brackets.
@@ -236,10 +276,15 @@ impl Neighbors {
 }
 
 /// Merges functions that one side has inlined into their only caller, which both sides have.
-fn unite_inlined(measured: &mut Measured, links: &Links, modules: &Modules) -> usize {
+fn unite_inlined(
+    measured: &mut Measured,
+    links: &Links,
+    modules: &Modules,
+    same: &SameFiles,
+) -> usize {
     let around = links.sides.each_ref().map(neighbors);
     let mut united = 0;
-    for (side, numbers) in unmatched(measured).into_iter().enumerate() {
+    for (side, numbers) in unmatched(measured, same).into_iter().enumerate() {
         for number in numbers {
             let Some(own) = around[side].get(&number) else {
                 continue;
@@ -344,7 +389,7 @@ mod tests {
             ("read", "libc", [(1.0, 1.0), (1.0, 1.0)]),
             ("only", "slow", [(1.0, 1.0), (0.0, 0.0)]),
         ]);
-        assert_eq!(unite(&mut measured).modules, 1);
+        assert_eq!(unite(&mut measured, &SameFiles::None).modules, 1);
         assert_eq!(measured.keys[0], key("work", "slow → fast"));
         assert_eq!(measured.values[0], [one(9.0, 9.0), one(3.0, 3.0)]);
         assert_eq!(measured.keys.len(), 3);
@@ -360,7 +405,7 @@ mod tests {
         ]);
         linked(&mut found, 0, &[(0, 1, 100.0), (1, 3, 50.0)]);
         linked(&mut found, 1, &[(0, 2, 100.0), (2, 3, 40.0)]);
-        assert_eq!(unite(&mut found).renamed, 1);
+        assert_eq!(unite(&mut found, &SameFiles::None).renamed, 1);
         assert_eq!(found.keys[1].name, "old → new");
         assert_eq!(found.values[1], [one(50.0, 100.0), one(60.0, 100.0)]);
         // A function with a different callee is a different function.
@@ -372,7 +417,7 @@ mod tests {
         ]);
         linked(&mut other, 0, &[(0, 1, 100.0), (1, 3, 50.0)]);
         linked(&mut other, 1, &[(0, 2, 100.0)]);
-        assert_eq!(unite(&mut other).renamed, 0);
+        assert_eq!(unite(&mut other, &SameFiles::None).renamed, 0);
     }
 
     #[test]
@@ -382,7 +427,7 @@ mod tests {
             ("hash", "a", [(80.0, 80.0), (0.0, 0.0)]),
         ]);
         linked(&mut found, 0, &[(0, 1, 80.0)]);
-        assert_eq!(unite(&mut found).inlined, 1);
+        assert_eq!(unite(&mut found, &SameFiles::None).inlined, 1);
         assert_eq!(found.keys[0].name, "find (with hash)");
         assert_eq!(found.values[0], [one(100.0, 100.0), one(100.0, 100.0)]);
         // If the caller's weight does not increase, the function was removed.
@@ -391,6 +436,30 @@ mod tests {
             ("hash", "a", [(80.0, 80.0), (0.0, 0.0)]),
         ]);
         linked(&mut gone, 0, &[(0, 1, 80.0)]);
-        assert_eq!(unite(&mut gone).inlined, 0);
+        assert_eq!(unite(&mut gone, &SameFiles::None).inlined, 0);
+    }
+
+    #[test]
+    fn functions_of_the_same_file_stay_apart() {
+        let rows: [Row; 4] = [
+            ("find", "a", [(20.0, 100.0), (100.0, 100.0)]),
+            ("hash", "a", [(80.0, 80.0), (0.0, 0.0)]),
+            ("work", "slow", [(9.0, 9.0), (0.0, 0.0)]),
+            ("work", "fast", [(0.0, 0.0), (3.0, 3.0)]),
+        ];
+        let united = |same: SameFiles| {
+            let mut found = measured(&rows);
+            linked(&mut found, 0, &[(0, 1, 80.0)]);
+            let united = unite(&mut found, &same);
+            (united.modules, united.inlined)
+        };
+        let some = |modules: &[&str]| SameFiles::Some {
+            modules: modules.iter().map(|&module| module.to_owned()).collect(),
+            has_kernel: true,
+        };
+        assert_eq!(united(SameFiles::None), (1, 1));
+        assert_eq!(united(SameFiles::All), (0, 0));
+        assert_eq!(united(some(&["a"])), (1, 0));
+        assert_eq!(united(some(&["slow"])), (0, 1));
     }
 }

@@ -203,7 +203,7 @@ impl Report for Diff {
             self.choice.fail_if_nothing_fits(session)?;
             bail!("no matching rows on either side");
         }
-        let united = matching::unite(&mut measured);
+        let united = matching::unite(&mut measured, &sides::same_files(session, &sides)?);
         let per = self.denominators(session, &sides, &measured)?;
         let lines = self.lines(&measured, replicates, &per, &sides);
         say!("{}", source.summary(&measured, &sides));

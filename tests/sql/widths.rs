@@ -1,0 +1,252 @@
+//! Reports on terminals of 80, 120 and 200 columns, beside the same report without a terminal: no line is wider than the terminal, no
+//! row becomes a record, no number and no name is cut, and functions keep their own names.
+
+use std::path::Path;
+use std::process::Command;
+
+use perfquet_tests::{bin, needs, root};
+
+/// Stacks with names of C++ and Rust, long ones of C, and paths of modules.
+const LONG_NAMES: &str = "\
+app;std::rt::lang_start_internal;rustc_query_impl::plumbing::execute_query::<rustc_middle::ty::TyCtxt, rustc_hir::def_id::LocalDefId>::{closure#0} 41000
+app;std::rt::lang_start_internal;alloc::collections::btree::map::BTreeMap<alloc::string::String, core::option::Option<u64>>::insert 23000
+app;native_queued_spin_lock_slowpath_of_a_kernel_with_long_names 17000
+app;std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::_M_replace(unsigned long, unsigned long, char const*, unsigned long) 9000
+app;main 5000
+";
+
+/// Input, report and options.
+const REPORTS: &[(&str, &[&str])] = &[
+    ("tests/sql/sched.trace", &["waits"]),
+    ("tests/sql/sched.trace", &["waits", "--sort", "max"]),
+    ("tests/sql/sched.trace", &["waits", "--by", "thread,state"]),
+    ("tests/sql/sched.trace", &["wakers"]),
+    ("tests/sql/sched.trace", &["utilization", "--step", "50us"]),
+    ("tests/sql/sched.trace", &["utilization", "--by", "thread"]),
+    ("tests/sql/sched.trace", &["critical-path", "--tid", "20"]),
+    (
+        "tests/sql/sched.trace",
+        &["critical-path", "--tid", "20", "--parts"],
+    ),
+    ("tests/sql/sched.trace", &["tables"]),
+    ("tests/sql/locks.trace", &["locks"]),
+    ("tests/sql/locks.trace", &["locks", "--by", "owner,address"]),
+    ("tests/sql/system_calls.trace", &["syscalls"]),
+    (
+        "tests/sql/system_calls.trace",
+        &["syscalls", "--by", "comm,name,error"],
+    ),
+    ("tests/sql/block_io.trace", &["io"]),
+    (
+        "tests/sql/block_io.trace",
+        &["io", "--by", "comm,device,op"],
+    ),
+    ("tests/sql/cpus.trace", &["utilization"]),
+    (
+        "formats/readers/src/trace_dat/golden/graph-events.dat",
+        &["durations"],
+    ),
+    (
+        "formats/readers/src/trace_dat/golden/graph-events.dat",
+        &["durations", "--by", "caller,comm"],
+    ),
+    (
+        "formats/readers/src/trace_dat/golden/graph-events.dat",
+        &["agg", "duration", "--by", "function,comm"],
+    ),
+    (
+        "formats/readers/src/trace_dat/golden/graph-events.dat",
+        &["top", "--by", "event"],
+    ),
+    (
+        "formats/readers/src/trace_dat/golden/graph-events.dat",
+        &[
+            "diff",
+            "--before-where",
+            "cpu = 0",
+            "--after-where",
+            "cpu = 1",
+        ],
+    ),
+    ("long.folded", &["top"]),
+    ("long.folded", &["top", "--sort", "total"]),
+    ("long.folded", &["top", "--by", "module"]),
+    ("long.folded", &["diff", "--before-where", "TRUE"]),
+];
+
+/// Columns that may be shortened: not what is typed into other commands.
+const SHORTENED: [&str; 8] = [
+    "function",
+    "caller",
+    "slowest_child",
+    "reason",
+    "why",
+    "module",
+    "path",
+    "timeline",
+];
+
+#[test]
+fn reports_fit_terminals_without_cut_numbers_and_names() {
+    if !needs::met(&["script"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let folded = directory.path().join("long.folded");
+    std::fs::write(&folded, LONG_NAMES).unwrap();
+    let mut wrong = Vec::new();
+    for (input, arguments) in REPORTS {
+        let path = match *input {
+            "long.folded" => folded.clone(),
+            input => root().join(input),
+        };
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let trace = directory.path().join(format!("{name}.pqt"));
+        if !trace.exists() {
+            super::import(&path, &trace).unwrap();
+        }
+        let whole = Table::parse(&printed(&trace, arguments, None));
+        for columns in [80, 120, 200] {
+            let text = printed(&trace, arguments, Some(columns));
+            let report = format!("{} of {input} at {columns}", arguments.join(" "));
+            let faults = faults(&text, &whole, columns);
+            wrong.extend(faults.into_iter().map(|fault| format!("{report}: {fault}")));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+/// The report, on a terminal of so many columns or without one.
+fn printed(trace: &Path, arguments: &[&str], columns: Option<usize>) -> String {
+    let mut words = vec![bin("perfquet-query").display().to_string()];
+    words.push(arguments[0].to_owned());
+    words.push(trace.display().to_string());
+    words.extend(arguments[1..].iter().map(|&word| word.to_owned()));
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let mut line = quoted.join(" ");
+    line.push_str(" 2>/dev/null");
+    let mut command = match columns {
+        // `script` runs it on a terminal.
+        Some(columns) => {
+            let mut command = Command::new("script");
+            command.args(["-qec", &line, "/dev/null"]);
+            command.env("COLUMNS", columns.to_string());
+            command
+        }
+        None => {
+            let mut command = Command::new("sh");
+            command.args(["-c", &line]);
+            command
+        }
+    };
+    let environment = [
+        ("LC_ALL", "C.UTF-8"),
+        ("NO_COLOR", "1"),
+        ("SHELL", "/bin/sh"),
+    ];
+    let output = command
+        .envs(environment)
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{line}: {text}");
+    text.replace('\r', "")
+}
+
+/// Cells by row, and headings.
+#[derive(Debug, Default)]
+struct Table {
+    headings: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    fn parse(text: &str) -> Table {
+        let mut lines = text.lines();
+        let (Some(headings), Some(rule)) = (lines.next(), lines.next()) else {
+            return Table::default();
+        };
+        let mut spans = Vec::new();
+        let mut start = None;
+        for (place, letter) in rule.chars().chain([' ']).enumerate() {
+            match (letter, start) {
+                ('─', None) => start = Some(place),
+                (' ', Some(from)) => {
+                    spans.push((from, place));
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        let last = spans.len().saturating_sub(1);
+        let cells = |line: &str| -> Vec<String> {
+            let letters: Vec<char> = line.chars().collect();
+            let cell = |(column, &(from, to)): (usize, &(usize, usize))| {
+                // Texts in the last column may be wider than the rows that determined the width.
+                let to = if column == last { letters.len() } else { to };
+                let to = to.min(letters.len());
+                let cell: String = letters[from.min(to)..to].iter().collect();
+                cell.trim().to_owned()
+            };
+            spans.iter().enumerate().map(cell).collect()
+        };
+        let mut table = Table {
+            headings: cells(headings),
+            rows: Vec::new(),
+        };
+        let is_described = table.headings.last().is_some_and(|last| last == "doc");
+        for line in lines {
+            let row = cells(line);
+            match (row.first(), table.rows.last_mut()) {
+                // The next line of a description.
+                (Some(first), Some(before)) if first.is_empty() && is_described => {
+                    let more = row.last().unwrap();
+                    let text = before.last_mut().unwrap();
+                    *text = format!("{text} {more}");
+                }
+                _ => table.rows.push(row),
+            }
+        }
+        table
+    }
+}
+
+/// What is wrong with a report, compared with the whole one.
+fn faults(text: &str, whole: &Table, columns: usize) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.contains("─[ 1 ]─") {
+        return vec!["records instead of rows".to_owned()];
+    }
+    let wide = text.lines().find(|line| line.chars().count() > columns);
+    faults.extend(wide.map(|line| format!("too wide: {line}")));
+    let table = Table::parse(text);
+    if table.rows.is_empty() || table.rows.len() != whole.rows.len() {
+        faults.push(format!("{} rows of {}", table.rows.len(), whole.rows.len()));
+        return faults;
+    }
+    for (column, heading) in table.headings.iter().enumerate() {
+        let Some(place) = whole.headings.iter().position(|known| known == heading) else {
+            faults.push(format!("cut heading {heading}"));
+            continue;
+        };
+        for (row, all) in table.rows.iter().zip(&whole.rows) {
+            let (cell, all) = (&row[column], &all[place]);
+            let is_fine = match SHORTENED.contains(&heading.as_str()) {
+                true => cell.contains('…') || all.ends_with(cell.as_str()) || heading == "timeline",
+                false => all == cell,
+            };
+            if !is_fine || heading == "function" && !has_own_name(cell, all) {
+                faults.push(format!("{heading}: {cell:?} for {all:?}"));
+            }
+        }
+    }
+    faults
+}
+
+/// Whether a shortened name still has the last part of the whole name, or its first letters.
+fn has_own_name(cell: &str, whole: &str) -> bool {
+    let end = cell.trim_start_matches('…');
+    let start = cell.trim_end_matches('…');
+    whole.ends_with(end) || start.chars().count() >= 12 && whole.contains(start)
+}
