@@ -15,6 +15,7 @@ pub mod place;
 pub mod salvage;
 pub mod say;
 pub mod schemas;
+pub mod scopes;
 pub mod session;
 pub mod stacks;
 pub mod test;

@@ -21,6 +21,7 @@ usage: cargo xtask CHORE
   salvage                how much of damaged recordings is kept, as a table
   stacks [PROGRAM]...    samples of real programs with their whole user stack, beside perf and bpftrace, as a table
   pairs [NUMBER]...      recordings of every two options together: read by perf alike, nothing unreadable, nothing twice
+  scopes                 one moment recorded by -a, as a command and by -p: what views say about the same threads (root)
   starve [--runs N]      attaching to threads with a recorder that hardly gets a CPU: every hit once
   storms [--rounds N]    storms of system calls beside 20 busy processes: nothing lost
   marathon [--minutes N] memory and journal of a long recording with stacks
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         ["vm", rest @ ..] => chores::vm::run(rest),
         ["stacks", programs @ ..] => chores::stacks::run(programs),
         ["pairs", numbers @ ..] => chores::pairs::run(numbers),
+        ["scopes"] => chores::scopes::run(),
         ["starve", rest @ ..] => chores::load::starve(rest),
         ["storms", rest @ ..] => chores::load::storms(rest),
         ["marathon", rest @ ..] => chores::load::marathon(rest),
