@@ -251,8 +251,7 @@ WITH waits AS (
 ), seen AS (
   SELECT next_pid AS tid, time, 1 AS is_in FROM sched_switch
   UNION ALL SELECT prev_pid, time, 0 FROM sched_switch
-  UNION ALL SELECT arg_pid, time, 0 FROM sched_wakeup
-  UNION ALL SELECT arg_pid, time, 0 FROM sched_wakeup_new
+  UNION ALL SELECT arg_pid, time, 0 FROM sched_wakeup{new}
 ), first AS (
   SELECT tid, first_value(is_in ORDER BY time, is_in) AS is_in FROM seen WHERE tid <> 0 GROUP BY tid
 )
@@ -303,7 +302,12 @@ fn compare_latencies(data: &Path, trace: &Path, input: &str) -> Option<u64> {
     let waits: u64 = theirs.values().map(|&(count, _)| count).sum();
     let mut ours: BTreeMap<i32, (u64, i64)> = BTreeMap::new();
     let mut first_seen = 0;
-    for row in rows(trace, LATENCIES) {
+    let new = "SELECT count(*) FROM event_types WHERE event = 'sched_wakeup_new'";
+    let new = match rows(trace, new)[0][0].as_str() {
+        "0" => "",
+        _ => "\n  UNION ALL SELECT arg_pid, time, 0 FROM sched_wakeup_new",
+    };
+    for row in rows(trace, &LATENCIES.replace("{new}", new)) {
         ours.insert(number(&row[0]), (number(&row[1]), number(&row[2])));
         first_seen += number::<u64>(&row[3]);
     }

@@ -13,7 +13,7 @@ use std::io::Write;
 
 use anyhow::Result;
 
-use super::batch::{Head, Heads, column, text_at};
+use super::batch::{Heads, column, text_at};
 use super::calls::{Call, Owner, each_call};
 use super::json::{Json, decimal, text, write_text};
 use super::lanes::Lanes;
@@ -38,6 +38,10 @@ pub(super) const EXPORTER: Exporter = Exporter {
 const MANY_ROWS: u64 = 2_000_000;
 /// First ID of rows that are not threads; the kernel's thread IDs end at 2^22.
 const FIRST_ROW: i64 = 1 << 24;
+/// Distance between the IDs of threads that had the same ID one after another. Viewers read IDs of 31 bits.
+const REUSED: i64 = 1 << 25;
+/// Threads with one ID that are told apart.
+const MOST_REUSED: usize = 60;
 /// Numbers in JavaScript are exact up to this one.
 const EXACT: i64 = 1 << 53;
 
@@ -98,11 +102,19 @@ struct Counts {
     too_deep: u64,
 }
 
-/// A row of the viewer.
+/// A row of the viewer; `index` is that of the thread, since a reused TID has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Row {
-    Thread { pid: Option<i32>, tid: Option<i32> },
-    Lane { owner: Owner, lane: usize },
+    Thread {
+        pid: Option<i32>,
+        tid: Option<i32>,
+        index: Option<usize>,
+    },
+    Lane {
+        owner: Owner,
+        index: Option<usize>,
+        lane: usize,
+    },
 }
 
 struct Export<'o> {
@@ -150,34 +162,44 @@ impl Export<'_> {
         if let Some(known) = self.rows.get(&row) {
             return Ok(*known);
         }
-        let known = |tid: i32| {
-            let index = self.threads.find(tid, None)?;
-            self.threads.all()[index].comm.as_deref()
+        let (Row::Thread { index, .. } | Row::Lane { index, .. }) = row;
+        let main = index.and_then(|index| self.threads.main_thread(index));
+        let comm_of = |index: Option<usize>| self.threads.all()[index?].comm.as_deref();
+        let id = |id: i32, index: Option<usize>| {
+            let earlier = index.map_or(0, |index| self.threads.earlier(index));
+            i64::from(id) + earlier.min(MOST_REUSED) as i64 * REUSED
         };
-        let of_thread = |tid: i32| known(tid).or(comm).unwrap_or("[unknown]").to_owned();
+        let name = comm_of(index).or(comm).unwrap_or("[unknown]").to_owned();
+        let of_unknown = match row {
+            Row::Thread { pid, tid: None, .. } => pid.and_then(|pid| self.threads.process(pid)),
+            Row::Thread { .. } | Row::Lane { .. } => None,
+        };
+        let process = comm_of(main).or(of_unknown.and_then(|main| main.comm.as_deref()));
+        let process = process.map(str::to_owned);
         let (pid, tid, name) = match row {
             // A thread of an unknown process is shown as a process.
             Row::Thread {
                 pid,
                 tid: Some(tid),
+                ..
             } => (
-                i64::from(pid.unwrap_or(tid)),
-                i64::from(tid),
-                of_thread(tid),
+                pid.map_or_else(|| id(tid, index), |pid| id(pid, main)),
+                id(tid, index),
+                name,
             ),
-            Row::Thread { pid, tid: None } => (
+            Row::Thread { pid, tid: None, .. } => (
                 i64::from(pid.unwrap_or(0)),
                 FIRST_ROW - 1,
                 "[unknown]".to_owned(),
             ),
-            Row::Lane { owner, lane } => {
+            Row::Lane { owner, lane, .. } => {
                 self.next_row += 1;
                 let overlapping = if lane > 0 { " overlapping" } else { "" };
                 match owner {
                     Owner::Thread { tid, pid } => (
-                        i64::from(pid.unwrap_or(tid)),
+                        pid.map_or_else(|| id(tid, index), |pid| id(pid, main)),
                         self.next_row,
-                        format!("{} [{tid}]{overlapping}", of_thread(tid)),
+                        format!("{name} [{tid}]{overlapping}"),
                     ),
                     Owner::Cpu { cpu, what } => (
                         FIRST_ROW,
@@ -190,13 +212,9 @@ impl Export<'_> {
         };
         self.rows.insert(row, (pid, tid));
         if self.processes.insert(pid, ()).is_none() {
-            let process = i32::try_from(pid)
-                .ok()
-                .and_then(|pid| self.threads.process(pid));
-            let process = process.and_then(|main| main.comm.as_deref());
             let process = match pid {
                 FIRST_ROW => "CPUs".to_owned(),
-                _ => process.unwrap_or(&name).to_owned(),
+                _ => process.unwrap_or_else(|| name.clone()),
             };
             self.json.raw(format!(
                 ",\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":{}}}}}",
@@ -226,12 +244,21 @@ impl Export<'_> {
                 }
                 None => 0,
             };
+            let index = match owner {
+                Owner::Thread { tid, .. } => self.threads.find(tid, Some(call.time)),
+                Owner::Cpu { .. } | Owner::Unknown => None,
+            };
             let row = match owner {
                 Owner::Thread { pid, tid } if place == 0 => Row::Thread {
                     pid,
                     tid: Some(tid),
+                    index,
                 },
-                owner => Row::Lane { owner, lane: place },
+                owner => Row::Lane {
+                    owner,
+                    index,
+                    lane: place,
+                },
             };
             counts.calls += 1;
             self.call(row, call, end)
@@ -310,7 +337,13 @@ impl Export<'_> {
                 counts.events += 1;
                 counts.stacks +=
                     u64::from(head.kernel_stack.is_some() || head.user_stack.is_some());
-                let (pid, tid) = self.row(thread_row(&head), head.comm)?;
+                let index = head.tid.and_then(|tid| self.threads.find(tid, Some(time)));
+                let row_of_thread = Row::Thread {
+                    pid: head.pid,
+                    tid: head.tid,
+                    index,
+                };
+                let (pid, tid) = self.row(row_of_thread, head.comm)?;
                 let time = decimal(time.saturating_sub(self.first), 3);
                 if let Some((pid, name, value)) =
                     buffer.and_then(|column| counter_of(text_at(column, row)?))
@@ -397,12 +430,5 @@ impl Export<'_> {
             self.json.raw("}")?;
         }
         self.json.raw("}")
-    }
-}
-
-fn thread_row(head: &Head<'_>) -> Row {
-    Row::Thread {
-        pid: head.pid,
-        tid: head.tid,
     }
 }

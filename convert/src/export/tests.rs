@@ -278,3 +278,42 @@ fn exporters_write_their_golden_files() {
         }
     }
 }
+
+#[test]
+fn chrome_tells_processes_with_one_pid_apart() {
+    let text = "# ========
+# captured on    : Sat Nov 28 08:00:00 2026
+# ========
+#
+ first     7/7     [000]     1.000000: PERF_RECORD_COMM exec: first:7/7
+ first     7/7     [000]     1.000010: sched:sched_wakeup: comm=x pid=9 prio=120 target_cpu=000
+ first     7/7     [000]     1.000020: PERF_RECORD_EXIT(7:7):(1:1)
+    sh     1/1     [000]     2.000000: PERF_RECORD_FORK(7:7):(1:1)
+second     7/7     [000]     2.000010: PERF_RECORD_COMM exec: second:7/7
+second     7/7     [000]     2.000020: sched:sched_wakeup: comm=x pid=9 prio=120 target_cpu=000
+";
+    let chrome = EXPORTERS.iter().find(|known| known.name == "chrome");
+    let json = exported_from(&PERF_SCRIPT, chrome.unwrap(), text.as_bytes());
+    let names: Vec<&str> = json
+        .lines()
+        .filter(|line| line.contains("\"process_name\""))
+        .collect();
+    assert_eq!(names.len(), 2, "{json}");
+    assert!(
+        names[0].contains("\"pid\":7,") && names[0].contains("\"first\""),
+        "{json}"
+    );
+    let second = format!("\"pid\":{},", 7 + (1 << 25));
+    assert!(
+        names[1].contains(&second) && names[1].contains("\"second\""),
+        "{json}"
+    );
+    let events = json
+        .lines()
+        .filter(|line| line.contains("\"cat\":\"events\""));
+    assert_eq!(
+        events.filter(|line| line.contains(&second)).count(),
+        1,
+        "{json}"
+    );
+}

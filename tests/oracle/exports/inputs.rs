@@ -21,6 +21,10 @@ const GOLDEN: [&str; 9] = [
     "folded/golden/dd.folded",
 ];
 
+/// `perfquet-record --format perf.data -e sched:sched_switch -- sh -c 'sleep 0.01; sleep 0.01'`: the switches of its threads, with the moments
+/// at which they get a CPU.
+pub(super) const ONE_PROCESS: &str = "one-process.data";
+
 /// Larger files from the collected traces.
 const FOREIGN: [&str; 5] = [
     "perf-data/6.12/multi.data",
@@ -55,6 +59,7 @@ pub(super) fn trace(name: &str) -> &'static Trace {
 fn import_all(folder: &Path) -> Vec<Trace> {
     let readers = root().join("formats/readers/src");
     let mut inputs: Vec<PathBuf> = GOLDEN.iter().map(|name| readers.join(name)).collect();
+    inputs.push(root().join("tests/oracle/exports").join(ONE_PROCESS));
     if let Some(corpus) = foreign_corpus() {
         let foreign = FOREIGN.iter().map(|name| corpus.join(name));
         inputs.extend(foreign.filter(|path| path.is_file()));

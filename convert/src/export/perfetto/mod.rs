@@ -23,6 +23,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use arrow_array::Array;
+use perfquet_trace::count::counted;
 
 use super::batch::{Heads, column, i64_at, i64_column, text_at};
 use super::event_types::EventType;
@@ -85,6 +86,18 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         );
     }
     Ok(())
+}
+
+/// Whether a trace has switches of some threads only, with the moments at which these get a CPU.
+fn is_of_some_threads(source: &Source<'_>) -> bool {
+    let facts = &source.trace.manifest().facts;
+    let scope = facts.other.get("scope").map(String::as_str);
+    let is_of_threads = scope.is_some_and(|scope| !scope.starts_with("system"));
+    let has = |event: &str| {
+        let mut tables = source.events();
+        tables.any(|table| source.event_name(table) == event)
+    };
+    is_of_threads && has("sched:sched_switch") && has("perf:context_switch")
 }
 
 struct Export<'e, 'o> {
@@ -212,15 +225,50 @@ impl Export<'_, '_> {
         for table in source.events() {
             self.events_of(table, &mut counts)?;
         }
+        self.exits(&mut counts)?;
         self.bundles.flush(self.packets)?;
         tally.wrote("event", counts.events);
         tally.omit("event", "without a timestamp", counts.without_time);
         tally.omit("event", "before time 0 of the clock", counts.before_zero);
+        if counts.switches_out > 0 {
+            tally.note(format!(
+                "CPUs are shown as idle after {} of sched_switch: only some threads were recorded",
+                counted(counts.switches_out, "event")
+            ));
+        }
+        if counts.exits > 0 {
+            tally.note(format!(
+                "{} of sched_switch added where a thread exits",
+                counted(counts.exits, "event")
+            ));
+        }
         if counts.stacks > 0 {
             tally.note(format!(
                 "the stacks of {} are samples of their events, too",
-                perfquet_trace::count::counted(counts.stacks, "event")
+                counted(counts.stacks, "event")
             ));
+        }
+        Ok(())
+    }
+
+    /// Ends the last period of each thread of which only the exit is recorded, in recordings of some threads.
+    fn exits(&mut self, counts: &mut EventCounts) -> Result<()> {
+        let mut running: Vec<(usize, i64, i32)> = std::mem::take(&mut counts.running)
+            .into_iter()
+            .filter_map(|(index, last)| Some((index, last.time, last.cpu?)))
+            .collect();
+        running.sort_unstable();
+        for (index, since, cpu) in running {
+            let thread = &self.threads.all()[index];
+            let end = thread.end_time.filter(|&end| end >= since);
+            let Some(end) = end.filter(|&end| self.source.is_in_time(Some(end))) else {
+                continue;
+            };
+            counts.exits += 1;
+            let comm = thread.comm.as_deref().unwrap_or_default();
+            self.bundles.add(self.packets, cpu, |message| {
+                kernel::write_exit(message, end, thread.tid, comm);
+            })?;
         }
         Ok(())
     }
@@ -236,7 +284,10 @@ impl Export<'_, '_> {
             "uprobe" | "uretprobe" | "usdt" | "marker"
         );
         let is_marker = is_marker(&name);
-        let shape = Shape::of(&name);
+        let shape = match is_of_some_threads(source) {
+            true => Shape::of_some_threads(&name),
+            false => Shape::of(&name),
+        };
         for batch in source.rows(table, None)? {
             let batch = batch?;
             let heads = Heads::of(&batch);
@@ -256,6 +307,18 @@ impl Export<'_, '_> {
                     }
                 };
                 counts.events += 1;
+                if matches!(shape, Shape::SwitchOut | Shape::SwitchIn) {
+                    let is_in = matches!(shape, Shape::SwitchIn);
+                    counts.switches_out += u64::from(!is_in);
+                    let index = head.tid.and_then(|tid| self.threads.find(tid, Some(time)));
+                    if let Some(index) = index.filter(|_| !is_in || kernel.is_in(row)) {
+                        let cpu = head.cpu.filter(|_| is_in);
+                        let last = counts.running.entry(index).or_insert(Last { time, cpu });
+                        if time >= last.time {
+                            *last = Last { time, cpu };
+                        }
+                    }
+                }
                 if head.kernel_stack.is_some() || head.user_stack.is_some() {
                     counts.stacks += 1;
                     self.samples
@@ -413,6 +476,18 @@ struct EventCounts {
     stacks: u64,
     without_time: u64,
     before_zero: u64,
+    /// Switches whose next thread is not shown.
+    switches_out: u64,
+    /// The last switch of each thread, in recordings of some threads.
+    running: HashMap<usize, Last>,
+    /// Added switches.
+    exits: u64,
+}
+
+/// A switch of a thread, and the CPU that it got; `None` if it left it.
+struct Last {
+    time: i64,
+    cpu: Option<i32>,
 }
 
 /// Returns a field of an event as an argument; `None` for NULL.
