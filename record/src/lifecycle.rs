@@ -150,6 +150,7 @@ impl Running {
         } = start;
         let has_user_code = recording.has_user_code() || programs.has_user_stacks();
         let runtimes = has_user_code.then_some(runtimes);
+        let runtimes = runtimes.and_then(Runtimes::start);
         let gate = Gate::of(&recording, &selection);
         let seen = gate.seen();
         recording.forget_before(&mut rings);
@@ -172,7 +173,10 @@ impl Running {
             sink,
             (gate, began),
             stacks,
-            BuildIds::start(Arc::clone(&files)),
+            BuildIds::start(
+                Arc::clone(&files),
+                runtimes.as_ref().map(Runtimes::sightings),
+            ),
             periods.clone(),
         )?;
         recording.enable()?;
@@ -182,7 +186,6 @@ impl Running {
         }
         let command = waiting.as_ref().map(Waiting::pid);
         let pids = containers.look(&target, command);
-        let runtimes = runtimes.and_then(Runtimes::start);
         if let (Some(runtimes), Some(pids)) = (&runtimes, pids) {
             runtimes.look(pids);
         }

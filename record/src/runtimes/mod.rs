@@ -7,10 +7,14 @@
 //! ```
 //! Maps are requested during the recording, since a process may end before it, and at its end, before the command is
 //! stopped: the last map has the most names. A separate thread sends the requests, because a runtime may answer late.
+//!
+//! A process may end between two looks at `/proc`, most of all on a busy host, so the kernel's records of mapped files
+//! decide which processes had a runtime ([`Sightings`]).
 
 mod dotnet;
 mod java;
 mod process;
+mod sightings;
 mod summary;
 
 use std::collections::{HashMap, HashSet};
@@ -23,7 +27,9 @@ use perfquet_trace::symbols::limits::{ANSWER_MS_MAX, LAST_REQUEST_MS_MAX, LAST_R
 
 use crate::sys::procfs;
 use process::{Process, Runtime};
+use sightings::Sighting;
 
+pub(crate) use sightings::Sightings;
 pub(crate) use summary::Summary;
 
 /// First request of a process that is older than the recording, and the longest time between two.
@@ -80,6 +86,8 @@ pub(crate) struct Runtimes {
 enum Message {
     /// The processes of the target that run now.
     Look(Vec<i32>),
+    /// A process that has mapped a runtime, and has ended.
+    Ended(Sighting),
     /// Send the last requests, until this time.
     Finish(Instant),
 }
@@ -105,6 +113,11 @@ impl Runtimes {
         })
     }
 
+    /// Returns what looks at the kernel's records for processes with a runtime.
+    pub(crate) fn sightings(&self) -> Sightings {
+        Sightings::new(self.messages.clone())
+    }
+
     /// Passes the processes of the target that run now.
     pub(crate) fn look(&self, pids: Vec<i32>) {
         // The thread ends only after its last message.
@@ -128,6 +141,8 @@ struct Watch {
     began: Option<Instant>,
     /// Ended ones with a runtime.
     ended: Vec<Known>,
+    /// Ended ones by the kernel's records.
+    sighted: Vec<Sighting>,
 }
 
 /// A process, with or without a runtime.
@@ -144,7 +159,10 @@ struct Watched {
 
 /// A process with a runtime, and the result of its requests.
 struct Known {
-    process: Process,
+    pid: i32,
+    runtime: Runtime,
+    /// `None`: it ended before it was looked at.
+    process: Option<Process>,
     next_request: Instant,
     pause: Duration,
     /// CPU time at the last request, and before the recording.
@@ -166,6 +184,7 @@ impl Watch {
         loop {
             match messages.recv_timeout(TICK) {
                 Ok(Message::Look(pids)) => self.look(&pids),
+                Ok(Message::Ended(sighting)) => self.sighted.push(sighting),
                 Ok(Message::Finish(until)) => return until,
                 Err(RecvTimeoutError::Timeout) => {}
                 // The recording failed.
@@ -246,7 +265,7 @@ impl Watch {
         }
         let watched = self.processes.into_values();
         let mut all: Vec<Known> = watched.filter_map(|watched| watched.known).collect();
-        all.sort_by_key(|known| known.process.pid);
+        all.sort_by_key(|known| known.pid);
         for known in &mut all {
             let left = until.saturating_duration_since(Instant::now());
             match left.is_zero() {
@@ -255,6 +274,12 @@ impl Watch {
             }
         }
         self.ended.extend(all);
+        let missed = self.sighted.into_iter().filter_map(|sighting| {
+            let is_known = |known: &Known| known.pid == sighting.pid;
+            (!self.ended.iter().any(is_known)).then(|| Known::missed(sighting))
+        });
+        let missed: Vec<Known> = missed.collect();
+        self.ended.extend(missed);
         Summary::of(self.ended.iter().filter(|known| known.has_run))
     }
 }
@@ -277,12 +302,32 @@ impl Known {
         };
         Known {
             cpu_ticks,
-            process,
+            pid: process.pid,
+            runtime: process.runtime,
+            process: Some(process),
             next_request: now + until_request,
             pause: FIRST_REQUEST * REQUESTS_GROW,
             has_run: false,
             is_running: true,
             has_map: false,
+            is_slow: false,
+            reason: None,
+            keeps_frame_pointers: None,
+        }
+    }
+
+    /// A process that ended before it was looked at.
+    fn missed(sighting: Sighting) -> Known {
+        Known {
+            cpu_ticks: 0,
+            pid: sighting.pid,
+            runtime: sighting.runtime,
+            process: None,
+            next_request: Instant::now(),
+            pause: REQUESTS_MAX,
+            has_run: true,
+            is_running: false,
+            has_map: sighting.has_map(),
             is_slow: false,
             reason: None,
             keeps_frame_pointers: None,
@@ -303,25 +348,30 @@ impl Known {
 
     /// Requests the map, unless the process has not run since the last request.
     fn request(&mut self, limit: Duration) {
-        if !self.process.is_running() {
+        let Some(process) = self.process.take_if(|process| process.is_running()) else {
             self.is_running = false;
             return;
-        }
-        let cpu_ticks = self.process.cpu_ticks().unwrap_or(0);
+        };
+        self.request_of(&process, limit);
+        self.process = Some(process);
+    }
+
+    fn request_of(&mut self, process: &Process, limit: Duration) {
+        let cpu_ticks = process.cpu_ticks().unwrap_or(0);
         if cpu_ticks == self.cpu_ticks || self.is_slow {
             return;
         }
         self.cpu_ticks = cpu_ticks;
         self.has_run = true;
-        if self.process.runtime != Runtime::Node && !self.process.is_permitted() {
+        if self.runtime != Runtime::Node && !process.is_permitted() {
             return self.fail("the process belongs to another user");
         }
         let began = Instant::now();
         let until = began + limit;
-        let written = match self.process.runtime {
-            Runtime::Java => java::write_map(&self.process, until),
-            Runtime::DotNet => dotnet::write_map(&self.process, until),
-            Runtime::Node => self.process.has_map(),
+        let written = match self.runtime {
+            Runtime::Java => java::write_map(process, until),
+            Runtime::DotNet => dotnet::write_map(process, until),
+            Runtime::Node => process.has_map(),
         };
         match written {
             Ok(()) => {
@@ -329,8 +379,8 @@ impl Known {
                 self.reason = None;
                 log::info!(
                     "{} {} has a perf map ({} ms)",
-                    self.process.runtime.name(),
-                    self.process.pid,
+                    self.runtime.name(),
+                    self.pid,
                     began.elapsed().as_millis()
                 );
             }
@@ -339,15 +389,12 @@ impl Known {
                 self.fail("it did not answer in time");
             }
             Err(error) => {
-                log::debug!("perf map of process {}: {error}", self.process.pid);
+                log::debug!("perf map of process {}: {error}", self.pid);
                 self.fail(&error.to_string());
             }
         }
-        if self.process.runtime == Runtime::Java
-            && self.has_map
-            && self.keeps_frame_pointers.is_none()
-        {
-            self.keeps_frame_pointers = java::keeps_frame_pointers(&self.process, until);
+        if self.runtime == Runtime::Java && self.has_map && self.keeps_frame_pointers.is_none() {
+            self.keeps_frame_pointers = java::keeps_frame_pointers(process, until);
         }
     }
 }

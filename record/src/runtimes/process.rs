@@ -23,7 +23,7 @@ const MOST_NAMES: usize = 1 << 16;
 const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Runtimes that can write a perf map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Runtime {
     /// HotSpot.
     Java,
@@ -35,18 +35,15 @@ pub(super) enum Runtime {
 
 impl Runtime {
     /// Returns the runtime that a process has mapped.
-    pub(super) fn of(maps: &[u8], executable: &OsStr) -> Option<Runtime> {
+    fn of(maps: &[u8], executable: &OsStr) -> Option<Runtime> {
         let mut found = None;
         for map in procfs::parse_maps(maps) {
-            let name = map.path.rsplit(|&byte| byte == b'/').next()?;
-            found = match name {
-                b"libjvm.so" => Some(Runtime::Java),
-                b"libcoreclr.so" => Some(Runtime::DotNet),
-                // It has a libjvm.so too, but answers SIGQUIT with a dump.
-                name if name.starts_with(b"libj9vm") => return None,
-                name if name.starts_with(b"libnode.so") => found.or(Some(Runtime::Node)),
-                _ => found,
-            };
+            match Clue::of(map.path) {
+                Some(Clue::Runs(Runtime::Node)) => found = found.or(Some(Runtime::Node)),
+                Some(Clue::Runs(runtime)) => found = Some(runtime),
+                Some(Clue::NoPerfMap) => return None,
+                None => {}
+            }
         }
         let is_node = executable == "node" || executable == "nodejs";
         found.or(is_node.then_some(Runtime::Node))
@@ -58,6 +55,28 @@ impl Runtime {
             Runtime::Java => "java",
             Runtime::DotNet => ".NET",
             Runtime::Node => "node",
+        }
+    }
+}
+
+/// What the name of a mapped file says about its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Clue {
+    Runs(Runtime),
+    /// OpenJ9, which has a libjvm.so too, but answers SIGQUIT with a dump.
+    NoPerfMap,
+}
+
+impl Clue {
+    /// Returns the clue of a mapped file.
+    pub(super) fn of(path: &[u8]) -> Option<Clue> {
+        match path.rsplit(|&byte| byte == b'/').next()? {
+            b"libjvm.so" => Some(Clue::Runs(Runtime::Java)),
+            b"libcoreclr.so" => Some(Clue::Runs(Runtime::DotNet)),
+            b"node" | b"nodejs" => Some(Clue::Runs(Runtime::Node)),
+            name if name.starts_with(b"libnode.so") => Some(Clue::Runs(Runtime::Node)),
+            name if name.starts_with(b"libj9vm") => Some(Clue::NoPerfMap),
+            _ => None,
         }
     }
 }

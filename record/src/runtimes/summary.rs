@@ -1,7 +1,7 @@
 //! The results of all requests: a fact of the trace, and hints.
 
+use super::Known;
 use super::process::Runtime;
-use super::{Known, Process};
 
 /// Processes named in a message.
 const NAMED_MAX: usize = 4;
@@ -54,7 +54,7 @@ impl Summary {
 }
 
 fn fact(known: &Known) -> String {
-    let Process { pid, runtime, .. } = &known.process;
+    let Known { pid, runtime, .. } = known;
     let name = runtime.name();
     match (known.has_map, &known.reason) {
         (true, _) => format!("{name} {pid}: perf map"),
@@ -67,8 +67,8 @@ fn sentences(all: &[&Known]) -> Vec<String> {
     let of = |runtime: Runtime, is_it: &dyn Fn(&Known) -> bool| {
         let pids: Vec<i32> = all
             .iter()
-            .filter(|known| known.process.runtime == runtime && is_it(known))
-            .map(|known| known.process.pid)
+            .filter(|known| known.runtime == runtime && is_it(known))
+            .map(|known| known.pid)
             .collect();
         (!pids.is_empty()).then(|| list(runtime, &pids))
     };
@@ -93,11 +93,11 @@ fn sentences(all: &[&Known]) -> Vec<String> {
         ));
     }
     for runtime in [Runtime::Java, Runtime::DotNet] {
-        let refused = |known: &&&Known| known.process.runtime == runtime && !known.has_map;
+        let refused = |known: &&&Known| known.runtime == runtime && !known.has_map;
         for known in all.iter().filter(refused).take(NAMED_MAX) {
             if let Some(reason) = &known.reason {
                 let name = runtime.name();
-                let pid = known.process.pid;
+                let pid = known.pid;
                 sentences.push(format!("functions of {name} {pid} have no names: {reason}"));
             }
         }

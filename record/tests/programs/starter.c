@@ -7,7 +7,7 @@
 static void *worker(void *unused)
 {
 	(void)unused;
-	for (int i = 1; i <= 600; i++) {
+	for (int i = 1;; i++) {
 		if (write(-1, "", i) >= 0)
 			return NULL;
 		usleep(50000);
@@ -32,6 +32,6 @@ int main(void)
 	}
 	puts("all");
 	fflush(stdout);
-	sleep(60);
+	pause();
 	return 0;
 }

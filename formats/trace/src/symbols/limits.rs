@@ -115,6 +115,8 @@ limits! {
     LAST_REQUESTS_MS_MAX = 1500, Milliseconds, "maps may lack the functions compiled last";
     /// Time for the last request to one process
     LAST_REQUEST_MS_MAX = 500, Milliseconds, "its map may lack the functions compiled last";
+    /// Running processes that are known to have started a runtime during the recording
+    SIGHTED_PROCESSES_MAX = 4096, Count, "no hint on others that end before a request";
     /// Roots of containers held open
     ROOTS_MAX = 256, Count, "files of other containers are not found";
     /// Size of a trace fetched from another host, relative to the free space here
