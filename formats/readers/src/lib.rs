@@ -23,6 +23,7 @@
 )]
 
 pub mod bpftrace;
+pub mod chrome;
 mod console;
 pub mod dtrace;
 pub mod folded;
@@ -45,6 +46,7 @@ use perfquet_events::Format;
 pub const FORMATS: &[&Format] = &[
     &perf_data::PERF_DATA,
     &trace_dat::TRACE_DAT,
+    &chrome::CHROME,
     &kfi::KFI,
     &dtrace::DTRACE,
     &bpftrace::BPFTRACE,

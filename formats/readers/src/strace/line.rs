@@ -94,9 +94,8 @@ pub(super) fn parse(text: &[u8]) -> Option<(Prefix<'_>, Body<'_>)> {
 
 /// Like [`parse`], also if the output of the program precedes the line, without a line ending.
 pub(super) fn parse_anywhere(text: &[u8]) -> Option<(Prefix<'_>, Body<'_>)> {
-    parse(text).or_else(|| {
-        memmem::find_iter(text, b"[pid ").find_map(|start| parse(text.get(start..)?))
-    })
+    parse(text)
+        .or_else(|| memmem::find_iter(text, b"[pid ").find_map(|start| parse(text.get(start..)?)))
 }
 
 /// Whether a line begins a call, but does not end it.

@@ -1,0 +1,78 @@
+//! Golden files, cases that they lack, and random JSON.
+
+use perfquet_events::Guess;
+use proptest::prelude::*;
+
+use super::CHROME;
+use crate::golden::*;
+
+#[test]
+fn golden() {
+    for path in golden_files("chrome") {
+        assert_golden(&path, &read_golden(&CHROME, &path));
+        if !path.to_string_lossy().contains("garbage") {
+            assert_recognized(&CHROME, &path);
+        }
+    }
+}
+
+/// The events without facts.
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let events = read_bytes(&CHROME, text.as_bytes());
+    let lines: Vec<&str> = events
+        .lines()
+        .filter(|line| !line.starts_with("Fact") && !line.starts_with("Progress"))
+        .collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn calls_come_in_the_order_of_their_entries() {
+    check(
+        r#"[{"ph":"X","name":"b","ts":1.5,"dur":1,"pid":1,"tid":2},{"ph":"X","name":"a","ts":1.5,"dur":9.25,"pid":1,"tid":2}"#,
+        &[
+            "call time=1500 pid=1 tid=2 function=\"a\" duration=9250",
+            "call time=1500 pid=1 tid=2 function=\"b\" duration=1000",
+        ],
+    );
+}
+
+#[test]
+fn times_are_exact() {
+    check(
+        r#"[{"ph":"B","name":"a","ts":9007199254740.993,"pid":1},{"ph":"E","ts":"9007199254741.0019","pid":1},{"ph":"B","name":"c","ts":1e15,"pid":1}]"#,
+        &[
+            "enter time=9007199254740993 pid=1 tid=1 function=\"a\"",
+            "leave time=9007199254741001 pid=1 tid=1",
+            "enter time=1000000000000000000 pid=1 tid=1 function=\"c\"",
+        ],
+    );
+}
+
+#[test]
+fn other_json_is_not_recognized() {
+    for text in [
+        "[]",
+        "[1, 2]",
+        r#"{"a": 1}"#,
+        r#"[{"name": "x", "version": 1}]"#,
+        "",
+        "[",
+        "{",
+    ] {
+        assert_eq!((CHROME.sniff)(text.as_bytes()), Guess::No, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        read_bytes(&CHROME, &bytes);
+    }
+
+    #[test]
+    fn random_json(text in "\\[(\\{\"(ph|ts|name|tid|args)\":(\"[XBEiCMbes\\\\]\"|[0-9.e-]{1,4}|\\{|\\[|\\}|\\]|null)[,}]|[\\]},\" ]){0,30}") {
+        read_bytes(&CHROME, text.as_bytes());
+    }
+}
