@@ -38,12 +38,14 @@ pub(super) fn names(image: &Elf, functions: &Table) -> Table {
             }
         }
     }
-    if jumps.is_empty() {
+    let slots = jumps.iter().map(|jump| jump.slot);
+    let (Some(first), Some(last)) = (slots.clone().min(), slots.max()) else {
         return Table::empty();
-    }
+    };
+    let places = first..=last;
     let slots: HashMap<u64, Relocation> = [&b".rela.plt"[..], b".rela.dyn", b".rela.iplt"]
         .into_iter()
-        .flat_map(|name| image.relocations(name))
+        .flat_map(|name| image.relocations(name, &places))
         .map(|relocation| (relocation.place, relocation))
         .collect();
     let mut text = Vec::new();

@@ -13,6 +13,8 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use perfquet_events::bytes::before_nul;
+
 use super::demangle::demangle;
 use super::elf::{Function, Functions, Part};
 
@@ -23,6 +25,7 @@ pub(super) struct Symbol {
     pub(super) end: u64,
     /// Offset of the name in the table's text.
     pub(super) name: u32,
+    /// Or [`UP_TO_NUL`].
     length: u32,
     weak: bool,
     global: bool,
@@ -57,6 +60,8 @@ pub(super) struct Table {
     chosen: RefCell<HashMap<usize, usize>>,
 }
 
+/// The name ends at a NUL. Most names of a file are never asked for, and looking for their ends would read all of them.
+const UP_TO_NUL: u32 = u32::MAX;
 /// One byte more than the longest name, so that a longer one is known to be.
 const NAME_READ_MAX: usize = super::limits::NAME_BYTES_MAX as usize + 1;
 
@@ -76,10 +81,6 @@ impl Table {
         let nexts = list.iter().map(|function| function.address).skip(1);
         let nexts: Vec<u64> = nexts.chain([u64::MAX]).collect();
         let symbol = |(function, next): (&Function, u64)| {
-            let rest = names.get(function.name as usize..).unwrap_or_default();
-            // A name without an end would be read again for each function.
-            let rest = rest.get(..NAME_READ_MAX).unwrap_or(rest);
-            let length = perfquet_events::bytes::before_nul(rest).len();
             // Written in assembly without a size: up to the next one, but not beyond its section.
             let end = match function.bytes {
                 0 => next.min(function.section_end).max(function.address),
@@ -89,7 +90,7 @@ impl Table {
                 start: function.address,
                 end,
                 name: function.name,
-                length: u32::try_from(length).unwrap_or(0),
+                length: UP_TO_NUL,
                 weak: function.weak,
                 global: function.global,
             }
@@ -195,6 +196,10 @@ impl Table {
 /// The bytes of a symbol's name.
 pub(super) fn name_in<'t>(text: &'t [u8], symbol: &Symbol) -> &'t [u8] {
     let start = symbol.name as usize;
+    if symbol.length == UP_TO_NUL {
+        let rest = text.get(start..).unwrap_or_default();
+        return before_nul(rest.get(..NAME_READ_MAX).unwrap_or(rest));
+    }
     text.get(start..start.saturating_add(symbol.length as usize))
         .unwrap_or_default()
 }

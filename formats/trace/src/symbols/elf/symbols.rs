@@ -4,6 +4,8 @@
 //! Elf64_Sym: name 0x1a3, info 0x12 (global function), other 0, section 15, address 0x1189, 102 bytes
 //! ```
 
+use std::ops::RangeInclusive;
+
 use perfquet_events::bytes::{Cursor, Short};
 
 use super::super::limits::SYMBOLS_MAX;
@@ -181,8 +183,12 @@ impl Elf {
         })
     }
 
-    /// Relocations of a section with addends, as (place, kind, symbol, addend).
-    pub(in crate::symbols) fn relocations(&self, name: &[u8]) -> Vec<Relocation> {
+    /// Relocations of a section with addends, of places in a range: a library may have a million, nearly all in its data.
+    pub(in crate::symbols) fn relocations(
+        &self,
+        name: &[u8],
+        places: &RangeInclusive<u64>,
+    ) -> Vec<Relocation> {
         let Some(entries) = self
             .section(name)
             .and_then(|section| self.raw(section))
@@ -197,6 +203,9 @@ impl Elf {
             else {
                 break;
             };
+            if !places.contains(&place) {
+                continue;
+            }
             relocations.push(Relocation {
                 place,
                 kind: info as u32,
