@@ -24,7 +24,7 @@ use crate::sys::ring::Ring;
 use crate::sys::thread;
 use crate::sys::wait::{Bell, Waiter};
 use crate::trigger::Gate;
-use crate::user_stacks::{Counts, UserStacks};
+use crate::user_stacks::{Counts, First, UserStacks};
 
 /// Data that fills less than a quarter of a ring is written to the file after this time.
 const LONGEST: Duration = Duration::from_millis(250);
@@ -60,10 +60,20 @@ struct Shared {
     has_failed: AtomicBool,
     /// A moment that a caller wants to be between two passes.
     marking: Mutex<Marking>,
-    /// Records of what existed at the start, once they are known, and the time at which the trace begins.
-    existing: Mutex<Option<(Vec<u8>, u64)>>,
+    /// What existed at the start, once it is known.
+    existing: Mutex<Option<Existing>>,
     /// Records of others, to be written with the next pass.
     added: Mutex<Vec<u8>>,
+}
+
+/// What existed at the start.
+pub(crate) struct Existing {
+    /// Records of threads and mappings.
+    pub(crate) records: Vec<u8>,
+    /// Records from before this time are dropped.
+    pub(crate) begin: u64,
+    /// What is loaded before programs count, and the command that waits.
+    pub(crate) first: Option<(First, Option<i32>)>,
 }
 
 /// The start of a pause, its end, or the end of the recording; at one time for all events.
@@ -139,9 +149,9 @@ impl Drain {
     }
 
     /// Passes the records of threads and mappings that existed at the start. Until then, only rings that are half full are
-    /// drained. Records from before `begin` are dropped.
-    pub(crate) fn set_existing(&self, records: Vec<u8>, begin: u64) {
-        *lock(&self.shared.existing) = Some((records, begin));
+    /// drained.
+    pub(crate) fn set_existing(&self, existing: Existing) {
+        *lock(&self.shared.existing) = Some(existing);
         self.bell.ring();
     }
 
@@ -263,13 +273,17 @@ impl Worker {
     /// the initial state.
     fn begin(&mut self) -> io::Result<()> {
         loop {
-            if let Some((mut existing, begin)) = lock(&self.shared.existing).take() {
-                self.gate.open_at(begin);
+            if let Some(existing) = lock(&self.shared.existing).take() {
+                let mut records = existing.records;
+                self.gate.open_at(existing.begin);
                 if let Some(stacks) = &mut self.stacks {
-                    stacks.side_band(&existing);
+                    stacks.side_band(&records);
+                    if let Some((first, command)) = existing.first {
+                        stacks.load_first(first, command);
+                    }
                 }
-                self.build_ids.set_existing(&mut existing);
-                return self.sink.side_band(&existing);
+                self.build_ids.set_existing(&mut records);
+                return self.sink.side_band(&records);
             }
             if self.rings.iter().any(Ring::is_half_full) {
                 self.pass()?;

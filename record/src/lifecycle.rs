@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::bpf::{Live, Programs};
 use crate::containers::Containers;
 use crate::control::{Command, Control, Delay};
 use crate::cpu_limit::CpuLimit;
-use crate::drain::{Drain, Sink};
+use crate::drain::{Drain, Existing, Sink};
 use crate::failure::{Failure, failed};
 use crate::flight::Snapshots;
 use crate::ftrace::Tracing;
@@ -39,10 +40,12 @@ use crate::sys::signals::{Signal, Signals};
 use crate::target::Target;
 use crate::terminal;
 use crate::trigger::{self, Gate, Seen, TriggerOptions};
-use crate::user_stacks::{Counts, UserStacks, Walking};
+use crate::user_stacks::{Counts, First, UserStacks, Walking};
 
 /// Interval at which the end and signals are checked, and the progress line is drawn.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
+/// Maximum time before programs count by stack, while unwind tables are loaded. Those of a compiler take a second.
+const LONGEST_LOAD: Duration = Duration::from_secs(2);
 /// Time after which threads that were being started are in the kernel's list of those that inherited an event.
 const HEIRS_LISTED: Duration = Duration::from_millis(20);
 /// Maximum number of probes closed in the foreground; closing one takes 20 to 40 ms.
@@ -156,6 +159,7 @@ impl Running {
         recording.forget_before(&mut rings);
         let began = clock::monotonic();
         let mut containers = Containers::new();
+        let counts_by_stack = walking.as_ref().map(Walking::has_keys);
         let stacks = UserStacks::of(
             &recording,
             &rings.events,
@@ -180,8 +184,11 @@ impl Running {
             periods.clone(),
         )?;
         recording.enable()?;
+        let counts_at_once = counts_by_stack != Some(true);
         if delay.is_none() {
-            programs.start()?;
+            if counts_at_once {
+                programs.start()?;
+            }
             counters.as_mut().map_or(Ok(()), Counters::start)?;
         }
         let command = waiting.as_ref().map(Waiting::pid);
@@ -201,7 +208,31 @@ impl Running {
         }
         let selection = begun.unwrap_or(selection);
         let begin = selection.begin.and_then(|begin| begin.try_into().ok());
-        drain.set_existing(records, begin.unwrap_or(0));
+        let (loaded, is_loaded) = channel();
+        let loads = !counts_at_once || counts_by_stack.is_some() && command.is_some();
+        let first = loads.then(|| {
+            let command_line = waiting.as_ref().map(Waiting::name);
+            (First::of(&target, command_line, loaded), command)
+        });
+        let begin_loading = Instant::now();
+        drain.set_existing(Existing {
+            records,
+            begin: begin.unwrap_or(0),
+            first,
+        });
+        if !counts_at_once && delay.is_none() {
+            let is_complete = is_loaded.recv_timeout(LONGEST_LOAD).is_ok();
+            log::info!(
+                "unwind tables of running programs were loaded for {} ms before counting began{}",
+                begin_loading.elapsed().as_millis(),
+                if is_complete {
+                    ""
+                } else {
+                    ", and are not complete"
+                }
+            );
+            programs.start()?;
+        }
         if let Some(tracing) = &mut tracing {
             tracing.start(journal)?;
         }

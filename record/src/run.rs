@@ -154,11 +154,6 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     probes.extend(watched_probes);
     probes.extend(cli.triggers.probes(&mut definitions)?);
     let mut stacks = cli.stacks.stacks()?;
-    if stacks.follow_frame_pointers(&probes) {
-        log::warn!(
-            "-g: user stacks of tracepoints and probes follow frame pointers, and end early in programs without them; --call-graph dwarf takes whole ones"
-        );
-    }
     let mut walking = match stacks.wants_walks(&probes) {
         true => user_stacks::load(cli.target_options.excludes_self, stacks.are_checked()),
         false => None,

@@ -292,6 +292,109 @@ fn stacks_of_one_side_and_of_one_event() {
     );
 }
 
+/// Without frame pointers, and each with the callers of the function in which it happens.
+#[test]
+fn stacks_of_hits_are_whole() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    if room
+        .compile("deep_hits.c", WITHOUT_FRAME_POINTERS)
+        .is_none()
+    {
+        return;
+    }
+    for (options, table) in [
+        (
+            &["-e", "syscalls:sys_enter_getppid"][..],
+            "events/syscalls/sys_enter_getppid",
+        ),
+        (
+            &["-e", "syscalls:sys_exit_getppid"],
+            "events/syscalls/sys_exit_getppid",
+        ),
+        (
+            &["-e", "raw_syscalls:sys_enter"],
+            "events/raw_syscalls/sys_enter",
+        ),
+        (
+            &["-e", "exceptions:page_fault_user"],
+            "events/exceptions/page_fault_user",
+        ),
+        (&["-e", "page-faults", "-c", "1"], "samples"),
+        (
+            &["--uprobe", "./deep_hits:leaf"],
+            "events/probe_deep_hits/leaf",
+        ),
+        (
+            &["--uretprobe", "./deep_hits:leaf"],
+            "events/probe_deep_hits/leaf__return",
+        ),
+    ] {
+        let command = ["-g", "--", "./deep_hits", "20", "1000"];
+        let stderr = room.record(&[options, &command].concat());
+        let hits = stacks_of(&room, table);
+        // Others are from the start and end of the process.
+        let hits = hits.iter().map(|(names, _)| names);
+        let of_depth: Vec<_> = hits
+            .filter(|names| names.iter().any(|name| name == "leaf" || name == "down"))
+            .collect();
+        assert!(
+            of_depth.len() >= 900,
+            "{options:?}: {}: {stderr}",
+            of_depth.len()
+        );
+        let callers = [vec!["down"; 21], vec!["main"]].concat();
+        let is_whole = |names: &[String]| {
+            let callers_at = names.iter().position(|name| name == "down").unwrap_or(0);
+            let found = names.get(callers_at..callers_at + callers.len());
+            found.is_some_and(|found| found == callers)
+                && names.last().is_some_and(|name| name == "_start")
+        };
+        let whole = of_depth.iter().filter(|names| is_whole(names)).count();
+        assert!(
+            whole * 100 >= of_depth.len() * 98,
+            "{options:?}: {whole}: {stderr}"
+        );
+        assert!(!stderr.contains("frame pointers"), "{stderr}");
+    }
+}
+
+/// Those of switches, of which the kernel stack tells more.
+#[test]
+fn stacks_by_frame_pointers_are_whole_or_marked() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    if room
+        .compile("deep_sleep.c", WITHOUT_FRAME_POINTERS)
+        .is_none()
+    {
+        return;
+    }
+    let command = ["--", "./deep_sleep", "20", "100"];
+    let mut record = |options: &[&str]| {
+        let switches = ["-e", "sched:sched_switch"];
+        let stderr = room.record(&[options, &switches, &command].concat());
+        let cut = pairs(room.rows("stacks", &["stack_id", "cut"]));
+        let rows = room.rows("events/sched/sched_switch", &["user_stack"]);
+        let is_cut = |stack: &String| cut.get(stack).is_some_and(|cut| cut == "true");
+        let marked = rows.iter().filter(|stack| is_cut(stack)).count();
+        (marked, rows.len(), stderr)
+    };
+    let (marked, all, stderr) = record(&["-g"]);
+    assert!(marked >= 90, "{marked} of {all}: {stderr}");
+    let counted = format!("{marked} of {all} user stacks by frame pointers cut");
+    assert!(stderr.contains(&counted), "{marked}: {stderr}");
+    // They are what was asked for.
+    let (marked, _, stderr) = record(&["--call-graph", "fp"]);
+    assert!(marked == 0 && !stderr.contains("cut"), "{marked}: {stderr}");
+    let (marked, all, stderr) = record(&["--call-graph", "dwarf"]);
+    assert!(marked * 50 <= all, "{marked} of {all}: {stderr}");
+}
+
 /// The share of the aggregates' sum, in percent, with the stack of a function at a depth, up to the start of the thread. Fails if a
 /// stack is neither whole nor marked as cut.
 fn whole_share(room: &Room, leaf: &str, depth: usize) -> f64 {

@@ -1,7 +1,8 @@
 //! Stack options: how stacks are unwound, of which side, and how deep; for all events or for one.
 //!
 //! ```text
-//! -g, --call-graph auto[,check]     whole: walked in the kernel by unwind tables, else as dwarf; tracepoints: as fp; keys: walked
+//! -g, --call-graph auto[,check]     whole: walked in the kernel by unwind tables, else as dwarf; probes in programs, system calls,
+//!                                   page faults: as dwarf,24K; other tracepoints: as fp; keys of aggregates: walked
 //! --call-graph fp[,defer]           frame pointers; defer: user stacks on the way back to user space
 //! --call-graph dwarf[,SIZE]         registers and a piece of the stack's memory, unwound when drained
 //! --call-graph lbr                  branches that the CPU recorded
@@ -23,6 +24,8 @@ use crate::sys::privileges;
 
 /// perf's 8 KiB are too short for 99 % of clang's stacks, 81 % of bash's; 32 KiB for 50 % and none.
 const DEFAULT_STACK_BYTES: u32 = 32 << 10;
+/// For each hit that a program causes: 24 KiB with the rest of its record, where 16 cut 4 % of the stacks of python. Hits come a hundred times as often as samples.
+const HIT_STACK_BYTES: u32 = (24 << 10) - 512;
 /// A ring holds at least this many copies.
 const COPIES_PER_RING: usize = 64;
 const LEAST_STACK_BYTES: usize = 8 << 10;
@@ -48,6 +51,7 @@ pub(crate) struct StackOptions {
     ///
     /// auto unwinds user stacks of samples in the kernel, by unwind tables (root, Linux 5.17); without these, like dwarf.
     /// So do --profile, --off-cpu and --agg by ustack without this option; with fp, they follow frame pointers.
+    /// Stacks of probes in programs, calls, system calls and page faults are as with dwarf,24K; of other tracepoints as with fp.
     /// auto,check also copies them, and counts the stacks whose frames differ from those of the copy, which costs more.
     /// fp follows frame pointers; fp,defer does so on return to user space (Linux 6.19). dwarf[,BYTES] copies BYTES of
     /// stack memory [default: 32768] and unwinds them while recording. lbr reads the CPU's last branch records, if
@@ -76,7 +80,7 @@ pub(crate) struct StackOptions {
 pub(crate) enum How {
     /// No stacks.
     No,
-    /// Samples by a program in the kernel or copies, tracepoints by frame pointers.
+    /// As fits the [`Cause`] of the event's hits.
     Auto {
         /// Whether the program's walks are compared with copies.
         is_checked: bool,
@@ -87,6 +91,34 @@ pub(crate) enum How {
     Copies { stack_bytes: u32 },
     /// From the CPU's branch records.
     Branches,
+}
+
+/// What causes the hits of an event, which decides how [`How::Auto`] takes their user stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A counter or clock: walked by a program in the kernel, or copied.
+    Rate,
+    /// Code of a program: a probe in it, a call, a system call, a page fault. Only callers tell why, so their stacks are copied.
+    Program,
+    /// The kernel, for example a switch, of which its own stack tells more than that of the program: by frame pointers.
+    Kernel,
+}
+
+impl Cause {
+    /// Returns that of an event's hits.
+    pub(crate) fn of(probe: &Probe) -> Cause {
+        const OF_PROGRAMS: [&str; 3] = ["exceptions", "raw_syscalls", "syscalls"];
+        match &probe.kind {
+            Kind::Sampled => Cause::Rate,
+            Kind::Output { .. } => Cause::Program,
+            Kind::Tracepoint(tracepoint) => {
+                match OF_PROGRAMS.contains(&&*tracepoint.system) || probe.is_of_program() {
+                    true => Cause::Program,
+                    false => Cause::Kernel,
+                }
+            }
+        }
+    }
 }
 
 /// Stack settings of all events without their own.
@@ -148,20 +180,6 @@ impl Stacks {
         is_auto && !self.kernel_only && probes.iter().any(is_it)
     }
 
-    /// Whether -g takes by frame pointers, which most programs lack, the user stacks of events that user code causes: probes in programs,
-    /// system calls, page faults. Of others, such as switches, the kernel stack tells more.
-    pub(crate) fn follow_frame_pointers(self, probes: &[Probe]) -> bool {
-        const OF_USERS: [&str; 3] = ["exceptions", "raw_syscalls", "syscalls"];
-        let is_it = |probe: &Probe| match &probe.kind {
-            Kind::Tracepoint(tracepoint) => {
-                let is_of_users = OF_USERS.contains(&&*tracepoint.system);
-                (is_of_users || probe.is_of_program()) && probe.attr.sample_type == 0
-            }
-            Kind::Sampled | Kind::Output { .. } => false,
-        };
-        matches!(self.how, Some(How::Auto { .. })) && !self.kernel_only && probes.iter().any(is_it)
-    }
-
     /// Whether programs that aggregate by stack may walk it, too: unless frame pointers or copies are requested.
     pub(crate) fn are_walked_by_programs(self) -> bool {
         matches!(self.how, None | Some(How::Auto { .. })) && !self.kernel_only
@@ -185,13 +203,23 @@ impl Stacks {
         self.is_walked && probe.is_sampled() && has_chain && is_left_out && !is_copied
     }
 
+    /// Whether the user stacks of this event are by frame pointers although whole ones are requested.
+    pub(crate) fn are_followed(self, probe: &Probe, attr: &Attr) -> bool {
+        let is_auto = matches!(self.how, Some(How::Auto { .. })) && probe.attr.sample_type == 0;
+        let has_chain = attr.sample_type & u64::from(abi::PERF_SAMPLE_CALLCHAIN) != 0;
+        is_auto
+            && Cause::of(probe) == Cause::Kernel
+            && has_chain
+            && attr.exclude_callchain_user() == 0
+    }
+
     /// Maximum number of frames.
     pub(crate) fn deepest(self) -> Option<u16> {
         self.deepest
     }
 
     /// Applies the event's own settings to `attr`, or these if it has none.
-    pub(crate) fn add_to(self, attr: &mut Attr, own: &Attr, is_sampled: bool) {
+    pub(crate) fn add_to(self, attr: &mut Attr, own: &Attr, cause: Cause) {
         match self.how {
             _ if is_none(own) => {
                 attr.set_exclude_callchain_user(0);
@@ -200,7 +228,7 @@ impl Stacks {
             }
             _ if own.sample_type != 0 => attr.sample_type |= own.sample_type,
             None | Some(How::No) => return,
-            Some(How::Auto { .. }) => self.put_auto(attr, is_sampled),
+            Some(How::Auto { .. }) => self.put_auto(attr, cause),
             Some(how) => put(how, attr),
         }
         if attr.sample_max_stack == 0 {
@@ -218,20 +246,27 @@ impl Stacks {
 
 impl Stacks {
     /// Kernel frames by the kernel, those of user space by the best that there is.
-    fn put_auto(self, attr: &mut Attr, is_sampled: bool) {
+    fn put_auto(self, attr: &mut Attr, cause: Cause) {
         let by_default = How::FramePointers { defers: false };
-        match (is_sampled, self.is_walked) {
-            (true, true) => {
+        let can_copy = REGISTERS.is_some() && !self.kernel_only;
+        match cause {
+            Cause::Rate if self.is_walked => {
                 put(by_default, attr);
                 attr.set_exclude_callchain_user(1);
             }
-            (true, false) if REGISTERS.is_some() && !self.kernel_only => put(
+            Cause::Rate if can_copy => put(
                 How::Copies {
                     stack_bytes: DEFAULT_STACK_BYTES,
                 },
                 attr,
             ),
-            _ => put(by_default, attr),
+            Cause::Program if can_copy => put(
+                How::Copies {
+                    stack_bytes: HIT_STACK_BYTES,
+                },
+                attr,
+            ),
+            Cause::Rate | Cause::Program | Cause::Kernel => put(by_default, attr),
         }
     }
 }
@@ -331,13 +366,13 @@ fn put(how: How, attr: &mut Attr) {
     }
 }
 
-/// Reduces copies of the default size if rings are small because locked memory is limited: otherwise a late drain would
-/// lose samples.
+/// Reduces copies of a size that the user has not chosen if rings are small because locked memory is limited: otherwise a late
+/// drain would lose samples.
 pub(crate) fn fit_copies(attr: &mut Attr, ring_bytes: usize) {
-    if attr.sample_stack_user == DEFAULT_STACK_BYTES {
+    if [DEFAULT_STACK_BYTES, HIT_STACK_BYTES].contains(&attr.sample_stack_user) {
         let fitting = (ring_bytes / COPIES_PER_RING).max(LEAST_STACK_BYTES);
-        let fitting = u32::try_from(fitting & !7).unwrap_or(DEFAULT_STACK_BYTES);
-        attr.sample_stack_user = fitting.min(DEFAULT_STACK_BYTES);
+        let fitting = u32::try_from(fitting & !7).unwrap_or(u32::MAX);
+        attr.sample_stack_user = fitting.min(attr.sample_stack_user);
     }
 }
 
@@ -388,6 +423,14 @@ pub(crate) fn cut_sentence(
             "{cut} of {} cut: {parts}",
             counted(all, &format!("{how} user stack"))
         )
+    })
+}
+
+/// Returns a message about stacks by frame pointers that do not reach the start of their threads.
+pub(crate) fn followed_sentence(whole: u64, cut: u64) -> Option<String> {
+    (cut > 0).then(|| {
+        let all = counted(whole + cut, "user stack");
+        format!("{cut} of {all} by frame pointers cut; --call-graph dwarf copies whole ones")
     })
 }
 
@@ -534,6 +577,33 @@ mod tests {
     }
 
     #[test]
+    fn hits_caused_by_programs_are_copied() {
+        let copied = |how, kernel_only, cause, is_walked| {
+            let all = Stacks {
+                how: Some(how),
+                kernel_only,
+                is_walked,
+                ..Stacks::default()
+            };
+            let mut attr = Attr::default();
+            all.add_to(&mut attr, &Attr::default(), cause);
+            attr.sample_stack_user
+        };
+        let auto = How::Auto { is_checked: false };
+        let by_frame_pointers = How::FramePointers { defers: false };
+        for is_walked in [false, true] {
+            let of = |cause| copied(auto, false, cause, is_walked);
+            assert_eq!(of(Cause::Program), HIT_STACK_BYTES);
+            assert_eq!(of(Cause::Kernel), 0);
+            let of_samples = if is_walked { 0 } else { DEFAULT_STACK_BYTES };
+            assert_eq!(of(Cause::Rate), of_samples);
+            assert_eq!(copied(auto, true, Cause::Program, is_walked), 0);
+            let by_frame_pointers = copied(by_frame_pointers, false, Cause::Program, is_walked);
+            assert_eq!(by_frame_pointers, 0);
+        }
+    }
+
+    #[test]
     fn own_stack_settings_take_precedence() {
         let all = Stacks {
             how: Some(How::FramePointers { defers: false }),
@@ -547,7 +617,7 @@ mod tests {
             }
             let own = attr;
             attr.sample_type = 0;
-            all.add_to(&mut attr, &own, true);
+            all.add_to(&mut attr, &own, Cause::Rate);
             attr
         };
         let plain = with(None);

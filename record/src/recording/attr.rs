@@ -74,8 +74,8 @@ impl Kernel {
         }
         attr.sample_type = sample_type.into();
         if may_have_stacks(&probe.kind) {
-            let is_sampled = matches!(probe.kind, Kind::Sampled);
-            settings.stacks.add_to(&mut attr, &probe.attr, is_sampled);
+            let cause = stacks::Cause::of(probe);
+            settings.stacks.add_to(&mut attr, &probe.attr, cause);
         }
         if probe.is_sampled() {
             settings.extras.add_to(&mut attr);

@@ -82,6 +82,8 @@ pub(crate) struct Track {
     pub(crate) events: Vec<Opened>,
     /// A program in the kernel walks the user stacks of its samples.
     pub(crate) is_walked: bool,
+    /// Whether the drain marks user stacks by frame pointers that do not reach the start of the thread.
+    pub(crate) is_followed: bool,
     /// The track of the group's first event, whose samples have the values of this one; it has no samples.
     pub(crate) leader: Option<usize>,
     /// Whether the user requested the registers in its samples; otherwise they are for unwinding.
@@ -145,7 +147,7 @@ impl Track {
     /// Whether the drain finishes the user stacks of its samples.
     pub(crate) fn is_rewritten(&self) -> bool {
         let copies = self.attr.sample_type & u64::from(abi::PERF_SAMPLE_STACK_USER) != 0;
-        copies || self.is_walked
+        copies || self.is_walked || self.is_followed
     }
 
     /// The attr of its records in the journal.

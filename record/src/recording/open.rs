@@ -178,13 +178,18 @@ impl<'a> Opening<'a> {
                 }
             }
         }
-        let is_walked = self.settings.stacks.are_walked(&probe, &attr);
+        let stacks = self.settings.stacks;
+        let (is_walked, is_followed) = (
+            stacks.are_walked(&probe, &attr),
+            stacks.are_followed(&probe, &attr),
+        );
         let keeps_registers = probe.is_sampled() && self.settings.extras.has_registers();
         Ok(Track {
             probe,
             attr,
             events,
             is_walked,
+            is_followed,
             leader: None,
             keeps_registers,
         })
@@ -223,6 +228,7 @@ impl<'a> Opening<'a> {
                 attr,
                 events,
                 is_walked: false,
+                is_followed: false,
                 leader: Some(number),
                 keeps_registers: false,
             })
@@ -267,6 +273,7 @@ impl<'a> Opening<'a> {
             attr,
             events,
             is_walked: false,
+            is_followed: false,
             leader: None,
             keeps_registers: false,
         })
@@ -574,6 +581,7 @@ fn carrier(name: &str, attr: Attr, events: Vec<Opened>) -> Track {
         attr,
         events,
         is_walked: false,
+        is_followed: false,
         leader: None,
         keeps_registers: false,
     }

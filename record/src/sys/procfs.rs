@@ -171,6 +171,23 @@ pub(crate) fn task(pid: i32, tid: i32) -> Option<Task> {
     parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }
 
+/// The CPU time of a process per time since its start; more than 1 with several busy threads.
+pub(crate) fn cpu_share(pid: i32) -> Option<f64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let close = stat.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    // From the state on, which is the third: utime, stime, starttime (proc_pid_stat(5)).
+    let number =
+        |place: usize| -> Option<f64> { rest.split_whitespace().nth(place - 3)?.parse().ok() };
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+    /// USER_HZ, the same on all architectures but one (include/asm-generic/param.h).
+    const TICKS_PER_SECOND: f64 = 100.0;
+    // A process of a few milliseconds is not the busiest.
+    let age = (uptime * TICKS_PER_SECOND - number(22)?).max(TICKS_PER_SECOND);
+    Some((number(14)? + number(15)?) / age)
+}
+
 /// Reads `/proc/PID/maps` into `buffer`, up to a limit; empty for kernel threads and inaccessible processes.
 pub(crate) fn read_maps(pid: i32, buffer: &mut Vec<u8>) {
     buffer.clear();

@@ -21,6 +21,8 @@
 
 mod builder;
 mod check;
+mod counts;
+mod first;
 mod held;
 mod python;
 mod sample;
@@ -28,27 +30,27 @@ mod spaces;
 mod tables;
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
 
 use perfquet_ebpf::walk_tables::WalkEnd;
 use perfquet_ebpf::walker::{RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK};
 use perfquet_events::bytes::{Cursor, Endian};
-use perfquet_trace::count::counted;
-use perfquet_trace::symbols::{Roots, UnwindCounts, Unwound};
+use perfquet_trace::symbols::{Roots, Unwound};
 
 use crate::bpf::OWN_RECORDS;
 use crate::journal::record::{self, kind};
-use crate::probe::stacks;
 use crate::recording::{Recording, Track, WALK};
 use crate::sieve::Stitcher;
 use crate::sys::ring::Ring;
-use check::CheckCounts;
 use held::Held;
 use python::{PythonCounts, Pythons};
 use sample::{Layout, Rewriter, WalkHead};
 use spaces::Spaces;
 use tables::Tables;
 
+pub(crate) use counts::Counts;
+pub(crate) use first::First;
 pub(crate) use tables::{Walking, load};
 
 /// Maximum time until the record of a mapping is visible in its ring.
@@ -58,6 +60,8 @@ const WHILE_WALKING: Duration = Duration::from_millis(50);
 /// While processes start and map files.
 const WHILE_CHANGING: Duration = Duration::from_millis(10);
 const WHILE_COPYING: Duration = Duration::from_millis(2);
+/// Time after the start in which a command maps its files, whose list must soon be complete.
+const STARTING: Duration = Duration::from_millis(300);
 /// Part of a ring that copies of deep stacks may fill between two passes.
 const COPY_ROOM_PART: u64 = 3;
 /// Larger buffers are shrunk after a burst.
@@ -66,102 +70,6 @@ const KEPT_BYTES: usize = 4 << 20;
 const COPIES_AT_ONCE: u64 = 16;
 /// Most bytes of records that wait for their stacks; beyond, they stay in the rings.
 const MOST_HELD_BYTES: usize = 64 << 20;
-
-/// Numbers of walks and copies by result.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Counts {
-    /// Walks in the kernel.
-    walked: UnwindCounts,
-    /// Copies, unwound in user space.
-    copied: UnwindCounts,
-    /// Walks by programs that aggregate by stack.
-    aggregated: UnwindCounts,
-    /// Stacks of these programs by frame pointers, because a table or list was missing.
-    by_frame_pointers: u64,
-    /// Stacks with Python functions.
-    python: PythonCounts,
-    /// Walks compared with copies.
-    checks: CheckCounts,
-    /// Samples whose kernel stack another event has overwritten.
-    overwritten: u64,
-}
-
-impl Counts {
-    /// Formats the counts for the trace.
-    pub(crate) fn text(&self) -> String {
-        let of = |what: &str, counts: &UnwindCounts| {
-            format!(
-                "{what} {}: {} complete, {} cut at missing memory, {} at code without unwind information, {} at an address outside of all code, {} at the maximum depth, {} not supported",
-                counts.complete + counts.cut(),
-                counts.complete,
-                counts.memory_ended,
-                counts.no_rule,
-                counts.lost,
-                counts.too_deep,
-                counts.unsupported
-            )
-        };
-        let kinds = [
-            ("walked in the kernel", &self.walked),
-            ("copied", &self.copied),
-            ("walked for aggregates", &self.aggregated),
-        ];
-        let kinds = kinds.map(|(what, counts)| (what, counts, counts.complete + counts.cut()));
-        let known = kinds.iter().filter(|(_, _, all)| *all > 0);
-        let mut text: Vec<String> = known.map(|(what, counts, _)| of(what, counts)).collect();
-        if self.by_frame_pointers > 0 {
-            text.push(format!(
-                "by frame pointers, before tables were loaded, {}",
-                self.by_frame_pointers
-            ));
-        }
-        let mut text = match text.is_empty() {
-            true => "none".to_owned(),
-            false => text.join("; "),
-        };
-        let PythonCounts {
-            complete,
-            incomplete,
-        } = self.python;
-        if complete + incomplete > 0 {
-            text += &format!(
-                "; with Python functions {}: {complete} complete, {incomplete} not",
-                complete + incomplete
-            );
-        }
-        text += &self.checks.text();
-        if self.overwritten > 0 {
-            text += &format!(
-                "; kernel stacks with only their innermost frame {}",
-                self.overwritten
-            );
-        }
-        text
-    }
-
-    /// Returns messages about stacks whose outer frames are missing.
-    pub(crate) fn sentences(&self) -> impl Iterator<Item = String> {
-        let walked = stacks::cut_sentence("walked", &self.walked, 0);
-        let copied = stacks::cut_sentence("copied", &self.copied, 0);
-        let by_frame_pointers = self.by_frame_pointers;
-        let aggregated = stacks::cut_sentence("aggregated", &self.aggregated, by_frame_pointers);
-        walked
-            .into_iter()
-            .chain(copied)
-            .chain(aggregated)
-            .chain(self.checks.sentence())
-            .chain(self.overwritten_sentence())
-    }
-
-    fn overwritten_sentence(&self) -> Option<String> {
-        (self.overwritten > 0).then(|| {
-            format!(
-                "{} cut: the kernel overwrote all but the innermost frame when another recorded event hit while the user stack was walked; --call-graph dwarf keeps them",
-                counted(self.overwritten, "kernel stack")
-            )
-        })
-    }
-}
 
 /// The stage between the rings and the journal.
 pub(crate) struct UserStacks {
@@ -187,6 +95,10 @@ pub(crate) struct UserStacks {
     has_copies: bool,
     /// Whether such stacks were deeper than a record.
     has_pieces: bool,
+    /// Who waits for what is loaded first.
+    loading: Option<Sender<()>>,
+    /// When the start is over.
+    starting_until: Option<Instant>,
 }
 
 /// An event whose samples are in the rings.
@@ -277,7 +189,48 @@ impl UserStacks {
             has_changes: false,
             has_copies: false,
             has_pieces: false,
+            loading: None,
+            starting_until: None,
         })
+    }
+
+    /// Loads tables and lists of processes that exist and of a command that waits, after the records of what exists. The command
+    /// starts when they are loaded.
+    pub(crate) fn load_first(&mut self, first: First, command: Option<i32>) {
+        let (existing, later) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|(time, _)| *time == 0);
+        self.waiting = later;
+        let existing: Vec<(u64, Vec<u8>)> = existing;
+        for (_, record) in &existing {
+            self.apply(record);
+        }
+        let Some(tables) = &mut self.tables else {
+            return;
+        };
+        for file in first.files {
+            let number = self
+                .spaces
+                .add_file(&file.path, file.identity, file.generation);
+            tables.load_file(number);
+        }
+        for pid in first.pids {
+            tables.load(pid, &mut self.spaces);
+        }
+        if let Some(pid) = command {
+            tables.expect(pid);
+        }
+        self.loading = Some(first.loaded);
+    }
+
+    /// Tells who waits that what is loaded first is there.
+    fn tell_loaded(&mut self) {
+        let are_building = self.tables.as_ref().is_some_and(Tables::are_building);
+        if let Some(loading) = self.loading.take_if(|_| !are_building) {
+            self.starting_until = Instant::now().checked_add(STARTING);
+            // Whoever has waited too long has gone.
+            let _ = loading.send(());
+        }
     }
 
     /// Adds a chunk of the side-band, or of the records of the initial state.
@@ -294,20 +247,32 @@ impl UserStacks {
     pub(crate) fn events(&mut self, ring: usize, piece: &[u8]) {
         if let Some(state) = self.rings.get_mut(ring) {
             let bytes = &mut state.bytes;
-            state
-                .stitcher
-                .feed(piece, |record| bytes.extend_from_slice(record));
+            let events = &self.events;
+            state.stitcher.feed(piece, |record| {
+                // The kernel reserves room for the longest copy; most stacks are shorter.
+                let is_shortened = Endian::Little.u32_at(record, 0) == Some(kind::SAMPLE)
+                    && record::sample_id(record)
+                        .and_then(|id| events.get(&id)?.layout)
+                        .filter(Layout::has_copies)
+                        .is_some_and(|layout| sample::put_filled(record, &layout, bytes));
+                if !is_shortened {
+                    bytes.extend_from_slice(record);
+                }
+            });
         }
     }
 
     /// Returns the time until the next pass. Earlier tables and lists mean fewer copies.
     pub(crate) fn soonest(&self) -> Option<Duration> {
         let tables = self.tables.as_ref()?;
-        Some(match self.has_copies || tables.is_waiting() {
-            true => WHILE_COPYING,
-            false if self.has_changes => WHILE_CHANGING,
-            false => WHILE_WALKING,
-        })
+        let is_starting = self.starting_until.is_some_and(|end| Instant::now() < end);
+        Some(
+            match self.has_copies || tables.is_waiting() || is_starting {
+                true => WHILE_COPYING,
+                false if self.has_changes => WHILE_CHANGING,
+                false => WHILE_WALKING,
+            },
+        )
     }
 
     /// Logs the results, and returns the counts.
@@ -396,6 +361,7 @@ impl UserStacks {
                 tables.renew_copy_room();
             }
         }
+        self.tell_loaded();
     }
 
     /// Number of copies unwound so far.
@@ -540,6 +506,20 @@ impl UserStacks {
             out.extend_from_slice(record);
             return;
         };
+        if layout.is_followed {
+            return match parts.outermost(record) {
+                Some((address, is_innermost))
+                    if !self.spaces.is_at_root(parts.pid, address, is_innermost) =>
+                {
+                    self.counts.followed_cut += 1;
+                    sample::put_marked(record, &parts, out);
+                }
+                outermost => {
+                    self.counts.followed_whole += u64::from(outermost.is_some());
+                    out.extend_from_slice(record);
+                }
+            };
+        }
         self.counts.overwritten += u64::from(parts.is_overwritten);
         rewriter.addresses.clear();
         let mut unwound = None;

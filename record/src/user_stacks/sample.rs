@@ -1,5 +1,7 @@
 //! Parses a sample, and writes it with its user stack in the call chain.
 
+mod changed;
+
 use perfquet_ebpf::walker::{COPY_HEAD_BYTES, COPY_REGISTERS, RECORD_COPY};
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::event::Registers;
@@ -8,6 +10,7 @@ use perfquet_trace::symbols::StackMemory;
 use crate::journal::record::misc;
 use crate::recording::Track;
 use crate::sys::perf_event::abi;
+pub(super) use changed::{put_filled, put_marked};
 
 const IP: u64 = abi::PERF_SAMPLE_IP as u64;
 const ADDR: u64 = abi::PERF_SAMPLE_ADDR as u64;
@@ -64,6 +67,8 @@ pub(super) struct Layout {
     keeps_registers: bool,
     /// Whether a program walks their user stacks.
     pub(super) is_walked: bool,
+    /// Whether their user stacks are by frame pointers, to be marked if they are cut.
+    pub(super) is_followed: bool,
 }
 
 impl Layout {
@@ -80,7 +85,15 @@ impl Layout {
                 != 0,
             keeps_registers: track.keeps_registers,
             is_walked: track.is_walked,
+            is_followed: track.is_followed,
         })
+    }
+}
+
+impl Layout {
+    /// Whether samples have copies of stacks.
+    pub(super) fn has_copies(&self) -> bool {
+        self.sample_type & STACK_USER != 0
     }
 }
 
@@ -103,12 +116,29 @@ pub(super) struct Parts<'a> {
     copied: (usize, usize),
     /// Registers and stack memory.
     pub(super) copy: Option<(Copied, &'a [u8])>,
+    /// Start and end of the room for the memory.
+    reserved: (usize, usize),
     /// The kernel stack, if the kernel overwrote the call chain.
     found: Option<Vec<u64>>,
     /// Whether it also displaced the registers, which the sample then has not.
     loses_registers: bool,
     /// Whether all that is left of the kernel stack is the innermost frame.
     pub(super) is_overwritten: bool,
+}
+
+impl Parts<'_> {
+    /// The outermost user address of the call chain that the kernel recorded, and whether it is the innermost, too.
+    pub(super) fn outermost(&self, record: &[u8]) -> Option<(u64, bool)> {
+        let (start, end) = self.chain;
+        let (words, _) = record.get(start + 8..end)?.as_chunks::<8>();
+        let words = words.iter().map(|word| Endian::Little.u64(*word));
+        let mut user = words.skip_while(|word| *word != CONTEXT_USER).skip(1);
+        let innermost = user.next()?;
+        Some(match user.last() {
+            Some(outermost) => (outermost, false),
+            None => (innermost, true),
+        })
+    }
 }
 
 /// Registers of a copy.
@@ -297,6 +327,7 @@ fn with_chain_of<'a>(
         chain: (start, start),
         copied: (start, record.len()),
         copy: None,
+        reserved: (0, 0),
         found: Some(found),
         loses_registers: layout.keeps_registers,
         is_overwritten,
@@ -367,8 +398,11 @@ fn parts_as_written<'a>(record: &'a [u8], layout: &Layout) -> Option<(Parts<'a>,
         copied_start = cursor.offset() as usize;
     }
     let mut memory = &record[..0];
+    let mut reserved = (0, 0);
     if has(STACK_USER) {
         let bytes = cursor.u64().ok()?;
+        let start = cursor.offset() as usize;
+        reserved = (start, start.checked_add(usize::try_from(bytes).ok()?)?);
         memory = cursor.bytes(bytes).ok()?;
         if bytes > 0 {
             // The kernel copies `bytes`, followed by the number of bytes that are valid.
@@ -383,6 +417,7 @@ fn parts_as_written<'a>(record: &'a [u8], layout: &Layout) -> Option<(Parts<'a>,
         chain,
         copied,
         copy: has_copy.then_some((registers, memory)),
+        reserved,
         found: None,
         loses_registers: false,
         is_overwritten: false,
@@ -506,6 +541,7 @@ mod tests {
             has_branch_index: true,
             keeps_registers,
             is_walked: false,
+            is_followed: false,
         };
         let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
         // Header, id, ip, pid and tid, time, cpu, period.
@@ -549,6 +585,7 @@ mod tests {
             has_branch_index: false,
             keeps_registers: false,
             is_walked,
+            is_followed: false,
         };
         let ip = 0xffff_ffff_8000_0004;
         // The record has room for three addresses; the other chain has two, three or six.

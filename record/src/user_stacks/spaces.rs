@@ -1,11 +1,12 @@
 //! The address spaces of all processes, built from side-band records: the mappings at the time of the last record.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use perfquet_events::bytes::{Cursor, Endian, before_nul};
 use perfquet_events::event::{Mapping, Registers, Space};
 use perfquet_trace::symbols::{
-    MappedCode, Options, Origin, Roots, StackMemory, TableSource, Unwinder, Unwound,
+    FileIdentity, MappedCode, Options, Origin, Roots, StackMemory, TableSource, Unwinder, Unwound,
 };
 
 use crate::journal::record::{TRAILER_BYTES, kind, misc, trailer_time};
@@ -149,9 +150,24 @@ impl Spaces {
             .unwind_parts(pid, registers, memory, addresses)
     }
 
+    /// Returns whether the outermost frame of a stack by frame pointers is at the start of a thread, as far as is known.
+    pub(super) fn is_at_root(&mut self, pid: i32, address: u64, is_innermost: bool) -> bool {
+        self.unwinder.is_at_root(pid, address, is_innermost)
+    }
+
     /// Returns whether a process has code at an address.
     pub(super) fn has_code(&self, pid: i32, address: u64) -> bool {
         self.unwinder.has_code(pid, address)
+    }
+
+    /// Adds a file that processes will map, and returns its number.
+    pub(super) fn add_file(
+        &mut self,
+        path: &Path,
+        identity: FileIdentity,
+        generation: u64,
+    ) -> Option<u32> {
+        self.unwinder.add_file(path, identity, generation)
     }
 
     /// Returns the mappings of a process's code.

@@ -81,6 +81,11 @@ impl Walking {
         Ok(())
     }
 
+    /// Whether programs walk the stacks in their keys.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.tables.len() > usize::from(self.walker.is_some())
+    }
+
     fn memory_bytes(&self) -> u64 {
         self.tables.iter().map(WalkTables::memory_bytes).sum()
     }
@@ -97,6 +102,8 @@ pub(super) struct Tables {
     lists: HashMap<i32, Vec<Option<List>>>,
     /// Processes whose list must be rebuilt.
     changed: HashSet<i32>,
+    /// The command, which has no mappings for a moment when it starts.
+    expected: Option<i32>,
     has_complained: bool,
     /// Bytes per CPU and pass for copies of deep stacks.
     copy_room: u64,
@@ -111,6 +118,7 @@ impl Tables {
             wanted_files: Vec::new(),
             lists: HashMap::new(),
             changed: HashSet::new(),
+            expected: None,
             has_complained: false,
             copy_room,
         };
@@ -149,6 +157,35 @@ impl Tables {
             self.changed.insert(pid);
         }
         // Otherwise, the address is outside of all code.
+    }
+
+    /// Requests the list of a process, and the tables of all of its code.
+    pub(super) fn load(&mut self, pid: i32, spaces: &mut Spaces) {
+        for code in spaces.mapped_code(pid) {
+            self.load_file(code.file);
+        }
+        self.lists.entry(pid).or_default();
+        self.changed.insert(pid);
+    }
+
+    /// Requests the table of a file.
+    pub(super) fn load_file(&mut self, file: Option<u32>) {
+        if let Some(number) = file.map(|file| file + 1)
+            && self.files.insert(number)
+        {
+            self.wanted_files.push(number);
+        }
+    }
+
+    /// Has the list of a process follow its mappings from now on.
+    pub(super) fn expect(&mut self, pid: i32) {
+        self.expected = Some(pid);
+        self.lists.entry(pid).or_default();
+    }
+
+    /// Whether tables are being built.
+    pub(super) fn are_building(&self) -> bool {
+        self.builder.is_busy()
     }
 
     /// Marks the mappings of a process as changed.
@@ -237,6 +274,9 @@ impl Tables {
                 if let Some(list) = former {
                     tables.remove_list(process, list);
                 }
+            }
+            if self.expected == Some(pid) {
+                self.lists.entry(pid).or_default();
             }
             return;
         }

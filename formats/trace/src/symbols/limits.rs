@@ -75,6 +75,8 @@ limits! {
     PROCESS_FRAME_BYTES_MAX = 128 << 20, Bytes, "its stacks end in its other files";
     /// Call frame information examined for frame pointers while recording
     CHAIN_BYTES_MAX = 8 << 20, Bytes, "frame pointers of the file are not followed outside of it";
+    /// Call frame information examined for the start of a thread while recording
+    ROOT_FRAME_BYTES_MAX = 256 << 10, Bytes, "stacks by frame pointers that end in it, but not at its entry point, are marked as cut";
     /// Files opened to unwind stacks
     UNWOUND_FILES_MAX = 2048, Count, "stacks end in other files";
     /// Mapped files held open until the recording ends

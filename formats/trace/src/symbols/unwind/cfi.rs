@@ -18,6 +18,8 @@ use super::rule::{Frame, RA, RBP, RSP, Rbp, Rule};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Fde<'a> = FrameDescriptionEntry<Slice<'a>>;
+/// The CIE of the last FDE; most have the same.
+pub(super) type LastCie<'a> = Option<CommonInformationEntry<Slice<'a>>>;
 
 /// Total size of the CIEs and FDEs that are evaluated, in multiples of the section's size: each FDE begins with the
 /// instructions of its CIE, which are few. In libLLVM it is 1.6.
@@ -108,15 +110,16 @@ impl CallFrames {
     }
 
     /// Passes every rule of a function with its first address, in order.
-    pub(super) fn rules_of(
-        &self,
+    pub(super) fn rules_of<'a>(
+        &'a self,
         function: &Function,
-        scratch: &mut Scratch,
+        (last_cie, scratch): (&mut LastCie<'a>, &mut Scratch),
         each: &mut dyn FnMut(u64, Rule),
     ) {
+        let state = (last_cie, scratch);
         match self.is_eh_frame {
-            true => self.evaluate_all(&self.eh_frame(), function, scratch, each),
-            false => self.evaluate_all(&self.debug_frame(), function, scratch, each),
+            true => self.evaluate_all(&self.eh_frame(), function, state, each),
+            false => self.evaluate_all(&self.debug_frame(), function, state, each),
         }
     }
 
@@ -139,23 +142,15 @@ impl CallFrames {
         S: UnwindSection<Slice<'a>>,
     {
         let mut functions = Vec::new();
-        let mut last_cie: Option<CommonInformationEntry<Slice<'a>>> = None;
+        let mut last_cie = LastCie::default();
         let mut work_left = self.section.len().saturating_mul(WORK_MAX);
         let mut entries = section.entries(&self.bases);
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else {
                 continue;
             };
-            let fde = partial.parse(|section, bases, offset| {
-                let at = UnwindOffset::<usize>::into(offset);
-                let is_last = |cie: &&CommonInformationEntry<_>| cie.offset() == at;
-                if let Some(cie) = last_cie.as_ref().filter(is_last) {
-                    return Ok(cie.clone());
-                }
-                let cie = section.cie_from_offset(bases, offset)?;
-                last_cie = Some(cie.clone());
-                Ok(cie)
-            });
+            let fde = partial
+                .parse(|section, bases, offset| cie_at(&mut last_cie, section, bases, offset));
             let Ok(fde) = fde else { continue };
             let work = fde.entry_len().saturating_add(fde.cie().entry_len());
             let Some(left) = work_left.checked_sub(work) else {
@@ -183,12 +178,19 @@ impl CallFrames {
         functions
     }
 
-    fn fde<'a, S>(&'a self, section: &S, function: &Function) -> Option<Fde<'a>>
+    fn fde<'a, S>(
+        &'a self,
+        section: &S,
+        function: &Function,
+        last_cie: &mut LastCie<'a>,
+    ) -> Option<Fde<'a>>
     where
         S: UnwindSection<Slice<'a>>,
     {
         let offset = S::Offset::from(function.offset);
-        let fde = section.fde_from_offset(&self.bases, offset, S::cie_from_offset);
+        let fde = section.fde_from_offset(&self.bases, offset, |section, bases, offset| {
+            cie_at(last_cie, section, bases, offset)
+        });
         fde.ok()
     }
 
@@ -202,7 +204,7 @@ impl CallFrames {
     where
         S: UnwindSection<Slice<'a>>,
     {
-        let Some(fde) = self.fde(section, function) else {
+        let Some(fde) = self.fde(section, function, &mut None) else {
             return Rule::Opaque;
         };
         let (encoding, is_signal) = (fde.cie().encoding(), fde.is_signal_trampoline());
@@ -217,12 +219,12 @@ impl CallFrames {
         &'a self,
         section: &S,
         function: &Function,
-        scratch: &mut Scratch,
+        (last_cie, scratch): (&mut LastCie<'a>, &mut Scratch),
         each: &mut dyn FnMut(u64, Rule),
     ) where
         S: UnwindSection<Slice<'a>>,
     {
-        let Some(fde) = self.fde(section, function) else {
+        let Some(fde) = self.fde(section, function, last_cie) else {
             return each(function.start, Rule::Opaque);
         };
         let (encoding, is_signal) = (fde.cie().encoding(), fde.is_signal_trampoline());
@@ -244,6 +246,25 @@ impl CallFrames {
             }
         }
     }
+}
+
+/// Reads the CIE at an offset, unless it is the last one.
+fn cie_at<'a, S>(
+    last_cie: &mut LastCie<'a>,
+    section: &S,
+    bases: &BaseAddresses,
+    offset: S::Offset,
+) -> gimli::Result<CommonInformationEntry<Slice<'a>>>
+where
+    S: UnwindSection<Slice<'a>>,
+{
+    let at = UnwindOffset::<usize>::into(offset);
+    if let Some(cie) = last_cie.as_ref().filter(|cie| cie.offset() == at) {
+        return Ok(cie.clone());
+    }
+    let cie = section.cie_from_offset(bases, offset)?;
+    *last_cie = Some(cie.clone());
+    Ok(cie)
 }
 
 /// The rule that a row of the DWARF table expresses.

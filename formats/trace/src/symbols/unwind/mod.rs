@@ -14,6 +14,7 @@ mod arm;
 mod cfi;
 mod chains;
 mod go;
+mod root;
 mod rule;
 mod sources;
 mod stubs;
@@ -330,6 +331,21 @@ impl Unwinder {
             };
             self.processes.insert(child, process);
         }
+    }
+
+    /// Adds a file that processes will map, and returns its number; `None` if another file is at that path, or it is not code for this
+    /// architecture.
+    pub fn add_file(&mut self, path: &Path, file: FileIdentity, generation: u64) -> Option<u32> {
+        let Machine::X86_64(rules) = &mut self.machine else {
+            return None;
+        };
+        let inode = (file, generation);
+        if let Some(&index) = rules.by_inode.get(&inode) {
+            return Some(index);
+        }
+        let index = rules.add(self.files.find_mapped(path, file)?)?;
+        rules.by_inode.insert(inode, index);
+        Some(index)
     }
 
     /// The mappings of a process's code, by address, with their files.

@@ -12,7 +12,7 @@ use super::stubs::{Stub, stubs_of};
 const GO_WORK_MAX: usize = 256;
 
 /// Bytes of the code where a program begins, at most. glibc's loader has 80, without call frame information.
-const ENTRY_BYTES: u64 = 128;
+pub(super) const ENTRY_BYTES: u64 = 128;
 
 /// The sources of a file's rules.
 pub(super) struct Sources {
@@ -108,10 +108,12 @@ impl Sources {
         let functions = of_frames.chain(of_go).chain(of_stubs);
         let mut functions: Vec<(u64, Source<'_>)> = functions.collect();
         functions.sort_by_key(|(start, _)| *start);
+        let mut last_cie = None;
         for (start, source) in functions {
             let (end, is_go) = match (source, &*frames, &*go) {
                 (Source::Frames(function), Some(frames), _) => {
-                    frames.rules_of(function, scratch, &mut |address, rule| {
+                    let state = (&mut last_cie, &mut *scratch);
+                    frames.rules_of(function, state, &mut |address, rule| {
                         each(Item::Rule(address, rule));
                     });
                     (function.end, false)
