@@ -158,7 +158,16 @@ fn translated(text: &str) -> String {
             "expected a number, found the string '{duration}'\nhint: write a duration without quotes: {duration}"
         );
     }
-    sentence(text).unwrap_or_else(|| lower_first(message(&plain(text))))
+    sentence(text).unwrap_or_else(|| lower_first(message(&plain(text))) + arithmetic_hint(text))
+}
+
+/// What to write instead of a string or an interval beside a number.
+fn arithmetic_hint(text: &str) -> &'static str {
+    match text.contains("arithmetic expression") {
+        true if text.contains("Interval") => "\nhint: times of the trace take durations: time + 1s",
+        true if text.contains("Utf8") => "\nhint: write numbers and durations without quotes: 1ms",
+        _ => "",
+    }
 }
 
 fn no_column(field: &Column, valid: &[Column]) -> String {
@@ -360,6 +369,23 @@ mod tests {
             Some((2, 17))
         );
         assert_eq!(line_and_column("no place"), None);
+    }
+
+    #[test]
+    fn strings_and_intervals_beside_numbers_have_hints() {
+        let hint = |types: &str| {
+            let text = translated(&format!(
+                "Error during planning: Cannot coerce arithmetic expression {types} to valid types"
+            ));
+            let hint = text.split_once("\nhint: ").map(|(_, hint)| hint.to_owned());
+            hint.unwrap_or_default()
+        };
+        let quotes = "write numbers and durations without quotes: 1ms";
+        assert_eq!(hint("Int64 / Utf8"), quotes);
+        assert_eq!(hint("Utf8View % Int64"), quotes);
+        let interval = "times of the trace take durations: time + 1s";
+        assert_eq!(hint("Int64 + Interval(MonthDayNano)"), interval);
+        assert_eq!(hint("Boolean + Int64"), "");
     }
 
     #[test]

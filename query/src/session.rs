@@ -407,10 +407,9 @@ impl Answer<'_> {
         Arc::clone(&self.schema)
     }
 
-    /// Marks the columns that a narrow terminal omits, the first one first.
-    pub(crate) fn with_spares(mut self, spares: &[&str]) -> Self {
-        self.schema = crate::render::with_spares(&self.schema, spares);
-        self
+    /// Replaces the columns by the same ones with other metadata.
+    pub(crate) fn with_schema(self, schema: SchemaRef) -> Self {
+        Answer { schema, ..self }
     }
 
     /// Whether there are no more rows. The rows that it reads are kept for [`Answer::next`].

@@ -21,7 +21,7 @@ use crate::commands::Subcommand;
 use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::limits::Limits;
-use crate::render::{Answered, Form, Section, TERMINAL};
+use crate::render::{Answered, Form, Section, TERMINAL, with_spares};
 use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::Output;
@@ -122,9 +122,9 @@ impl Report for Agg {
         let sql = sql(self, &keys, expression.as_deref())
             .replace("{table}", &rows.table)
             .replace("{where}", &rows.condition);
-        let answer = session
-            .query(&sql)?
-            .with_spares(&["stddev", "min", "max", "avg"]);
+        let answer = session.query(&sql)?;
+        let schema = with_spares(&answer.schema(), &["stddev", "min", "max", "avg"]);
+        let answer = answer.with_schema(schema);
         Ok(Answered::new(Section::Stream(answer)))
     }
 }

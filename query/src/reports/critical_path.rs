@@ -15,7 +15,7 @@ use clap::Args;
 use crate::commands::Subcommand;
 use crate::filter::Filters;
 use crate::limits::Limits;
-use crate::render::{Answered, Form, Section};
+use crate::render::{Answered, Form, Section, with_spares};
 use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::{Output, Traces};
@@ -92,7 +92,9 @@ impl Report for CriticalPath {
             .replace("{start}", &start.to_string())
             .replace("{limit}", &limit);
         let spares = ["parts", "depth", "interrupt", "waker_comm"];
-        let answer = session.query(&sql)?.with_spares(&spares);
+        let answer = session.query(&sql)?;
+        let schema = with_spares(&answer.schema(), &spares);
+        let answer = answer.with_schema(schema);
         Ok(Answered::new(Section::Stream(answer)))
     }
 }

@@ -12,7 +12,7 @@ use crate::commands::tables;
 use crate::functions::FUNCTIONS;
 use crate::library;
 use crate::render::{self, Destination, Format};
-use crate::text::harmless;
+use crate::text::{harmless, wrapped};
 
 /// A command: its letters, its argument, its effect.
 pub(super) struct Meta {
@@ -127,12 +127,25 @@ fn functions(state: &mut State, _: &str) -> Result<Next> {
     let macros = state.session.macros.all();
     let macros = macros.iter().map(|each| (each.usage(), each.about()));
     let rows: Vec<(String, String)> = own.chain(macros).collect();
-    let width = rows.iter().map(|(usage, _)| usage.len()).max().unwrap_or(0);
+    say(&described(&rows, render::width()))
+}
+
+/// Usages with their descriptions: beside each other, or below where these would get less than half of the terminal.
+fn described(rows: &[(String, String)], terminal: Option<usize>) -> String {
+    let widest = rows.iter().map(|(usage, _)| usage.len()).max().unwrap_or(0) + 2;
+    let terminal = terminal.unwrap_or(usize::MAX);
+    let is_beside = widest <= terminal / 2;
+    let indent = if is_beside { widest } else { 4 };
     let mut text = String::new();
     for (usage, about) in rows {
-        let _ = writeln!(text, "{usage:<width$}  {}", harmless(&about));
+        let lines = wrapped(&harmless(about), terminal.saturating_sub(indent));
+        let about = lines.join(&format!("\n{}", " ".repeat(indent)));
+        let _ = match is_beside {
+            true => writeln!(text, "{usage:<indent$}{about}"),
+            false => writeln!(text, "{usage}\n{}{about}", " ".repeat(indent)),
+        };
     }
-    say(&text)
+    text
 }
 
 /// Files that include each other would never end.
@@ -231,23 +244,6 @@ fn format(state: &mut State, name: &str) -> Result<Next> {
 const INDENT: usize = 18;
 const KEYS: &str = "A query may span several lines and ends with a semicolon. Tab completes names, Ctrl-R searches the history, Ctrl-C discards the line or stops a query, Ctrl-D quits.";
 
-/// The words of `text` in lines of at most `width` columns.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last().map_or(0, String::len);
-        match lines.last_mut() {
-            Some(last) if line == 0 => last.push_str(word),
-            Some(last) if line + 1 + word.len() <= width => {
-                last.push(' ');
-                last.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 fn help(_: &mut State, _: &str) -> Result<Next> {
     let width = render::width().unwrap_or(100).min(100);
     let mut text = String::new();
@@ -273,9 +269,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_wrapped() {
-        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrapped("longest one", 3), ["longest", "one"]);
+    fn descriptions_fit_the_terminal() {
+        let rows = [
+            ("f(x)".to_owned(), "one two three".to_owned()),
+            ("longer(x, y)".to_owned(), "four".to_owned()),
+        ];
+        assert_eq!(
+            described(&rows, None),
+            "f(x)          one two three\nlonger(x, y)  four\n"
+        );
+        assert_eq!(
+            described(&rows, Some(28)),
+            "f(x)          one two three\nlonger(x, y)  four\n"
+        );
+        assert_eq!(
+            described(&rows, Some(12)),
+            "f(x)\n    one two\n    three\nlonger(x, y)\n    four\n"
+        );
         let longest = COMMANDS
             .iter()
             .map(|meta| meta.name.len() + meta.argument.len() + 2);

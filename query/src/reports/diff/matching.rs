@@ -8,9 +8,10 @@
 //! Anything else stays apart: a function that is on one side only is a row with nothing on the other. So do functions of a file that
 //! both sides have, by its build ID: the same code has no renamed and no newly inlined functions.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use super::measured::{Key, Links, Measured, Values};
+use super::same_files::SameFiles;
 
 /// Minimum share of a function's weight that its main caller accounts for, to count as its only caller.
 const ONLY: f64 = 0.99;
@@ -43,37 +44,6 @@ pub(super) fn unite(measured: &mut Measured, same: &SameFiles) -> United {
     let mut kept = is_kept.iter();
     measured.values.retain(|_| *kept.next().unwrap_or(&true));
     united
-}
-
-/// The modules that are the same file on both sides.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) enum SameFiles {
-    /// Both sides are parts of one recording.
-    All,
-    /// Modules by name, and whether the kernel is among them.
-    Some {
-        modules: HashSet<String>,
-        has_kernel: bool,
-    },
-    #[default]
-    None,
-}
-
-impl SameFiles {
-    fn have(&self, key: &Key) -> bool {
-        match self {
-            SameFiles::All => true,
-            SameFiles::Some {
-                modules,
-                has_kernel,
-            } => {
-                let module = key.module.as_ref();
-                module.is_some_and(|module| modules.contains(module))
-                    || *has_kernel && key.is_kernel
-            }
-            SameFiles::None => false,
-        }
-    }
 }
 
 /// Returns the side that has values of this key, if the other has none.

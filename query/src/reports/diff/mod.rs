@@ -13,6 +13,7 @@ mod matching;
 mod measured;
 pub(super) mod naming;
 mod permutation;
+mod same_files;
 mod sides;
 mod significance;
 mod statistic;
@@ -203,7 +204,7 @@ impl Report for Diff {
             self.choice.fail_if_nothing_fits(session)?;
             bail!("no matching rows on either side");
         }
-        let united = matching::unite(&mut measured, &sides::same_files(session, &sides)?);
+        let united = matching::unite(&mut measured, &same_files::of(session, &sides)?);
         let per = self.denominators(session, &sides, &measured)?;
         let lines = self.lines(&measured, replicates, &per, &sides);
         say!("{}", source.summary(&measured, &sides));

@@ -6,7 +6,6 @@
 //! diff a.pqt --before-time ..5s --after-time 5s..      two parts of one trace
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -14,14 +13,10 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use clap::Args;
 
-use super::matching::SameFiles;
-use super::naming;
 use super::statistic::{Recordings, Replicates};
 use crate::failure::Misuse;
 use crate::filter::Filters;
-use crate::reports::row_source::has_rows;
 use crate::session::{Session, literal};
-use crate::text::strings;
 use crate::trace;
 
 /// Number of slices of a recording without repetitions: enough for a distribution, with some samples in each.
@@ -191,51 +186,6 @@ pub(super) fn replicates(sides: &[Side; 2]) -> Replicates {
     Replicates::Slices(match before.traces == after.traces {
         true => Recordings::Same,
         false => Recordings::Two,
-    })
-}
-
-/// Returns the modules that are the same file on both sides, by their build IDs.
-pub(super) fn same_files(session: &Session, sides: &[Side; 2]) -> Result<SameFiles> {
-    let [before, after] = sides;
-    if before.traces == after.traces {
-        return Ok(SameFiles::All);
-    }
-    let files = |table: &str, name: &str, id: &str, condition: &str| {
-        let sql = format!("SELECT DISTINCT trace, {name}, {id} FROM {table} WHERE {condition}");
-        let mut found: [BTreeMap<String, BTreeSet<String>>; 2] = Default::default();
-        for batch in session.collect(&sql)? {
-            let columns: Result<Vec<_>> = batch.columns().iter().map(strings).collect();
-            let columns = columns?;
-            for row in 0..batch.num_rows() {
-                let [trace, name, id] = [0, 1, 2].map(|column: usize| columns[column].value(row));
-                let of_trace = |&index: &usize| session.traces[index].name == trace;
-                for (files, side) in found.iter_mut().zip(sides) {
-                    if side.traces.iter().any(|index| of_trace(index)) {
-                        let ids = files.entry(naming::module(name).to_owned()).or_default();
-                        ids.insert(id.to_owned());
-                    }
-                }
-            }
-        }
-        let [before, after] = found;
-        let same = before
-            .into_iter()
-            .filter(|(name, ids)| after.get(name) == Some(ids));
-        anyhow::Ok(same.map(|(name, _)| name).collect())
-    };
-    let modules: HashSet<String> = match has_rows(session, "frames") {
-        true => files(
-            "frames",
-            "module",
-            "build_id",
-            "module IS NOT NULL AND build_id IS NOT NULL",
-        )?,
-        false => HashSet::new(),
-    };
-    let kernels = files("trace_info", "name", "value", "name = 'kernel_build_id'")?;
-    Ok(SameFiles::Some {
-        modules,
-        has_kernel: !kernels.is_empty(),
     })
 }
 
