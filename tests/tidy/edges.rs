@@ -67,12 +67,16 @@ fn query_uses_the_trace_directory_only() {
         "perfquet_trace::store",
         "perfquet_trace::tables",
         "perfquet_trace::function_name",
+        "perfquet_trace::system_call",
         // Plurals in messages.
         "perfquet_trace::count",
         // Writing files for the user, and rejecting to.
         "perfquet_trace::output_file",
         "perfquet_events::Error",
         "perfquet_events::event::bars",
+        // The meaning of `common_flags`.
+        "perfquet_events::event::Flags",
+        "perfquet_events::event::Context",
         "perfquet_cli",
         "perfquet_views",
     ];

@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
 use anyhow::Result;
-use perfquet_events::event::{Field, FieldType, Fields, Space};
+use perfquet_events::event::{Field, FieldType, Fields, Flags, Space};
 use perfquet_events::event_format::declared;
 use perfquet_events::event_format::print::{PrintFormat, Record};
 use perfquet_trace::reopen::kernel_facts;
@@ -132,6 +132,8 @@ fn fields(declarations: &[String], columns: &[ColumnSchema]) -> Vec<Field> {
     declarations
         .iter()
         .zip(columns)
+        // perf prints no flags.
+        .take_while(|(_, column)| !Flags::has_field(&column.name))
         .map(|(declaration, column)| {
             let (name, width) = declared(declaration).unwrap_or((declaration, 0));
             Field {

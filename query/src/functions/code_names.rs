@@ -1,5 +1,5 @@
 //! Names of the kernel's numbers: `errno_name(ret)`, `signal_name(n)`, `syscall_name(nr)`, `task_state(prev_state)`,
-//! `page_fault_kind(error_code)`.
+//! `page_fault_kind(error_code)`, `irq_context(common_flags)`.
 //!
 //! ```text
 //! SELECT errno_name(ret), count(*) FROM sys_exit_openat WHERE ret < 0 GROUP BY 1      ENOENT | 317
@@ -15,6 +15,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+
+use perfquet_events::event::Flags;
 
 use super::Function;
 use crate::linux::{errno, page_fault, signal, system_call, task_state};
@@ -70,6 +72,20 @@ pub(super) const PAGE_FAULT_KIND: Function = Function {
     register: |context, _| {
         context.register_udf(named("page_fault_kind", 1, |code, _| {
             Some(Cow::Borrowed(page_fault::kind(code.number()?)))
+        }));
+    },
+};
+
+pub(super) const IRQ_CONTEXT: Function = Function {
+    usage: "irq_context(common_flags)",
+    about: "the context of an event: task, softirq, irq or nmi",
+    register: |context, _| {
+        context.register_udf(named("irq_context", 1, |code, _| {
+            let flags = Flags {
+                bits: u8::try_from(code.number()?).ok()?,
+                preempt_count: 0,
+            };
+            Some(Cow::Borrowed(flags.context().as_str()))
         }));
     },
 };

@@ -66,6 +66,7 @@ pub(crate) const FUNCTIONS: &[&Function] = &[
     &code_names::SYSCALL_NAME,
     &code_names::TASK_STATE,
     &code_names::PAGE_FAULT_KIND,
+    &code_names::IRQ_CONTEXT,
 ];
 
 /// Registers all functions.

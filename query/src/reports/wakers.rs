@@ -1,8 +1,9 @@
 //! `wakers`: who woke whom, and how long the woken threads then waited for a CPU.
 //!
 //! ```text
-//! waker_comm  waker_context  comm  wakeups     slept     total       avg       p99       max  histogram
-//! kworker/1   task           dd        49  512.3 us  241.0 us  4.918 us  18.20 us  28.01 us  ▁█▅▁
+//! waker_comm  interrupt    comm  wakeups     slept     total       avg       p99       max  histogram
+//! kworker/1                dd         49  512.3 us  241.0 us  4.918 us  18.20 us  28.01 us  ▁█▅▁
+//!             irq:virtio0  dd         12  702.1 us  80.12 us  6.677 us  16.01 us  16.40 us  ▁█▁
 //! ```
 
 use clap::Args;
@@ -30,7 +31,7 @@ struct Wakers {
 const SUMMARY: Summary = Summary {
     view: "wakeups",
     sql: include_str!("wakers.sql"),
-    keys: &["waker_comm", "waker_context", "comm"],
+    keys: &["waker_comm", "interrupt", "comm"],
     noun: "wake-up",
 };
 

@@ -3,7 +3,7 @@
 //! Everything that depends only on the event type (byte order, width, sign, position) is computed once, in
 //! [`Plan::new`]. Decoding a payload then costs one small `match` per field.
 
-use super::{Context, Field, FieldPlace, FieldType, Layout, Value};
+use super::{Context, Field, FieldPlace, FieldType, Flags, Layout, Value};
 use crate::bytes::{Endian, array_at, before_nul};
 
 /// A payload as recorded by the kernel, and the decoders of its fields. A field is decoded when it is accessed.
@@ -25,21 +25,12 @@ impl<'a> Payload<'a> {
 
     /// Returns the context in which the event occurred, from `common_flags`, the third byte (`struct trace_entry`).
     pub fn context(&self) -> Option<Context> {
-        let flags = *self.bytes.get(2)?;
-        Some(match flags {
-            flags if flags & flag::NMI != 0 => Context::Nmi,
-            flags if flags & flag::HARD_INTERRUPT != 0 => Context::Irq,
-            flags if flags & flag::SOFT_INTERRUPT != 0 => Context::Softirq,
-            _ => Context::Task,
-        })
+        let flags = Flags {
+            bits: *self.bytes.get(2)?,
+            preempt_count: 0,
+        };
+        Some(flags.context())
     }
-}
-
-/// Bits of `common_flags` (include/linux/trace_events.h).
-mod flag {
-    pub(super) const HARD_INTERRUPT: u8 = 0x08;
-    pub(super) const SOFT_INTERRUPT: u8 = 0x10;
-    pub(super) const NMI: u8 = 0x40;
 }
 
 /// Decoders for all fields of one event type.

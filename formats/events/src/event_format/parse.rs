@@ -7,7 +7,7 @@
 //! and the declaration only the type (string, bytes, pointer, list). The kernel writes these files in `f_show`
 //! (kernel/trace/trace_events.c).
 
-use crate::event::{EventKind, Field, FieldPlace, FieldType, Layout};
+use crate::event::{EventKind, Field, FieldPlace, FieldType, Flags, Layout};
 
 /// One event, as described by its `format` file.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -67,6 +67,14 @@ impl EventFormat {
             return Err("expected \"name:\" and \"ID:\", found at most one of them".into());
         }
         Ok(format)
+    }
+
+    /// Returns the common fields with interrupt context and scheduling state, which the event's table has after its own.
+    pub fn flags(&self) -> impl Iterator<Item = Field> {
+        let fields = self.common.iter();
+        fields
+            .filter(|field| Flags::has_field(&field.name))
+            .cloned()
     }
 
     /// Returns the kind of event that has this format in `system`. perf names the groups of its probes "probe",

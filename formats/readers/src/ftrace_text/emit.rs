@@ -2,8 +2,8 @@
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    Call, Common, Context, Enter, Event, EventId, EventKind, Fact, Function, Leave, NamedFrame,
-    Sample, Sink, Space, Stack,
+    Call, Common, Context, Enter, Event, EventId, EventKind, Fact, Flags, Function, Leave,
+    NamedFrame, Sample, Sink, Space, Stack,
 };
 use perfquet_events::scan::{
     decimal, find, leading_decimal, prefixed_hex, rsplit_once, signed, split_once, trim, word,
@@ -526,6 +526,7 @@ fn sample_of<'a>(head: &Head<'a>) -> Sample<'a> {
 fn added<'a>(head: &Head<'a>) -> Added<'a> {
     Added {
         columns: [(b"clock_value", head.clock), (b"buffer", head.buffer)],
+        flags: Flags::from_text(head.flags),
     }
 }
 

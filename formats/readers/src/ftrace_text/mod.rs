@@ -28,7 +28,8 @@
 //! - Losses are reported: overwritten entries, `[LOST n EVENTS]`, `[n EVENTS DROPPED]`.
 //! - Every line is data, header, blank, a loss or a problem; the fact `ftrace.lines` has the counts.
 //! - Comms cut by the kernel (to eight bytes with latency-format, to seven in a graph) are kept as printed.
-//! - The flags of a head become the `context` of calls (task, softirq, irq, nmi); they are dropped otherwise.
+//! - The flags of a head become the `context` of calls (task, softirq, irq, nmi), and the columns `common_flags` and
+//!   `common_preempt_count` of events.
 
 mod dump;
 mod emit;

@@ -61,9 +61,9 @@ fn a_stack_finds_its_event_across_other_cpus() {
            a-1 [000] .... 1.000003: <stack trace>\n => f\n => g\n  \
            b-2 [001] .... 1.000004: <stack trace>\n => h\n  a-1 [000] .... 1.000005: x: v=3\n",
         &[
-            "sample 0 time=1000001000 cpu=0 tid=1 comm=\"a\" kernel_stack=[\"f\" (kernel), \"g\" (kernel)] fields=[1]",
-            "sample 0 time=1000002000 cpu=1 tid=2 comm=\"b\" kernel_stack=[\"h\" (kernel)] fields=[2]",
-            "sample 0 time=1000005000 cpu=0 tid=1 comm=\"a\" fields=[3]",
+            "sample 0 time=1000001000 cpu=0 tid=1 comm=\"a\" kernel_stack=[\"f\" (kernel), \"g\" (kernel)] fields=[1, 0, 0]",
+            "sample 0 time=1000002000 cpu=1 tid=2 comm=\"b\" kernel_stack=[\"h\" (kernel)] fields=[2, 0, 0]",
+            "sample 0 time=1000005000 cpu=0 tid=1 comm=\"a\" fields=[3, 0, 0]",
         ],
     );
 }
@@ -73,7 +73,7 @@ fn a_stack_without_an_event_becomes_an_event() {
     check(
         "  a-1 [000] .... 1.000003: <stack trace>\n => f\n",
         &[
-            "sample 0 time=1000003000 cpu=0 tid=1 comm=\"a\" kernel_stack=[\"f\" (kernel)] fields=[]",
+            "sample 0 time=1000003000 cpu=0 tid=1 comm=\"a\" kernel_stack=[\"f\" (kernel)] fields=[0, 0]",
         ],
     );
 }
@@ -90,7 +90,7 @@ fn losses() {
              reason: \"overwritten before it was read\" })",
             "Loss(Loss { time: None, cpu: Some(1), event: None, count: None, in_all: None, reason: \"buffer overrun\" })",
             "Loss(Loss { time: None, cpu: Some(1), event: None, count: Some(3), in_all: None, reason: \"buffer overrun\" })",
-            "sample 0 time=1000003000 cpu=0 tid=1 comm=\"a\" fields=[1]",
+            "sample 0 time=1000003000 cpu=0 tid=1 comm=\"a\" fields=[1, 0, 0]",
         ],
     );
 }
@@ -234,9 +234,12 @@ fn bytes_and_addresses_of_the_option_fields_are_numbers() {
     let events = read_bytes(&FTRACE_TEXT, text.as_bytes());
     let expected = "pid:Int(8) group_dead:Int(8) letter:Int(8) where:UInt(8) ret:Int(8)";
     assert!(events.contains(expected), "{events}");
-    assert!(events.contains("fields=[419, 1, 65, 0, -2]"), "{events}");
     assert!(
-        events.contains("fields=[419, 0, 7, 18446612682260684800, 0]"),
+        events.contains("fields=[419, 1, 65, 0, -2, 0, 0]"),
+        "{events}"
+    );
+    assert!(
+        events.contains("fields=[419, 0, 7, 18446612682260684800, 0, 0, 0]"),
         "{events}"
     );
 }

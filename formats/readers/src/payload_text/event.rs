@@ -1,6 +1,6 @@
 //! The payloads of one event: its columns, which grow with the lines, and the form of its last line.
 
-use perfquet_events::event::{EventId, EventKind, EventType, Field};
+use perfquet_events::event::{EventId, EventKind, EventType, Field, Flags};
 use perfquet_events::scan::{
     after, bare_hex, find, find_text, prefixed_hex, same, split_once, trim,
 };
@@ -44,6 +44,8 @@ pub(super) struct State<'a> {
     /// Columns of the keys of the last `key=value` line, or of the arguments of the last system call, in their order.
     order: Vec<usize>,
     pub(super) columns: Vec<Column<'a>>,
+    /// Whether lines have flags.
+    has_flags: bool,
     /// `None` if it must be declared with the current columns.
     pub(super) id: Option<EventId>,
     forms: u32,
@@ -86,6 +88,7 @@ impl<'a> State<'a> {
             last_template: 0,
             order: Vec::new(),
             columns: Vec::new(),
+            has_flags: false,
             id: None,
             forms: 0,
             is_plain: false,
@@ -106,11 +109,13 @@ impl<'a> State<'a> {
             Style::SyscallEnter => format!("sys_enter_{name}"),
             Style::SyscallExit => format!("sys_exit_{name}"),
         };
+        let fields = self.columns.iter().map(Column::field);
+        let flags = self.has_flags.then(Flags::fields).into_iter().flatten();
         EventType {
             system,
             name,
             kind: self.kind,
-            fields: self.columns.iter().map(Column::field).collect(),
+            fields: fields.chain(flags).collect(),
             ..EventType::default()
         }
     }
@@ -119,6 +124,15 @@ impl<'a> State<'a> {
     pub(super) fn declared(&mut self, id: EventId) {
         self.id = Some(id);
         self.forms += 1;
+    }
+
+    /// A line has flags.
+    #[inline]
+    pub(super) fn add_flags(&mut self) {
+        if !self.has_flags {
+            self.has_flags = true;
+            self.changed();
+        }
     }
 
     /// Requests another declaration after a change of columns, unless there were too many.

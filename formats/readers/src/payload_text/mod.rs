@@ -28,7 +28,9 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use perfquet_events::Error;
-use perfquet_events::event::{Event, EventId, EventKind, EventType, Fields, Sample, Sink, Value};
+use perfquet_events::event::{
+    Event, EventId, EventKind, EventType, Fields, Flags, Sample, Sink, Value,
+};
 use perfquet_events::scan::same;
 
 use self::class::{Arena, Class, Notation, Raw};
@@ -79,6 +81,8 @@ struct Key<'a> {
 pub(crate) struct Added<'a> {
     /// Column and text; empty if there is none.
     pub(crate) columns: [(&'a [u8], &'a [u8]); 2],
+    /// Interrupt context and scheduling state, which follow all other columns.
+    pub(crate) flags: Option<Flags>,
 }
 
 impl<'a> Payloads<'a> {
@@ -214,6 +218,9 @@ impl<'a> Payloads<'a> {
                 state.put(name, Class::Empty, Notation::Plain, text, &mut self.scratch);
             }
         }
+        if added.flags.is_some() {
+            state.add_flags();
+        }
         self.arena.clear();
         self.raws.clear();
         let mut index = 0;
@@ -244,6 +251,10 @@ impl<'a> Payloads<'a> {
         };
         let mut values: Vec<Value<'_>> = std::mem::take(&mut self.values);
         values.extend(self.raws.iter().map(|raw| self.arena.value(raw)));
+        if let Some(flags) = added.flags {
+            let bytes = [flags.bits, flags.preempt_count];
+            values.extend(bytes.map(|byte| Value::UInt(byte.into())));
+        }
         let result = sink.event(Event::Sample(&Sample {
             event: id,
             fields: Fields::Values(&values),

@@ -182,6 +182,7 @@ fn describe_tracepoint(
             declared.print_format = format.print_format.clone();
             if attr.has(sample_type::RAW) {
                 declared.fields = format.fields.clone();
+                declared.fields.extend(format.flags());
             }
         }
         None => declared.kind = kind_by_name(&declared.system, &declared.name),

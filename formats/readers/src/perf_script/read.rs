@@ -472,6 +472,7 @@ impl<'a, 's> Session<'a, 's> {
             };
             let added = Added {
                 columns: [(b"sample_period", period), (b"", b"")],
+                flags: None,
             };
             return self
                 .payloads

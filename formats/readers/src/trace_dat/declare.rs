@@ -136,6 +136,8 @@ pub(super) struct Types<'s> {
     kinds: Vec<Kind>,
     specials: Vec<Rc<Special>>,
     pub(super) extras: Extras,
+    /// Interrupt context and scheduling state, after the fields of each event.
+    flags: Vec<Field>,
     /// Decoders of the declared events, by their IDs.
     plans: Vec<Plan>,
 }
@@ -143,11 +145,12 @@ pub(super) struct Types<'s> {
 impl<'s> Types<'s> {
     pub(super) fn new(formats: Formats<'s>, endian: Endian, extras: Extras) -> Types<'s> {
         Types {
-            formats,
             endian,
             kinds: Vec::new(),
             specials: Vec::new(),
             extras,
+            flags: formats.flags(),
+            formats,
             plans: Vec::new(),
         }
     }
@@ -250,9 +253,16 @@ impl<'s> Types<'s> {
         }
     }
 
-    /// The decoders of an event's fields.
-    pub(super) fn ops(&self, event: EventId) -> &[Op] {
-        self.plans.get(event.0 as usize).map_or(&[], Plan::ops)
+    /// Whether events have columns with their flags.
+    pub(super) fn has_flags(&self) -> bool {
+        !self.flags.is_empty()
+    }
+
+    /// The decoders of an event's fields, without its flags.
+    pub(super) fn own_ops(&self, event: EventId) -> &[Op] {
+        let ops = self.plans.get(event.0 as usize).map_or(&[][..], Plan::ops);
+        let own = ops.len().saturating_sub(self.flags.len());
+        ops.get(..own).unwrap_or_default()
     }
 
     fn special_kind(&mut self, special: Special) -> Kind {
@@ -417,15 +427,12 @@ impl<'s> Types<'s> {
         reporter: &mut Reporter<'_>,
     ) -> Result<EventId, Error> {
         let id = EventId(self.plans.len() as u32);
+        let mut event = event.clone();
+        event.fields.extend_from_slice(&self.flags);
         self.plans
             .push(Plan::new(&event.fields, self.endian == Endian::Big));
-        if self.extras.any() {
-            let mut event = event.clone();
-            event.fields.extend(self.extras.fields());
-            reporter.sink.event(Event::Type(&event))?;
-        } else {
-            reporter.sink.event(Event::Type(event))?;
-        }
+        event.fields.extend(self.extras.fields());
+        reporter.sink.event(Event::Type(&event))?;
         Ok(id)
     }
 

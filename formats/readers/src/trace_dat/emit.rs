@@ -4,7 +4,7 @@ use hashbrown::{HashMap, HashSet};
 use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Endian, before_nul};
 use perfquet_events::event::{
-    self, Call, Comm, Common as CallCommon, Enter, Event, EventId, Fields,
+    self, Call, Comm, Common as CallCommon, Enter, Event, EventId, Fields, Flags,
     Function as NamedFunction, Id, Leave, Loss, Op, Place, Sample, Space, Stack, Stacks, Value,
 };
 
@@ -79,6 +79,7 @@ pub(super) struct Scratch {
 #[derive(Clone, Copy)]
 struct Where<'a> {
     /// Values of the columns besides the event's own.
+    flags: Option<Flags>,
     extras: [Option<Value<'a>>; 2],
     time: Option<i64>,
     cpu: Option<u32>,
@@ -92,6 +93,7 @@ impl<'a> Where<'a> {
     #[inline]
     fn of(stream: &Stream<'_>, hit: &'a Hit, time: Option<i64>) -> Where<'a> {
         Where {
+            flags: None,
             extras: [None; 2],
             time,
             cpu: stream.cpu,
@@ -167,6 +169,10 @@ impl<'a> Where<'a> {
         mut values: Vec<Value<'a>>,
         reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
+        if let Some(flags) = self.flags {
+            let bytes = [flags.bits, flags.preempt_count];
+            values.extend(bytes.map(|byte| Value::UInt(byte.into())));
+        }
         values.extend(self.extras.iter().flatten());
         let sample = Sample {
             fields: match values.as_slice() {
@@ -285,6 +291,7 @@ impl Emitter<'_> {
         reporter: &mut Reporter<'_>,
     ) -> Result<(), Error> {
         let mut at = Where::of(stream, hit, time);
+        at.flags = self.types.has_flags().then_some(hit.record.common.flags);
         if self.types.extras.any() {
             at.extras = extras(self.types.extras, stream, hit);
         }
@@ -325,7 +332,7 @@ impl Emitter<'_> {
                         self.name(second, time, payload, reporter)?;
                     }
                 }
-                let ops = self.types.ops(event);
+                let ops = self.types.own_ops(event);
                 scratch.lists.take(ops, payload);
                 let values = scratch.lists.values(ops, payload);
                 at.emit(event, values, reporter)

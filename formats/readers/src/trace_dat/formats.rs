@@ -4,18 +4,11 @@
 
 use hashbrown::HashMap;
 use perfquet_events::bytes::Endian;
-use perfquet_events::event::{Context, Field, FieldType, Layout};
+use perfquet_events::event::{Context, Field, FieldType, Flags, Layout};
 use perfquet_events::event::{Op, Value};
 use perfquet_events::event_format::EventFormat;
 
 use crate::tracing_data::TracingData;
-
-/// Bits of `common_flags` (include/linux/trace_events.h, `enum trace_flag_type`).
-mod flag {
-    pub(super) const HARDIRQ: u8 = 0x08;
-    pub(super) const SOFTIRQ: u8 = 0x10;
-    pub(super) const NMI: u8 = 0x40;
-}
 
 /// The common fields of every event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,18 +18,13 @@ pub(super) struct Common {
     pub(super) tid: i32,
     /// The PID, if the kernel reports it (`common_tgid` of old Android kernels).
     pub(super) pid: Option<i32>,
-    flags: u8,
+    pub(super) flags: Flags,
 }
 
 impl Common {
     /// The context of the event.
     pub(super) fn context(&self) -> Context {
-        match self.flags {
-            flags if flags & flag::NMI != 0 => Context::Nmi,
-            flags if flags & flag::HARDIRQ != 0 => Context::Irq,
-            flags if flags & flag::SOFTIRQ != 0 => Context::Softirq,
-            _ => Context::Task,
-        }
+        self.flags.context()
     }
 
     /// Whether a stack with these fields can be that of an event with `other`.
@@ -58,6 +46,7 @@ pub(super) enum StackKind {
 pub(super) struct CommonFields {
     id: Op,
     flags: Op,
+    preempt_count: Option<Op>,
     tid: Op,
     tgid: Option<Op>,
     kernel_stack: Option<u32>,
@@ -77,7 +66,13 @@ impl CommonFields {
                 None => None,
                 Some(tgid) => number(tgid, payload).map(|tgid| tgid as i32),
             },
-            flags: number(&self.flags, payload).unwrap_or(0) as u8,
+            flags: Flags {
+                bits: number(&self.flags, payload).unwrap_or(0) as u8,
+                preempt_count: match &self.preempt_count {
+                    None => 0,
+                    Some(count) => number(count, payload).unwrap_or(0) as u8,
+                },
+            },
         })
     }
 
@@ -212,12 +207,23 @@ impl<'s> Formats<'s> {
         };
         CommonFields {
             id: usual("common_type", 0, FieldType::UInt(2), 2),
-            flags: usual("common_flags", 2, FieldType::UInt(1), 1),
+            flags: usual(Flags::BITS, 2, FieldType::UInt(1), 1),
+            preempt_count: op(Flags::PREEMPT_COUNT),
             tid: usual("common_pid", 4, FieldType::Int(4), 4),
             tgid: op("common_tgid"),
             kernel_stack: self.id_of_own(b"kernel_stack"),
             user_stack: self.id_of_own(b"user_stack"),
         }
+    }
+
+    /// The common fields with interrupt context and scheduling state; none if the formats lack one of them.
+    pub(super) fn flags(&self) -> Vec<Field> {
+        let mut fields = self.common_fields();
+        fields.retain(|field| Flags::has_field(&field.name));
+        if fields.len() != 2 {
+            fields.clear();
+        }
+        fields
     }
 
     /// The common fields shared by most of the first formats: any single one may be damaged.

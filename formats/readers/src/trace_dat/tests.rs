@@ -153,23 +153,23 @@ fn one_of_everything(endian: Endian, long_size: usize) -> (TestFile, Vec<&'stati
     )];
     let expected = vec![
         "sample 0 time=1005 cpu=0 pid=70 tid=7 kernel_stack=kernel [    0x80001000,    0x80003000,] \
-         user_stack=user [    0x4000,    0x5000,] fields={comm=Bytes(\"sh\") pid=Int(8)}",
+         user_stack=user [    0x4000,    0x5000,] fields={comm=Bytes(\"sh\") pid=Int(8) common_flags=UInt(0) common_preempt_count=UInt(0)}",
         "Loss(Loss { time: Some(1006), cpu: Some(1), event: None, count: None, in_all: None, reason: \
          \"buffer overrun\" })",
-        "sample 0 time=1006 cpu=1 tid=9 fields={comm=Bytes(\"sh\") pid=Int(10)}",
+        "sample 0 time=1006 cpu=1 tid=9 fields={comm=Bytes(\"sh\") pid=Int(10) common_flags=UInt(0) common_preempt_count=UInt(0)}",
         "enter time=1018 cpu=0 tid=7 function=\"vfs_read\" depth=1 context=irq",
         "Loss(Loss { time: Some(1038), cpu: Some(0), event: None, count: Some(3), in_all: None, reason: \
          \"return stack full\" })",
         "leave time=1038 cpu=0 tid=7 function=\"vfs_read\" depth=1 context=task duration=250 retval=5",
         "call time=134218766 cpu=0 tid=7 function=\"ext4_sync\" in \"ext4\" caller=\"schedule\" context=softirq \
          args=[\"arg1=0x2\"] leaf=true",
-        "sample 1 time=134218770 cpu=0 tid=7 fields=[2147487744, \"hello\", \"vfs_read\"]",
+        "sample 1 time=134218770 cpu=0 tid=7 fields=[2147487744, \"hello\", \"vfs_read\", 0, 0]",
         "sample 2 time=134218776 cpu=0 tid=7 fields=[2147487744, \"%d of %s\", \"-3 of dd\", \
-         \"vfs_read\"]",
-        "sample 3 time=134218777 cpu=0 tid=8 kernel_stack=kernel [    0x80003000,]",
+         \"vfs_read\", 64, 0]",
+        "sample 3 time=134218777 cpu=0 tid=8 kernel_stack=kernel [    0x80003000,] fields=[0, 0]",
         "Loss(Loss { time: Some(402653262), cpu: Some(0), event: None, count: Some(9), in_all: None, reason: \
          \"buffer overrun\" })",
-        "sample 1 time=402653262 cpu=0 tid=7 fields=[2147487744, \"x\", \"vfs_read\"]",
+        "sample 1 time=402653262 cpu=0 tid=7 fields=[2147487744, \"x\", \"vfs_read\", 0, 0]",
     ];
     (made, expected)
 }
@@ -280,8 +280,8 @@ fn buffers_are_merged_by_time() {
             let line = lines.into_iter().find(|line| line.contains(time));
             line.unwrap().split("fields=").nth(1).unwrap().to_owned()
         };
-        assert_eq!(of("time=1 "), "[\"a b\", 9, NULL]");
-        assert_eq!(of("time=105 "), "[\"a b\", 9, \"i1\"]");
+        assert_eq!(of("time=1 "), "[\"a b\", 9, 0, 0, NULL]");
+        assert_eq!(of("time=105 "), "[\"a b\", 9, 0, 0, \"i1\"]");
     }
 }
 

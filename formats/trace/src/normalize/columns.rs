@@ -9,7 +9,7 @@
 //! those of the thread that caused the event. A field whose name is in use (ignoring case, as in SQL) gets a number:
 //! `flags`, `flags_2`. Characters other than letters, digits and `_` become `_`.
 
-use perfquet_events::event::{EventType, Extras, Field, FieldType};
+use perfquet_events::event::{EventType, Extras, Field, FieldType, Flags};
 use perfquet_events::event_format::print::PrintFormat;
 
 use crate::store::{ColumnSchema, ColumnType, Encoding, TableSchema};
@@ -123,9 +123,16 @@ fn printed_addresses(event: &EventType) -> Vec<usize> {
     }
 }
 
+const FLAGS: &str = "State at the event: bits 0 interrupts off, 1 need-resched lazily, 2 need-resched, 3 in a hard interrupt, 4 in a softirq, \
+    5 preemption pending, 6 in an NMI, 7 softirqs off; irq_context() decodes it.";
+const PREEMPT_COUNT: &str =
+    "Depth of disabled preemption (lower 4 bits) and disabled migration (upper 4 bits).";
+
 fn field_column(name: String, field: &Field, is_printed_address: bool) -> ColumnSchema {
     let declaration = field.declaration.trim();
     let mut doc = match declaration {
+        _ if name == Flags::BITS => FLAGS.to_owned(),
+        _ if name == Flags::PREEMPT_COUNT => PREEMPT_COUNT.to_owned(),
         "" => format!("Field {} of the event.", field.name),
         declaration => format!("{declaration}, as declared by the kernel."),
     };

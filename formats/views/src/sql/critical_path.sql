@@ -15,13 +15,14 @@
 --   state          State of the thread, as in thread_states; NULL if unknown.
 --   why            Function in which it waited, from its kernel stack; NULL if it did not, or stacks were not recorded.
 --   depth          Number of threads in the chain of waits from the given one.
---   waker_tid      Thread that woke it, or was interrupted by the wake-up.
+--   waker_tid      Thread that woke it; NULL if an interrupt did, or it was not recorded.
 --   waker_comm     Name of the waker.
---   waker_context  task, softirq, irq, nmi, or idle for an unknown interrupt; NULL if unknown.
---   interrupt      Interrupt or softirq that woke it; NULL if none, or it was not recorded.
+--   waker_context  task, softirq, irq, nmi, or idle for an interrupt of unknown kind; NULL if unknown.
+--   interrupt      Interrupt that woke it: its handler, or interrupt, softirq or NMI if that was not recorded; NULL if none, or unknown.
 --   kernel_stack   Kernel stack with which it left its CPU, an ID in stacks.
 --   user_stack     User stack with which it left its CPU, an ID in stacks.
--- While a thread sleeps, the path is that of the thread that wakes it. A sleep that an interrupt ends is on the path itself.
+-- While a thread sleeps, the path is that of the thread that wakes it. A sleep that an interrupt ends is on the path itself, and
+-- so is one whose waker was recorded without its context (text without flags).
 SELECT time, duration, pid, tid, comm, state, blocked_function(kernel_stack) AS why, depth, waker_tid, waker_comm, waker_context, interrupt,
   kernel_stack, user_stack{, trace}
 FROM pass_critical_path($tid, $from_time, $to_time)

@@ -10,7 +10,7 @@
 --   tid         Thread ID.
 --   comm        Thread name.
 --   why         woken, preempted or new.
---   waker_tid   Thread that woke it, or was interrupted by the wake-up.
+--   waker_tid   Thread that woke it; NULL if an interrupt did, or it was not recorded.
 --   waker_comm  Name of the waker.
 --   from_cpu    CPU on which the thread ran before; NULL if unknown.
 --   migrated    Whether cpu differs from from_cpu.

@@ -10,12 +10,13 @@
 --   tid            Thread ID.
 --   comm           Thread name.
 --   state          running, runnable (woken, waiting for a CPU), preempted (waiting for a CPU), interruptible, uninterruptible, stopped, idle, parked or dead; NULL if it sleeps in an unknown state.
---   waker_tid      Thread that woke it, or was interrupted by the wake-up; NULL if not recorded.
+--   waker_tid      Thread that woke it; NULL if an interrupt did, or it was not recorded.
 --   waker_comm     Name of the waker.
---   waker_context  task, softirq, irq, nmi, or idle for an unknown interrupt; NULL if unknown.
+--   waker_context  task, softirq, irq, nmi, or idle for an interrupt of unknown kind; NULL if unknown.
+--   interrupt      Interrupt in which the wake-up happened, as in wakeups; NULL if in none, or unknown.
 --   wake_time      time  Time of the wake-up that ended a sleep or began a wait.
 --   kernel_stack   Kernel stack with which it left its CPU, an ID in stacks.
 --   user_stack     User stack with which it left its CPU, an ID in stacks.
 -- Without wake-ups, the wait after a sleep is part of the sleep. Idle tasks are not threads.
-SELECT time, duration, cpu, pid, tid, comm, state, waker_tid, waker_comm, waker_context, wake_time, kernel_stack, user_stack{, trace}
+SELECT time, duration, cpu, pid, tid, comm, state, waker_tid, waker_comm, waker_context, interrupt, wake_time, kernel_stack, user_stack{, trace}
 FROM pass_thread_states()

@@ -5,10 +5,12 @@
 -- columns:
 --   time           time  Time of the wake-up.
 --   waker_cpu      CPU of the wake-up.
---   waker_tid      Waking thread, or the one interrupted by the wake-up.
+--   waker_tid      Waking thread; NULL if an interrupt woke the thread.
 --   waker_comm     Name of the waker.
---   waker_context  task, softirq, irq, nmi, or idle for an unknown interrupt; NULL if unknown.
---   interrupt      Interrupt or softirq in which the wake-up happened; NULL if in none, or it was not recorded.
+--   waker_context  task, softirq, irq, nmi, or idle for an interrupt of unknown kind; NULL if unknown: the waker may be a thread that was interrupted.
+--   interrupt      Interrupt in which the wake-up happened: its handler, or interrupt, softirq or NMI if that was not recorded; NULL if in none, or unknown.
+--   interrupted_tid   Thread that ran there when an interrupt woke the thread.
+--   interrupted_comm  Name of that thread.
 --   target_cpu     CPU on which the woken thread waits.
 --   pid            Process of the woken thread; NULL if unknown.
 --   tid            Woken thread.
@@ -19,5 +21,5 @@
 --   kernel_stack   Kernel stack of the waker, an ID in stacks.
 --   user_stack     User stack of the waker, an ID in stacks.
 -- Wake-ups of threads that are already running or waiting have no row.
-SELECT time, waker_cpu, waker_tid, waker_comm, waker_context, interrupt, target_cpu, pid, tid, comm, is_new, slept, latency, kernel_stack, user_stack{, trace}
+SELECT time, waker_cpu, waker_tid, waker_comm, waker_context, interrupt, interrupted_tid, interrupted_comm, target_cpu, pid, tid, comm, is_new, slept, latency, kernel_stack, user_stack{, trace}
 FROM pass_wakeups()

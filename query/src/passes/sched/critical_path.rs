@@ -84,7 +84,6 @@ impl Pass for CriticalPath {
         let has_stacks = selection.wants_any(&[KERNEL_STACK, USER_STACK]);
         let needs = Needs {
             stacks: has_stacks,
-            waker_context: true,
             wakers: true,
             names: ThreadNames::All,
             ..Needs::default()
@@ -278,14 +277,10 @@ impl Stretches {
     /// The thread for which a sleeping one waits, if it is known and recorded.
     fn cause(&self, stretch: &Stretch, tid: i32, depth: i32) -> Option<i32> {
         let waker = stretch.waker.filter(|_| stretch.state.is_asleep())?;
-        let is_task = match waker.context {
-            Some(Context::Task) => true,
-            // Not recorded: most likely the thread itself.
-            None => true,
-            Some(Context::Irq | Context::Softirq | Context::Nmi | Context::Idle) => false,
-        };
+        // Where the context is not recorded, it may be that of an interrupt of a bystander.
+        let is_thread = waker.context == Some(Context::Task);
         let other = waker.tid.filter(|&other| other != 0 && other != tid)?;
-        (is_task && depth < DEEPEST && self.threads.contains_key(&other)).then_some(other)
+        (is_thread && depth < DEEPEST && self.threads.contains_key(&other)).then_some(other)
     }
 }
 

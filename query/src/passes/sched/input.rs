@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, lit};
 use hashbrown::HashMap;
+use perfquet_events::event::Flags;
 
 use super::super::names::Name;
 use super::super::pass::Machine;
@@ -20,10 +21,9 @@ pub(super) struct Needs {
     /// Stacks of threads that leave their CPU.
     pub(super) stacks: bool,
     pub(super) waker_stacks: bool,
-    pub(super) waker_context: bool,
     /// CPUs on which threads wait.
     pub(super) queues: bool,
-    /// Who wakes threads.
+    /// Who wakes threads: a thread, or the interrupt in which the wake-up happened.
     pub(super) wakers: bool,
     pub(super) names: ThreadNames,
     /// Threads to follow; all if `None`.
@@ -93,7 +93,7 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
                 Input::text(&["comm"]).if_wanted(needs.wakers),
                 Input::integer(&["kernel_stack"]).if_wanted(needs.waker_stacks),
                 Input::integer(&["user_stack"]).if_wanted(needs.waker_stacks),
-                Input::text(&["context"]).if_wanted(needs.waker_context),
+                Input::integer(&[Flags::BITS]).if_wanted(needs.wakers),
             ],
         );
         of_threads(wakeups, "arg_pid")
@@ -108,7 +108,7 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
             Input::text(&["function"]),
         ],
     );
-    let is_wanted = match needs.waker_context {
+    let is_wanted = match needs.wakers {
         true => column("context").not_eq(lit("task")),
         false => lit(false),
     };
@@ -289,29 +289,51 @@ impl<O: Observer> SchedulerMachine<O> {
         }
     }
 
-    /// The interrupt during a wake-up.
-    fn around(&self, time: i64, cpu: Option<i32>) -> Option<Interrupt> {
+    /// The innermost interrupt during a wake-up, of this context if it is known.
+    fn around(&self, time: i64, cpu: Option<i32>, context: Option<Context>) -> Option<Interrupt> {
         let open = self.interrupts.get(&cpu?)?;
-        let last = open.iter().rev().find(|interrupt| interrupt.end >= time);
-        last.copied()
+        let is_it = |interrupt: &&Interrupt| {
+            interrupt.end >= time && context.is_none_or(|context| context == interrupt.context)
+        };
+        open.iter().rev().find(is_it).copied()
     }
 
-    /// The context of a wake-up, as recorded with it, or by the interrupt around it.
-    fn context(
-        recorded: Option<&str>,
-        around: Option<Interrupt>,
-        tid: Option<i32>,
-    ) -> Option<Context> {
-        match recorded {
-            Some("irq") => Some(Context::Irq),
-            Some("softirq") => Some(Context::Softirq),
-            Some("nmi") => Some(Context::Nmi),
-            Some("task") => Some(Context::Task),
-            _ => match around {
-                Some(interrupt) => Some(interrupt.context),
-                // The idle task wakes nobody.
-                None => (tid == Some(0)).then_some(Context::Idle),
-            },
+    /// Who woke a thread: from the flags of the event; without them, from the interrupt around it. Whoever an interrupt
+    /// interrupted is no waker.
+    fn waker(&mut self, row: Row<'_>) -> Waker {
+        let (cpu, tid) = (row.id(4), row.id(5));
+        let recorded = row.integer(9).map(|bits| Context::of(bits as u8));
+        let around = self.around(row.time, cpu, recorded);
+        // The idle task wakes nobody.
+        let idle = (tid == Some(0)).then_some(Context::Idle);
+        let context = match recorded {
+            Some(Context::Task) => idle.or(recorded),
+            Some(_) => recorded,
+            None => around.map(|interrupt| interrupt.context).or(idle),
+        };
+        self.waker_comm = self.scheduler.names.of(row.text(6), self.waker_comm);
+        let unnamed = context.and_then(Context::unnamed);
+        let interrupt = match around {
+            Some(interrupt) => interrupt.name,
+            None => self.scheduler.names.of(unnamed, Name::default()),
+        };
+        let thread = (tid, self.waker_comm);
+        let nobody = (None, Name::default());
+        let is_interrupt = context.is_some_and(|context| context != Context::Task);
+        let (waker, interrupted) = match is_interrupt {
+            true => (nobody, thread),
+            false => (thread, nobody),
+        };
+        Waker {
+            tid: waker.0,
+            comm: waker.1,
+            cpu,
+            context,
+            interrupt,
+            interrupted_tid: interrupted.0,
+            interrupted_comm: interrupted.1,
+            kernel_stack: row.integer(7),
+            user_stack: row.integer(8),
         }
     }
 
@@ -328,23 +350,14 @@ impl<O: Observer> SchedulerMachine<O> {
             self.scheduler.lose_sight(tid, &mut self.observer, rows);
             return;
         }
-        self.waker_comm = self.scheduler.names.of(row.text(6), self.waker_comm);
-        let around = self.around(row.time, row.id(4));
+        let waker = self.waker(row);
         let woken = Woken {
             time: row.time,
             kind,
             tid,
             comm: row.text(1),
             target_cpu: row.id(2),
-            waker: Waker {
-                tid: row.id(5),
-                comm: self.waker_comm,
-                cpu: row.id(4),
-                context: Self::context(row.text(9), around, row.id(5)),
-                interrupt: around.map_or(Name::default(), |interrupt| interrupt.name),
-                kernel_stack: row.integer(7),
-                user_stack: row.integer(8),
-            },
+            waker,
         };
         self.scheduler.wake(&woken, &mut self.observer, rows);
     }

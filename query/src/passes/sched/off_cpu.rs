@@ -36,6 +36,7 @@ emitted! {
     WAKER_TID "waker_tid" Int32,
     WAKER_COMM "waker_comm" Text,
     WAKER_CONTEXT "waker_context" Text,
+    INTERRUPT "interrupt" Text,
     KERNEL_STACK "kernel_stack" Stack,
     USER_STACK "user_stack" Stack,
     WAKER_KERNEL_STACK "waker_kernel_stack" Stack,
@@ -55,8 +56,7 @@ impl Pass for OffCpu {
         let needs = Needs {
             stacks: selection.wants_any(&[KERNEL_STACK, USER_STACK]),
             waker_stacks: selection.wants_any(&[WAKER_KERNEL_STACK, WAKER_USER_STACK]),
-            waker_context: selection.wants(WAKER_CONTEXT),
-            wakers: selection.wants_any(&[WAKER_TID, WAKER_COMM, WAKER_CONTEXT]),
+            wakers: selection.wants_any(&[WAKER_TID, WAKER_COMM, WAKER_CONTEXT, INTERRUPT]),
             names: ThreadNames::if_wanted(selection.wants(COMM)),
             threads: selection.values(TID),
             ..Needs::default()
@@ -91,6 +91,10 @@ impl Observer for Absences {
         rows.text(
             WAKER_CONTEXT,
             waker.and_then(|waker| waker.context.map(Context::name)),
+        );
+        rows.text(
+            INTERRUPT,
+            waker.and_then(|waker| names.text(waker.interrupt)),
         );
         rows.integer(KERNEL_STACK, left.kernel_stack);
         rows.integer(USER_STACK, left.user_stack);

@@ -36,6 +36,7 @@ emitted! {
     WAKER_TID "waker_tid" Int32,
     WAKER_COMM "waker_comm" Text,
     WAKER_CONTEXT "waker_context" Text,
+    INTERRUPT "interrupt" Text,
     WAKE_TIME "wake_time" Int64,
     KERNEL_STACK "kernel_stack" Stack,
     USER_STACK "user_stack" Stack,
@@ -55,8 +56,7 @@ impl Pass for ThreadStates {
     fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
         let needs = Needs {
             stacks: selection.wants_any(&[KERNEL_STACK, USER_STACK]),
-            waker_context: selection.wants(WAKER_CONTEXT),
-            wakers: selection.wants_any(&[WAKER_TID, WAKER_COMM, WAKER_CONTEXT]),
+            wakers: selection.wants_any(&[WAKER_TID, WAKER_COMM, WAKER_CONTEXT, INTERRUPT]),
             names: ThreadNames::if_wanted(selection.wants(COMM)),
             threads: selection.values(TID),
             ..Needs::default()
@@ -100,6 +100,10 @@ impl Observer for Stretches {
         rows.text(
             WAKER_CONTEXT,
             wake.and_then(|wake| wake.waker.context.map(Context::name)),
+        );
+        rows.text(
+            INTERRUPT,
+            wake.and_then(|wake| names.text(wake.waker.interrupt)),
         );
         rows.integer(WAKE_TIME, wake.map(|wake| wake.time));
         let left = thread.left.filter(|_| state != State::Running);

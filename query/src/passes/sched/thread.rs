@@ -2,6 +2,8 @@
 
 use datafusion::error::Result;
 use hashbrown::HashMap;
+use perfquet_events::event::Context as Recorded;
+use perfquet_events::event::Flags;
 
 use super::super::names::{Name, Names};
 use super::super::rows::Rows;
@@ -55,15 +57,19 @@ pub(super) struct Wake {
     pub(super) waker: Waker,
 }
 
-/// Who woke a thread: the thread that ran there, in whatever context.
+/// Who woke a thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Waker {
+    /// The thread; `None` if an interrupt woke it.
     pub(super) tid: Option<i32>,
     pub(super) comm: Name,
     pub(super) cpu: Option<i32>,
     pub(super) context: Option<Context>,
-    /// Handler of the interrupt around the wake-up, if there was one and it was recorded.
+    /// The interrupt in which the wake-up happened: its handler, if that was recorded, else its kind.
     pub(super) interrupt: Name,
+    /// The thread that ran there, if an interrupt woke it.
+    pub(super) interrupted_tid: Option<i32>,
+    pub(super) interrupted_comm: Name,
     pub(super) kernel_stack: Option<i64>,
     pub(super) user_stack: Option<i64>,
 }
@@ -80,6 +86,30 @@ pub(super) enum Context {
 }
 
 impl Context {
+    /// That of an event with these `common_flags`.
+    pub(super) fn of(bits: u8) -> Context {
+        let flags = Flags {
+            bits,
+            preempt_count: 0,
+        };
+        match flags.context() {
+            Recorded::Task => Context::Task,
+            Recorded::Softirq => Context::Softirq,
+            Recorded::Irq => Context::Irq,
+            Recorded::Nmi => Context::Nmi,
+        }
+    }
+
+    /// Name of an interrupt whose handler is not recorded.
+    pub(super) fn unnamed(self) -> Option<&'static str> {
+        match self {
+            Context::Softirq => Some("softirq"),
+            Context::Irq | Context::Idle => Some("interrupt"),
+            Context::Nmi => Some("NMI"),
+            Context::Task => None,
+        }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Context::Task => "task",

@@ -31,6 +31,8 @@ emitted! {
     WAKER_COMM "waker_comm" Text,
     WAKER_CONTEXT "waker_context" Text,
     INTERRUPT "interrupt" Text,
+    INTERRUPTED_TID "interrupted_tid" Int32,
+    INTERRUPTED_COMM "interrupted_comm" Text,
     TARGET_CPU "target_cpu" Int32,
     PID "pid" Int32,
     TID "tid" Int32,
@@ -54,7 +56,6 @@ impl Pass for Wakeups {
     fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
         let needs = Needs {
             waker_stacks: selection.wants_any(&[KERNEL_STACK, USER_STACK]),
-            waker_context: selection.wants_any(&[WAKER_CONTEXT, INTERRUPT]),
             wakers: true,
             names: ThreadNames::if_wanted(selection.wants(COMM)),
             threads: selection.values(TID),
@@ -82,6 +83,8 @@ impl Observer for Woken {
         rows.text(WAKER_COMM, names.text(waker.comm));
         rows.text(WAKER_CONTEXT, waker.context.map(Context::name));
         rows.text(INTERRUPT, names.text(waker.interrupt));
+        rows.id(INTERRUPTED_TID, waker.interrupted_tid);
+        rows.text(INTERRUPTED_COMM, names.text(waker.interrupted_comm));
         rows.id(TARGET_CPU, thread.queue);
         rows.id(PID, thread.pid);
         rows.id(TID, Some(thread.tid));

@@ -1,6 +1,6 @@
 //! Arguments of a call recorded by probes, as `name=value`.
 
-use perfquet_events::event::{Array, EventType, FieldType, Fields, Value};
+use perfquet_events::event::{Array, EventType, Field, FieldType, Fields, Flags, Value};
 
 /// A field recorded with a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) fn of(event: &EventType, other: Option<usize>) -> Vec<Arg> {
     let print = event.print_format.as_deref().unwrap_or_default();
     let fields = event.fields.iter().enumerate();
     fields
-        .filter(|(place, field)| Some(*place) != other && !field.name.starts_with("__probe_"))
+        .filter(|(place, field)| Some(*place) != other && !is_of_kernel(field))
         .map(|(place, field)| Arg {
             place,
             name: field.name.clone(),
@@ -25,6 +25,10 @@ pub(super) fn of(event: &EventType, other: Option<usize>) -> Vec<Arg> {
             is_signed: matches!(field.kind, FieldType::Int(_) | FieldType::IntList(_)),
         })
         .collect()
+}
+
+fn is_of_kernel(field: &Field) -> bool {
+    field.name.starts_with("__probe_") || Flags::has_field(&field.name)
 }
 
 /// Whether a field is one integer.
