@@ -24,7 +24,63 @@ use super::{Tally, printable};
 pub(super) type Key = (Option<String>, Vec<String>, Option<i32>, Option<i32>);
 
 /// The last snapshot, and the sum in it.
-pub(super) type Latest = (i32, f64);
+pub(super) type Latest = (i32, Sum);
+
+/// A sum of values: exact while all of them are integers.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sum {
+    Exact(i128),
+    Rounded(f64),
+}
+
+impl Default for Sum {
+    fn default() -> Sum {
+        Sum::Exact(0)
+    }
+}
+
+impl Sum {
+    fn of(value: f64) -> Sum {
+        match value.fract() == 0.0 && value.abs() <= (1u64 << 53) as f64 {
+            true => Sum::Exact(value as i128),
+            false => Sum::Rounded(value),
+        }
+    }
+
+    fn as_f64(self) -> f64 {
+        match self {
+            Sum::Exact(sum) => sum as f64,
+            Sum::Rounded(sum) => sum,
+        }
+    }
+
+    /// The nearest integer of 64 bits.
+    pub(super) fn rounded(self) -> i64 {
+        match self {
+            Sum::Exact(sum) => i64::try_from(sum.clamp(i64::MIN.into(), i64::MAX.into())),
+            Sum::Rounded(sum) => Ok(sum.round() as i64),
+        }
+        .unwrap_or(i64::MAX)
+    }
+}
+
+impl std::ops::AddAssign for Sum {
+    fn add_assign(&mut self, other: Sum) {
+        *self = match (*self, other) {
+            (Sum::Exact(one), Sum::Exact(other)) => Sum::Exact(one.saturating_add(other)),
+            (one, other) => Sum::Rounded(one.as_f64() + other.as_f64()),
+        };
+    }
+}
+
+impl std::fmt::Display for Sum {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Sum::Exact(sum) => sum.fmt(out),
+            Sum::Rounded(sum) => sum.fmt(out),
+        }
+    }
+}
 
 /// Writes the stacks of the first aggregation that has stacks. Returns false if there is none.
 pub(super) fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<bool> {
@@ -44,7 +100,7 @@ pub(super) fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally)
         );
     }
     let stacks = Stacks::read(source.trace)?;
-    let mut lines: BTreeMap<String, f64> = BTreeMap::new();
+    let mut lines: BTreeMap<String, Sum> = BTreeMap::new();
     let mut places = Vec::new();
     for ((_, texts, user, kernel), (_, value)) in keys.iter().filter(|(key, _)| key.0 == first) {
         let mut frames: Vec<String> = texts.iter().map(|text| part(text)).collect();
@@ -52,7 +108,7 @@ pub(super) fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally)
             stacks.places(stack, &mut places);
             frames.extend(places.iter().rev().map(frame));
         }
-        *lines.entry(frames.join(";")).or_default() += value;
+        *lines.entry(frames.join(";")).or_default() += *value;
     }
     let of_first = keys.keys().filter(|key| key.0 == first).count();
     tally.wrote("aggregate", of_first as u64);
@@ -82,15 +138,18 @@ pub(super) fn read(trace: &Directory) -> Result<HashMap<Key, Latest>> {
                 continue;
             }
             let counted = row.i64("aggregate_id").and_then(|id| counts.get(&id));
-            let Some(value) = row.f64("value").or(counted.map(|count| *count as f64)) else {
+            // Traces from before the column `exact_value` have only `value`.
+            let exact = row.i64("exact_value").or(counted.copied());
+            let exact = exact.map(|value| Sum::Exact(value.into()));
+            let Some(value) = exact.or(row.f64("value").map(Sum::of)) else {
                 continue;
             };
             let name = row.text("name").map(str::to_owned);
             let snapshot = row.i32("snapshot").unwrap_or(0);
             let key = (name, row.texts("keys"), user, kernel);
-            let latest = keys.entry(key).or_insert((snapshot, 0.0));
+            let latest = keys.entry(key).or_insert((snapshot, Sum::default()));
             if snapshot > latest.0 {
-                *latest = (snapshot, 0.0);
+                *latest = (snapshot, Sum::default());
             }
             if snapshot == latest.0 {
                 latest.1 += value;

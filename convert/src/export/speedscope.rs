@@ -286,8 +286,8 @@ impl Export<'_> {
                 kernel_stack: key.3,
                 ..Head::default()
             };
-            let value = sums.get(*key).map_or(0.0, |(_, sum)| *sum);
-            self.sample(name, &head, value.round().max(0.0) as i64)?;
+            let value = sums.get(*key).map_or(0, |(_, sum)| sum.rounded());
+            self.sample(name, &head, value.max(0))?;
         }
         tally.wrote("aggregate", keys.len() as u64);
         let others = source.aggregate_rows().saturating_sub(keys.len() as u64);

@@ -10,8 +10,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use perfquet_events::event::{
-    Aggregate, Call, Common, Enter, Event, EventType, Fields, Function, Leave, NamedFrame, Sample,
-    Sink, Stack, Value,
+    Aggregate, AggregateValue, Call, Common, Enter, Event, EventType, Fields, Function, Leave,
+    NamedFrame, Sample, Sink, Stack, Value,
 };
 use perfquet_events::{Error, Format, Guess, Input};
 
@@ -395,7 +395,13 @@ fn aggregate_text(aggregate: &Aggregate<'_>) -> String {
         ),
         ("action", aggregate.action.map(|a| a.as_str().to_owned())),
         ("keys", Some(quoted_list(aggregate.keys))),
-        ("value", aggregate.value.map(|value| value.to_string())),
+        (
+            "value",
+            aggregate.value.map(|value| match value {
+                AggregateValue::Int(value) => value.to_string(),
+                AggregateValue::Float(value) => value.to_string(),
+            }),
+        ),
         ("kernel_stack", stack_text(aggregate.kernel_stack)),
         ("user_stack", stack_text(aggregate.user_stack)),
         ("snapshot", Some(aggregate.snapshot.to_string())),

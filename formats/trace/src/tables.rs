@@ -118,6 +118,14 @@ pub mod aggregates {
                     Encoding::Dictionary,
                     "Start of the period of the value, which ends at `time`; NULL if it starts with the recording.",
                 ),
+                column(
+                    "exact_value",
+                    ColumnType::Int64,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "The value as an integer: `value` is rounded above 2^53. NULL for fractions, and beyond 64 bits.",
+                ),
             ],
             sort: vec!["aggregate_id".to_owned()],
         }
@@ -146,6 +154,8 @@ pub mod aggregates {
         pub time: Option<i64>,
         /// Start of the period of the value, which ends at `time`; NULL if it starts with the recording.
         pub since: Option<i64>,
+        /// The value as an integer: `value` is rounded above 2^53. NULL for fractions, and beyond 64 bits.
+        pub exact_value: Option<i64>,
     }
 
     impl Row<'_> {
@@ -163,6 +173,7 @@ pub mod aggregates {
                 to_snapshot,
                 to_time,
                 to_since,
+                to_exact_value,
             ] = rows.columns_mut()
             else {
                 debug_assert!(false, "rows of another table than aggregates");
@@ -198,6 +209,10 @@ pub mod aggregates {
             match self.since {
                 Some(value) => to_since.push_i64(value),
                 None => to_since.push_null(),
+            }
+            match self.exact_value {
+                Some(value) => to_exact_value.push_i64(value),
+                None => to_exact_value.push_null(),
             }
         }
     }

@@ -200,10 +200,12 @@ fn imported_values(session: &Session, filters: &Filters) -> Result<RecordBatch> 
         .iter()
         .flatten()
         .all(|value| value.fract() == 0.0 && value.abs() < 9e15);
-    // Counts are printed as integers.
-    let values: ArrayRef = match is_whole {
-        true => arrow::compute::cast(values, &DataType::Int64)?,
-        false => Arc::new(values.iter().collect::<Float64Array>()),
+    let exact = rows.column(7);
+    // Counts are printed as integers. Traces of earlier versions have no exact values.
+    let values: ArrayRef = match (exact.null_count() == 0, is_whole) {
+        (true, _) => exact.clone(),
+        (false, true) => arrow::compute::cast(values, &DataType::Int64)?,
+        (false, false) => Arc::new(values.iter().collect::<Float64Array>()),
     };
     let keys: ArrayRef = Arc::new(StringArray::from(keys));
     let mut columns = vec![

@@ -25,7 +25,7 @@ type Bucket = (Option<i64>, Option<i64>, i64);
 pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordBatch>> {
     let (column, key) = trace_column(session);
     let sql = format!(
-        "SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack{column} FROM latest_aggregates WHERE {condition} ORDER BY {key}aggregate_id"
+        "SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack, exact_value{column} FROM latest_aggregates WHERE {condition} ORDER BY {key}aggregate_id"
     );
     let batches = session.collect(&sql)?;
     let Some(first) = batches.first() else {
@@ -130,6 +130,7 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
     let traces = traces(session, &rows)?;
     let keys = rows.column(3).as_list::<i32>();
     let values = rows.column(4).as_primitive::<Float64Type>();
+    let exact = rows.column(7).as_primitive::<Int64Type>();
     let (kernel, user) = (ids(rows.column(5))?, ids(rows.column(6))?);
     let mut known: HashMap<String, u32> = HashMap::new();
     for (row, &trace) in traces.iter().enumerate() {
@@ -148,7 +149,10 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
             true => tree.node(stacks.value(row)).unwrap_or_default(),
             false => 0,
         };
-        let weight = values.value(row) as u128;
+        let weight = match exact.is_valid(row) {
+            true => u128::try_from(exact.value(row)).unwrap_or_default(),
+            false => values.value(row) as u128,
+        };
         folded.weight += weight;
         folded.samples += 1;
         folded.rows.push(Weighted {

@@ -3,7 +3,7 @@
 
 use perfquet_ebpf::layout::{Cell, NO_BAR, NO_BAR_OF_SELF, NarrowKey, WideKey};
 use perfquet_ebpf::{Error, Object, PerCpu};
-use perfquet_events::event::{Action, Bucket};
+use perfquet_events::event::{Action, AggregateValue, Bucket};
 
 use super::intervals::{Cells, Entry};
 use super::plan::{Key, Output, Plan};
@@ -162,19 +162,19 @@ fn text(words: &[u64]) -> Vec<u8> {
     bytes.take_while(|&byte| byte != 0).collect()
 }
 
-fn value(action: Action, cell: &Cell) -> Option<f64> {
+fn value(action: Action, cell: &Cell) -> Option<AggregateValue> {
     let count = cell.count as f64;
     let sum = cell.sum as i64;
     if cell.count == 0 {
         return None;
     }
     Some(match action {
-        Action::Count => count,
-        Action::Sum => sum as f64,
-        Action::Avg => sum as f64 / count,
-        Action::Min => cell.least() as f64,
-        Action::Max => cell.most() as f64,
-        Action::Stddev => deviation(cell.count, sum, cell.squares()),
+        Action::Count => AggregateValue::of_unsigned(cell.count),
+        Action::Sum => AggregateValue::Int(sum),
+        Action::Avg => AggregateValue::Float(sum as f64 / count),
+        Action::Min => AggregateValue::Int(cell.least()),
+        Action::Max => AggregateValue::Int(cell.most()),
+        Action::Stddev => AggregateValue::Float(deviation(cell.count, sum, cell.squares())),
         Action::Quantize | Action::Lquantize | Action::Llquantize => return None,
     })
 }
@@ -280,12 +280,21 @@ mod tests {
             (Action::Max, 9.0),
             (Action::Stddev, 2.0),
         ] {
-            assert_eq!(value(action, &cell), Some(expected), "{action:?}");
+            let value = value(action, &cell).map(AggregateValue::as_f64);
+            assert_eq!(value, Some(expected), "{action:?}");
         }
         assert_eq!(value(Action::Min, &Cell::default()), None);
         // With floating-point numbers alone, the result would be 0.
         let cell = self::cell(&[1 << 60, (1 << 60) + 2]);
-        assert_eq!(value(Action::Stddev, &cell), Some(1.0));
+        assert_eq!(
+            value(Action::Stddev, &cell),
+            Some(AggregateValue::Float(1.0))
+        );
+        let cell = self::cell(&[(1 << 53) + 1, 2]);
+        assert_eq!(
+            value(Action::Sum, &cell),
+            Some(AggregateValue::Int((1 << 53) + 3))
+        );
     }
 
     #[test]
@@ -361,7 +370,10 @@ mod tests {
             .iter()
             .map(|(_, row)| (&row.keys[1][..], row.value))
             .collect();
-        let expected: [(&[u8], _); 2] = [(b"b", Some(1.0)), (b"c", Some(2.0))];
+        let expected: [(&[u8], _); 2] = [
+            (b"b", Some(AggregateValue::Int(1))),
+            (b"c", Some(AggregateValue::Int(2))),
+        ];
         assert_eq!(found, expected);
     }
 }

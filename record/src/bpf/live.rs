@@ -121,7 +121,7 @@ fn table(plan: &Plan, rows: &[(&Output, Row)]) -> String {
             .entry(&row.keys)
             .or_insert_with(|| vec![None; outputs.len()]);
         if let (Some(sum), Some(value)) = (values.get_mut(place), row.value) {
-            *sum = Some(sum.unwrap_or(0.0) + value);
+            *sum = Some(sum.unwrap_or(0.0) + value.as_f64());
         }
     }
     let mut sorted: Vec<_> = by_key.into_iter().collect();

@@ -16,7 +16,7 @@ use perfquet_cli::quantity::duration;
 use perfquet_ebpf::layout::{Cell, NO_BAR, OffCell, OffKey, OffSettings, OffStart};
 use perfquet_ebpf::walk_tables::WalkTables;
 use perfquet_ebpf::{EbpfLoader, Object, compiled};
-use perfquet_events::event::Action;
+use perfquet_events::event::{Action, AggregateValue};
 
 use super::intervals::{CellKey, Entry, Intervals};
 use super::walking::Variants;
@@ -249,7 +249,7 @@ fn row(words: &[u64], total: u64) -> Row {
         keys: vec![text(4), word(0).to_string().into(), state.into(), text(6)],
         kernel_stack: word(2),
         user_stack: word(3),
-        value: Some(total as f64),
+        value: Some(AggregateValue::of_unsigned(total)),
         bars: Vec::new(),
     }
 }
@@ -276,7 +276,7 @@ mod tests {
         );
         assert_eq!(
             (row.kernel_stack, row.user_stack, row.value),
-            (1, 2, Some(1000.0))
+            (1, 2, Some(AggregateValue::Int(1000)))
         );
     }
 }

@@ -3,7 +3,7 @@
 //! So the journal contains the whole recording, in order of time, and needs one reader. formats/events/src/wire/ has the
 //! layout.
 
-use perfquet_events::event::{Action, Bucket, CounterValue};
+use perfquet_events::event::{Action, AggregateValue, Bucket, CounterValue};
 use perfquet_events::wire::{AggregateRecord, CountRecord, LossRecord, PauseRecord, RateRecord};
 
 use super::record::{Records, kind};
@@ -18,7 +18,7 @@ pub(crate) struct Row {
     /// ID of the user stack; 0: none.
     pub(crate) user_stack: u64,
     /// `None` for distributions.
-    pub(crate) value: Option<f64>,
+    pub(crate) value: Option<AggregateValue>,
     /// Bars of a distribution, in order.
     pub(crate) bars: Vec<Bucket>,
 }

@@ -376,7 +376,7 @@ impl Profile<'_, '_> {
                 continue;
             };
             let comm = (!texts.is_empty()).then(|| self.strings.number(&texts.join(", ")));
-            let sum = sums.get(*key).map_or(0.0, |(_, sum)| *sum);
+            let sum = sums.get(*key).map_or(0, |(_, sum)| sum.rounded());
             let key = Key {
                 stack: StackKey::Frames {
                     user: *user,
@@ -388,7 +388,7 @@ impl Profile<'_, '_> {
                 comm: comm.map(u64::cast_signed),
                 value,
             };
-            self.add(key, sum.round() as i64)?;
+            self.add(key, sum)?;
         }
         tally.wrote("aggregate", keys.len() as u64);
         let without_stack = source.aggregate_rows().saturating_sub(keys.len() as u64);

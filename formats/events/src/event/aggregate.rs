@@ -52,6 +52,47 @@ impl Action {
     }
 }
 
+/// A value of an aggregation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum AggregateValue {
+    /// An integer, stored exactly.
+    Int(i64),
+    /// A fraction, or an integer beyond 64 bits.
+    Float(f64),
+}
+
+impl AggregateValue {
+    /// Parses a printed number.
+    pub fn parse(text: &str) -> Option<AggregateValue> {
+        let int = text.parse().ok().map(AggregateValue::Int);
+        int.or_else(|| text.parse().ok().map(AggregateValue::Float))
+    }
+
+    /// An unsigned integer.
+    pub fn of_unsigned(value: u64) -> AggregateValue {
+        match i64::try_from(value) {
+            Ok(value) => AggregateValue::Int(value),
+            Err(_) => AggregateValue::Float(value as f64),
+        }
+    }
+
+    /// The nearest number with 53 bits.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            AggregateValue::Int(value) => value as f64,
+            AggregateValue::Float(value) => value,
+        }
+    }
+
+    /// The value, if it is an integer of 64 bits.
+    pub fn exact(self) -> Option<i64> {
+        match self {
+            AggregateValue::Int(value) => Some(value),
+            AggregateValue::Float(_) => None,
+        }
+    }
+}
+
 /// One key of one aggregation.
 #[derive(Debug, Clone, Copy)]
 pub struct Aggregate<'a> {
@@ -62,7 +103,7 @@ pub struct Aggregate<'a> {
     /// Parts of the key, without stacks.
     pub keys: &'a [&'a [u8]],
     /// The value; `None` for distributions.
-    pub value: Option<f64>,
+    pub value: Option<AggregateValue>,
     /// A kernel stack in the key.
     pub kernel_stack: Stack<'a>,
     /// A user stack in the key.

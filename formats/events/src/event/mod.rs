@@ -25,7 +25,7 @@ mod paired_call;
 mod payload;
 mod selection;
 
-pub use aggregate::{Action, Aggregate, Bucket};
+pub use aggregate::{Action, Aggregate, AggregateValue, Bucket};
 pub use call::{Call, Common, Context, Enter, Function, Leave, Switch};
 pub use counter_value::{Counted, CounterValue};
 pub use flags::Flags;

@@ -1,14 +1,14 @@
 //! An aggregate: one key of an aggregation, with its value or the bars of its distribution.
 //!
 //! ```text
-//! u32 action, u32 flags (bit 0: a value; bit 1: more bars follow in the next record; bit 2: since), u32 printing, u32 bars,
+//! u32 action, u32 flags (bit 0: a value; bit 1: more bars follow in the next record; bit 2: since; bit 3: the value is an i64), u32 printing, u32 bars,
 //! f64 value, u64 kernel stack, u64 user stack, u64 since (if flagged), text name, u32 keys, text key…, then the bars, each
 //! i64 low, i64 high, i64 count, u64 open (bit 0: below, bit 1: above)
 //! ```
 
 use super::{Kind, begin, put, put_text, text};
 use crate::bytes::{Cursor, Short};
-use crate::event::{Action, Bucket};
+use crate::event::{Action, AggregateValue, Bucket};
 
 /// Bars per record; leaves room for the keys in its 64 KiB.
 const BARS_PER_RECORD: usize = 1024;
@@ -16,6 +16,10 @@ const BARS_PER_RECORD: usize = 1024;
 const HAS_VALUE: u32 = 1;
 const CONTINUES: u32 = 2;
 const HAS_SINCE: u32 = 4;
+/// Only of integers that an f64 would round, so that older readers read the others.
+const IS_INT: u32 = 8;
+/// Largest integer up to which an f64 has all of them.
+const F64_INTS: u64 = 1 << 53;
 const OPEN_BELOW: u64 = 1;
 const OPEN_ABOVE: u64 = 2;
 
@@ -57,7 +61,7 @@ pub struct AggregateRecord<'a> {
     /// Start of the period of the value; `None`: the whole recording until now.
     pub since: Option<u64>,
     /// The value; `None` for distributions.
-    pub value: Option<f64>,
+    pub value: Option<AggregateValue>,
     /// ID of the kernel stack in the key; 0: none.
     pub kernel_stack: u64,
     /// ID of the user stack in the key; 0: none.
@@ -90,10 +94,16 @@ impl<'a> AggregateRecord<'a> {
         let continues = if continues { CONTINUES } else { 0 };
         put(&mut payload, self.action.map_or(u32::MAX, Action::number));
         let has_since = if self.since.is_some() { HAS_SINCE } else { 0 };
-        put(&mut payload, has_value | continues | has_since);
+        let (bits, is_int) = match self.value {
+            Some(AggregateValue::Int(value)) if value.unsigned_abs() > F64_INTS => {
+                (value.cast_unsigned(), IS_INT)
+            }
+            value => (value.map_or(0.0, AggregateValue::as_f64).to_bits(), 0),
+        };
+        put(&mut payload, has_value | continues | has_since | is_int);
         put(&mut payload, self.printing);
         put(&mut payload, bars.len() as u32);
-        payload.extend(self.value.unwrap_or_default().to_ne_bytes());
+        payload.extend(bits.to_ne_bytes());
         payload.extend(self.kernel_stack.to_ne_bytes());
         payload.extend(self.user_stack.to_ne_bytes());
         payload.extend(self.since.iter().flat_map(|since| since.to_ne_bytes()));
@@ -115,7 +125,7 @@ impl<'a> AggregateRecord<'a> {
     pub fn decode(mut body: Cursor<'a>) -> Result<AggregateRecord<'a>, Short> {
         let (action, flags, printing) = (body.u32()?, body.u32()?, body.u32()?);
         let bar_count = body.u32()?;
-        let value = f64::from_bits(body.u64()?);
+        let value = value_of(body.u64()?, flags);
         let (kernel_stack, user_stack) = (body.u64()?, body.u64()?);
         let has_since = flags & HAS_SINCE != 0;
         let since = has_since.then(|| body.u64()).transpose()?;
@@ -147,6 +157,17 @@ impl<'a> AggregateRecord<'a> {
             keys,
             bars,
         })
+    }
+}
+
+fn value_of(bits: u64, flags: u32) -> AggregateValue {
+    if flags & IS_INT != 0 {
+        return AggregateValue::Int(bits.cast_signed());
+    }
+    let value = f64::from_bits(bits);
+    match value.fract() == 0.0 && value.abs() <= F64_INTS as f64 {
+        true => AggregateValue::Int(value as i64),
+        false => AggregateValue::Float(value),
     }
 }
 
@@ -188,7 +209,7 @@ mod tests {
             continues: false,
             printing: 2,
             since: None,
-            value: Some(-0.5),
+            value: Some(AggregateValue::Float(-0.5)),
             kernel_stack: 7,
             user_stack: 1 << 40,
             name: b"read",
@@ -222,7 +243,19 @@ mod tests {
             continues: true,
             ..counted()
         };
-        for record in [counted(), distribution, unknown] {
+        let with = |value| AggregateRecord {
+            value: Some(AggregateValue::Int(value)),
+            ..counted()
+        };
+        let large = with((1 << 53) + 1);
+        for record in [
+            counted(),
+            distribution,
+            unknown,
+            with(-7),
+            large,
+            with(i64::MIN),
+        ] {
             let payloads = payloads(&record);
             assert_eq!(payloads.len(), 1);
             assert_eq!(decode(&payloads[0]), Ok(record));

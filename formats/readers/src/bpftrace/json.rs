@@ -8,7 +8,7 @@
 //! ```
 
 use perfquet_events::Error;
-use perfquet_events::event::{Bucket, Sink};
+use perfquet_events::event::{AggregateValue, Bucket, Sink};
 use serde_json::{Map, Value as Json};
 
 use super::histogram;
@@ -96,10 +96,7 @@ fn entry(
 ) -> Result<(), Error> {
     let name = name.as_bytes();
     match content {
-        Json::Number(number) => {
-            let value = number.as_f64().unwrap_or(f64::NAN);
-            out.entry(name, key, Content::Number(value))
-        }
+        Json::Number(number) => out.entry(name, key, Content::Number(number_of(number))),
         Json::Object(object) => match stats(object) {
             Some(stats) => out.entry(name, key, stats),
             None => other(name, &key, content, line, out),
@@ -134,8 +131,15 @@ fn other(
     out.message(line, &text)
 }
 
+fn number_of(number: &serde_json::Number) -> AggregateValue {
+    match number.as_i64() {
+        Some(value) => AggregateValue::Int(value),
+        None => AggregateValue::Float(number.as_f64().unwrap_or(f64::NAN)),
+    }
+}
+
 fn stats(object: &Map<String, Json>) -> Option<Content<'static>> {
-    let of = |name: &str| object.get(name).and_then(Json::as_f64);
+    let of = |name: &str| Some(number_of(object.get(name)?.as_number()?));
     let found = Content::Stats(of("count")?, of("average")?, of("total")?);
     (object.len() == 3).then_some(found)
 }

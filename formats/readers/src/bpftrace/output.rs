@@ -5,8 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    Action, Aggregate, Bucket, Event, EventId, EventKind, EventType, Fact, Field, FieldType,
-    Fields, Loss, Place, Sample, Sink, Space, Stack, Value,
+    Action, Aggregate, AggregateValue, Bucket, Event, EventId, EventKind, EventType, Fact, Field,
+    FieldType, Fields, Loss, Place, Sample, Sink, Space, Stack, Value,
 };
 
 use super::key::Key;
@@ -18,10 +18,10 @@ const REMEMBERED_MAX: usize = 1 << 20;
 /// The value of a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Content<'a> {
-    Number(f64),
+    Number(AggregateValue),
     Bars(&'a [Bucket], Option<Action>),
     /// Count, average, total.
-    Stats(f64, f64, f64),
+    Stats(AggregateValue, AggregateValue, AggregateValue),
 }
 
 /// The state of a map.
@@ -146,7 +146,7 @@ impl<'s> Output<'s> {
             time: None,
             buckets: &[],
         };
-        let rows: &[(Option<f64>, Option<Action>, &[Bucket])] = &match content {
+        let rows: &[(Option<AggregateValue>, Option<Action>, &[Bucket])] = &match content {
             Content::Number(value) => vec![(Some(value), None, &[][..])],
             Content::Bars(bars, action) => vec![(None, action, bars)],
             Content::Stats(count, average, total) => vec![

@@ -1,7 +1,7 @@
 //! Lines of text → maps and messages.
 
 use perfquet_events::Error;
-use perfquet_events::event::{Bucket, Sink};
+use perfquet_events::event::{AggregateValue, Bucket, Sink};
 
 use super::histogram;
 use super::key::{Key, Shape};
@@ -226,11 +226,11 @@ impl<'a> Text<'a, '_> {
     }
 }
 
-fn number(text: &str) -> Option<f64> {
+fn number(text: &str) -> Option<AggregateValue> {
     let is_number = text
         .bytes()
         .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'));
-    text.parse().ok().filter(|_| is_number)
+    AggregateValue::parse(text).filter(|_| is_number)
 }
 
 /// `count 2, average 15, total 30`
@@ -273,12 +273,16 @@ mod tests {
         assert_eq!(attached(b"Attaching 3 probes..."), Some(3));
         assert_eq!(attached(b"Attaching the probes..."), None);
         assert_eq!(lost(b"Lost 7 events"), Some(7));
-        assert_eq!(number("-5"), Some(-5.0));
+        assert_eq!(number("-5"), Some(AggregateValue::Int(-5)));
         assert_eq!(number("inf"), None);
         assert_eq!(number("(1, 2)"), None);
         assert_eq!(
             stats("count 2, average 15, total 30"),
-            Some(Content::Stats(2.0, 15.0, 30.0))
+            Some(Content::Stats(
+                AggregateValue::Int(2),
+                AggregateValue::Int(15),
+                AggregateValue::Int(30)
+            ))
         );
     }
 }

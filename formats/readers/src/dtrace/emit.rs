@@ -2,8 +2,8 @@
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    Action, Aggregate, Bucket, Event, EventId, EventKind, EventType, Fact, Field, FieldType,
-    Fields, Loss, NamedFrame, Place, Sample, Sink, Space, Stack, Value,
+    Action, Aggregate, AggregateValue, Bucket, Event, EventId, EventKind, EventType, Fact, Field,
+    FieldType, Fields, Loss, NamedFrame, Place, Sample, Sink, Space, Stack, Value,
 };
 
 use crate::lines::{Line, LineProblems};
@@ -93,7 +93,7 @@ impl<'s> Output<'s> {
     pub(super) fn aggregate(
         &mut self,
         key: &mut Key<'_>,
-        value: Option<f64>,
+        value: Option<AggregateValue>,
         buckets: &[Bucket],
     ) -> Result<(), Error> {
         if self.is_interrupted && self.has_aggregates {

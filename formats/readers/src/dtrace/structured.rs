@@ -10,7 +10,9 @@
 //! elements that can repeat are lists.
 
 use perfquet_events::Error;
-use perfquet_events::event::{Action, Event, Fact, NamedFrame, Place, Progress, Sink, Space};
+use perfquet_events::event::{
+    Action, AggregateValue, Event, Fact, NamedFrame, Place, Progress, Sink, Space,
+};
 use serde_json::Value as Json;
 
 use super::distribution::{self, Bar};
@@ -243,7 +245,7 @@ fn aggregation(item: &Json, out: &mut Output<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn value(row: &Json) -> (Option<Action>, Option<f64>) {
+fn value(row: &Json) -> (Option<Action>, Option<AggregateValue>) {
     const ACTIONS: [(&str, Action); 6] = [
         ("count", Action::Count),
         ("sum", Action::Sum),
@@ -256,9 +258,10 @@ fn value(row: &Json) -> (Option<Action>, Option<f64>) {
         .iter()
         .find_map(|(name, action)| {
             let value = row.get(name)?;
-            let value = value
-                .as_f64()
-                .or_else(|| value.as_str()?.trim().parse().ok());
+            let int = value.as_i64().map(AggregateValue::Int);
+            let value = int
+                .or_else(|| value.as_f64().map(AggregateValue::Float))
+                .or_else(|| AggregateValue::parse(value.as_str()?.trim()));
             Some((Some(*action), value))
         })
         .unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    Common, Enter, Event, EventId, Fact, Fields, Function, Leave, NamedFrame, Place, Sample, Sink,
+    AggregateValue, Common, Enter, Event, EventId, Fact, Fields, Function, Leave, NamedFrame, Place, Sample, Sink,
     Space,
 };
 
@@ -145,7 +145,7 @@ impl<'a> Text<'a, '_> {
             let mut key = self.key(Vec::new());
             key.keys.extend(row.keys);
             self.name(&mut key, false, self.follows_blank);
-            return self.out.aggregate(&mut key, Some(row.value as f64), &[]);
+            return self.out.aggregate(&mut key, Some(AggregateValue::Int(row.value)), &[]);
         }
         let next = self.peek().map_or(&b""[..], |line| line.text);
         if distribution::head(next).is_some() {
@@ -298,7 +298,7 @@ impl<'a> Text<'a, '_> {
             if agree(&|other| other.action == one.action) {
                 key.action = one.action;
             }
-            self.out.aggregate(&mut key, Some(value as f64), &[])?;
+            self.out.aggregate(&mut key, Some(AggregateValue::Int(value)), &[])?;
         }
         Ok(true)
     }
@@ -415,7 +415,7 @@ impl<'a> Text<'a, '_> {
                     let mut of_key = key.clone();
                     of_key.keys.extend(cells::parts(label));
                     self.name(&mut of_key, false, false);
-                    self.out.aggregate(&mut of_key, Some(count as f64), &[])?;
+                    self.out.aggregate(&mut of_key, Some(AggregateValue::Int(count)), &[])?;
                 }
                 Ok(())
             }
@@ -565,7 +565,7 @@ impl<'a> Text<'a, '_> {
         key.keys.extend(keys);
         self.flush()?;
         self.name(&mut key, false, false);
-        self.out.aggregate(&mut key, Some(value as f64), &[])
+        self.out.aggregate(&mut key, Some(AggregateValue::Int(value)), &[])
     }
 
     /// A stack without a value: printed by the action `stack()`, or the last one of a truncated text.

@@ -19,7 +19,9 @@
 use std::collections::BTreeMap;
 
 use perfquet_events::Error;
-use perfquet_events::event::{Action, Aggregate, Bucket, Event, NamedFrame, Sink, Stack};
+use perfquet_events::event::{
+    Action, Aggregate, AggregateValue, Bucket, Event, NamedFrame, Sink, Stack,
+};
 use perfquet_events::scan::{
     decimal, leading_decimal, rsplit_once, signed, split_once, trim, trim_start,
 };
@@ -182,7 +184,7 @@ impl<'a> Histogram<'a> {
             if let Some((is_log2, low, high)) = range
                 && name == b"hitcount"
             {
-                let count = value as i64;
+                let count = value.exact().unwrap_or(i64::MAX);
                 let distribution = Distribution {
                     is_log2,
                     name: range_name.to_vec(),
@@ -301,7 +303,7 @@ fn next_key(text: &[u8]) -> usize {
 }
 
 /// ` hitcount:         12  count:      49152`
-fn values_of(text: &[u8]) -> impl Iterator<Item = (&[u8], f64)> {
+fn values_of(text: &[u8]) -> impl Iterator<Item = (&[u8], AggregateValue)> {
     let mut words = text
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty());
@@ -316,7 +318,7 @@ fn values_of(text: &[u8]) -> impl Iterator<Item = (&[u8], f64)> {
                 continue;
             };
             let value = std::str::from_utf8(words.next()?).ok()?;
-            if let Ok(value) = value.parse() {
+            if let Some(value) = AggregateValue::parse(value) {
                 return Some((name, value));
             }
         }
@@ -386,7 +388,10 @@ mod tests {
             .collect();
         assert_eq!(
             values,
-            [("hitcount".to_owned(), 12.0), ("count".to_owned(), 49152.0)]
+            [
+                ("hitcount".to_owned(), AggregateValue::Int(12)),
+                ("count".to_owned(), AggregateValue::Int(49152)),
+            ]
         );
     }
 }

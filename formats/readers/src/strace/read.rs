@@ -2,9 +2,9 @@
 
 use hashbrown::{HashMap, HashSet};
 use perfquet_events::event::{
-    Action, Aggregate, Call, Comm, Common, Event, EventId, EventKind, EventType, Exit, Fact, Field,
-    FieldType, Fields, Fork, Function, Leave, NamedFrame, Place, Problem, Sample, Sink, Space,
-    Stack, Value,
+    Action, Aggregate, AggregateValue, Call, Comm, Common, Event, EventId, EventKind, EventType,
+    Exit, Fact, Field, FieldType, Fields, Fork, Function, Leave, NamedFrame, Place, Problem,
+    Sample, Sink, Space, Stack, Value,
 };
 use perfquet_events::{Error, Input};
 
@@ -431,14 +431,18 @@ impl<'a> Reader<'a> {
             (
                 &b"calls"[..],
                 Action::Count,
-                row.calls.map(|count| count as f64),
+                row.calls.map(AggregateValue::of_unsigned),
             ),
             (
                 b"errors",
                 Action::Count,
-                row.errors.map(|count| count as f64),
+                row.errors.map(AggregateValue::of_unsigned),
             ),
-            (b"seconds", Action::Sum, row.seconds),
+            (
+                b"seconds",
+                Action::Sum,
+                row.seconds.map(AggregateValue::Float),
+            ),
         ];
         for (name, action, value) in sums {
             if value.is_none() {

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
-use perfquet_events::event::{Aggregate, Stack, StackDefinition};
+use perfquet_events::event::{Aggregate, AggregateValue, Stack, StackDefinition};
 
 use super::stacks::StackId;
 use super::{Normalizer, Trees, samples};
@@ -83,7 +83,8 @@ impl Normalizer<'_> {
             name: (!aggregate.name.is_empty()).then_some(aggregate.name),
             action: aggregate.action.map(|action| action.as_str().as_bytes()),
             keys: aggregate.keys,
-            value: aggregate.value,
+            value: aggregate.value.map(AggregateValue::as_f64),
+            exact_value: aggregate.value.and_then(AggregateValue::exact),
             kernel_stack: kernel_stack.map(|stack| stack as i32),
             user_stack: user_stack.map(|stack| stack as i32),
             snapshot: i32::try_from(aggregate.snapshot).unwrap_or(i32::MAX),

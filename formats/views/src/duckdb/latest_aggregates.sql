@@ -1,4 +1,4 @@
-SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack, snapshot, time
+SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack, snapshot, time, exact_value
 FROM (
   SELECT *, rank() OVER (
     PARTITION BY name, known_action, keys, kernel_stack, user_stack

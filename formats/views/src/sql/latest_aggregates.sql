@@ -10,10 +10,11 @@
 --   user_stack    User stack of the key, an ID in stacks.
 --   snapshot      Number of the printout.
 --   time          time  Time of the printout.
+--   exact_value   The value as an integer; NULL for fractions, and beyond 64 bits.
 -- Each key of a stored aggregation as last printed: later printouts include the earlier values. Rows of a single period are
 -- omitted. Without a name and keys, a second printout cannot be distinguished from another aggregation, and all rows are
 -- kept.
-SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack, snapshot, time{, trace}
+SELECT aggregate_id, name, action, keys, value, kernel_stack, user_stack, snapshot, time, exact_value{, trace}
 FROM (
   SELECT *, rank() OVER (
     PARTITION BY name, known_action, keys, kernel_stack, user_stack{, trace}
