@@ -67,6 +67,7 @@ pub mod reopen;
 mod report;
 pub mod store;
 pub mod symbols;
+pub mod system_call;
 pub mod tables;
 
 pub use report::Report;

@@ -3,7 +3,7 @@
 //! ```text
 //! raw_syscalls:sys_enter id=257 args=…  ──┐
 //! syscalls:sys_enter_openat filename=… ──┼─► openat, args, fd, path
-//! calls: sys_openat, syscall:257       ──┘
+//! calls: sys_openat                    ──┘
 //! ```
 //! Entries and exits are paired in `calls` already; a call and its entry have the same thread and time. Paths of file
 //! descriptors are known from the calls that opened, duplicated and closed them, if these recorded the path.
@@ -241,9 +241,13 @@ impl Pass for SystemCalls {
             calls,
             &[(TID, "tid"), (PID, "pid"), (CPU, "cpu")],
         ));
+        let has_numbers =
+            tables.has("raw_syscalls:sys_enter") || tables.has("raw_syscalls:sys_exit");
         PassPlan::new(sources, move || Calls {
             only,
             wants_paths,
+            has_numbers,
+            numbers: HashMap::new(),
             entries: entries.clone(),
             architecture: String::new(),
             pending: HashMap::new(),
@@ -269,6 +273,10 @@ struct Pending {
 struct Calls {
     only: Option<&'static [&'static str]>,
     wants_paths: bool,
+    /// Whether calls were recorded by number.
+    has_numbers: bool,
+    /// By name.
+    numbers: HashMap<Box<str>, Option<i64>>,
     entries: Vec<Entry>,
     architecture: String,
     pending: HashMap<i32, Pending>,
@@ -278,6 +286,19 @@ struct Calls {
 }
 
 impl Calls {
+    /// The number of a call that was recorded by number, by its name.
+    fn number_of(&mut self, name: &str) -> Option<i64> {
+        if !self.has_numbers || name.is_empty() {
+            return None;
+        }
+        if let Some(known) = self.numbers.get(name) {
+            return *known;
+        }
+        let number = system_call::number(name, &self.architecture);
+        self.numbers.insert(name.into(), number);
+        number
+    }
+
     fn raw(&mut self, row: Row<'_>) {
         let Some(tid) = row.id(1) else {
             return;
@@ -319,6 +340,8 @@ impl Calls {
         };
         let entry_seen = row.flag(7).unwrap_or(true);
         let raw_number = function.strip_prefix("syscall:");
+        let named = function.strip_prefix("sys_").unwrap_or_default();
+        let by_name = self.number_of(named);
         let number = raw_number.and_then(|number| number.parse().ok());
         let pending = self.pending.get(&tid);
         let pending = pending.filter(|pending| pending.time == row.time);
@@ -328,7 +351,6 @@ impl Calls {
             _ => true,
         };
         let pending = pending.filter(is_of_call);
-        let named = function.strip_prefix("sys_").unwrap_or_default();
         if raw_number == Some("-1") && !entry_seen {
             // The exit of rt_sigreturn: the kernel has restored the registers, which had the number, to those before the signal.
             return;
@@ -340,12 +362,13 @@ impl Calls {
             };
             let is_known = || self.entries.iter().any(|entry| entry.call == named);
             // Otherwise a function of this name in the kernel, from a function tracer.
-            if !pending.is_some_and(is_of) && (entry_seen || !is_known()) {
+            if !pending.is_some_and(is_of) && (entry_seen || !is_known()) && by_name.is_none() {
                 return;
             }
         }
         let number = number.or_else(|| pending?.number);
-        // The return of a signal has no number.
+        let number = number.or(by_name);
+        // Traces of earlier versions have the return of a signal, without a number.
         let number = number.filter(|&number| number >= 0);
         let name = match raw_number {
             Some(_) => number.and_then(|number| system_call::name(number, &self.architecture)),

@@ -455,6 +455,7 @@ impl Normalizer<'_> {
                     }
                     Fact::Architecture(name) => {
                         self.trees.unwinding.architecture = Some(name.to_owned());
+                        self.calling.calls.forget_numbers();
                     }
                     _ => {}
                 }

@@ -12,7 +12,7 @@ use super::super::samples::stack_of;
 use super::super::texts::TextId;
 use super::super::{Calling, Normalizer, Trees};
 use super::pairs::{self, DECLARED, Edge, NameOf, PROBE, Recorded, SOFTIRQS};
-use super::{Calls, Entry, Exit, Extra, NUMBERED, Pair, args};
+use super::{Calls, Entry, Exit, Extra, NUMBERED, Pair, args, system_calls};
 
 /// Numbers whose names are found by index.
 const NUMBERS: usize = 1024;
@@ -234,6 +234,8 @@ impl Normalizer<'_> {
                     retval,
                     fetched,
                     pair: Some(pair),
+                    system_call,
+                    number,
                     ..Exit::default()
                 });
                 if self.calling.calls.ended > ended {
@@ -264,8 +266,10 @@ impl Normalizer<'_> {
         let Normalizer {
             plans,
             calling: Calling { calls, .. },
+            trees,
             ..
         } = self;
+        let architecture = trees.unwinding.architecture.as_deref();
         let Some((plan, role)) = plans
             .get(event.0 as usize)
             .and_then(|plan| Some((plan, plan.role.as_ref()?)))
@@ -295,16 +299,20 @@ impl Normalizer<'_> {
                 return Ok(Some(id));
             }
             NameOf::Text(prefix, place) => {
-                let number = match fields.value(*place) {
-                    Value::Bytes(text) => {
-                        let name = [prefix.as_bytes(), text].concat();
-                        return Ok(Some(texts.intern(&name)));
-                    }
-                    Value::Int(number) => number,
-                    Value::UInt(number) => number as i64,
+                let text = match fields.value(*place) {
+                    Value::Bytes(text) => text.to_vec(),
+                    Value::Int(number) => number.to_string().into_bytes(),
+                    Value::UInt(number) => number.to_string().into_bytes(),
                     _ => return Ok(None),
                 };
-                // Few distinct numbers, often repeated: system calls.
+                let name = [prefix.as_bytes(), &text].concat();
+                return Ok(Some(texts.intern(&name)));
+            }
+            NameOf::SystemCall(place) => {
+                let Some(number) = system_calls::number(fields.value(*place)) else {
+                    return Ok(None);
+                };
+                // Few distinct numbers, often repeated.
                 let generation = calls.generation;
                 let place = usize::try_from(number)
                     .ok()
@@ -318,7 +326,8 @@ impl Normalizer<'_> {
                 let key = (event.0, number);
                 let known = calls.numbered.get(&key).copied();
                 let name = known.unwrap_or_else(|| {
-                    let name = texts.intern(format!("{prefix}{number}").as_bytes());
+                    let name = system_calls::name(number, architecture);
+                    let name = texts.intern(name.as_bytes());
                     if calls.numbered.len() < NUMBERED {
                         calls.numbered.insert(key, name);
                     }

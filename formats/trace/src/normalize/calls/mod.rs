@@ -17,6 +17,8 @@
 //! - A system call recorded by number and by name is one call, that of the name if its exits are known to be
 //!   recorded. One whose entry was not seen is two.
 //! - If the recorder declares an event as an edge of a function, that decides, and recursion shows as nesting.
+//! - The exit of a system call whose registers were replaced has no number: it ends the open one. The child's return from clone
+//!   is no call.
 //! - A call outside the selection (too short, in another context) is not a row, but counts for enclosing calls.
 //! - Complete calls ([`Call`]) nest by their times; a recorded caller that is open decides.
 //!
@@ -32,6 +34,7 @@ mod names;
 mod ordered;
 mod pairs;
 mod pending;
+mod system_calls;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -162,6 +165,8 @@ struct Exit {
     retval: Option<i64>,
     fetched: Vec<Box<[u8]>>,
     pair: Option<Pair>,
+    system_call: Option<SystemCall>,
+    number: Option<u64>,
 }
 
 /// A call with a nested call that came first.
@@ -233,6 +238,12 @@ impl Calls {
     /// Number of calls given up at the limits.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up + self.rows.given_up
+    }
+
+    /// Names numbers anew: the architecture is known now.
+    pub(crate) fn forget_numbers(&mut self) {
+        self.numbered.clear();
+        self.generation += 1;
     }
 
     /// Records a loss: from here on, a leave must prove that it belongs to an open call.
@@ -399,6 +410,10 @@ impl Calls {
             }
         }
         let Some(open) = proven else {
+            let function = exit.function.map(|function| self.texts.get(function));
+            if system_calls::is_no_call(&exit, function.unwrap_or_default()) {
+                return None;
+            }
             let around = around(opens, losses);
             let mut row = Pending::without_entry(exit, around.map(|open| open.id), calls_in(opens));
             row.caller = around.and_then(|around| around.function);
@@ -429,7 +444,8 @@ impl Calls {
         let is_declared = exit.pair.is_some_and(|pair| pair.class == DECLARED);
         if let Some(row) = self.rows.get_mut(open.id) {
             row.duration = duration;
-            row.retval = exit.retval;
+            // Restored registers have another call's result.
+            row.retval = exit.retval.filter(|_| !system_calls::lacks_number(&exit));
             row.exit_seen = true;
             if is_declared {
                 // At a breakpoint the kernel reports interrupt context, so only the exit knows the real one.
@@ -639,6 +655,7 @@ fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &Entry) {
         (None, Some(pair)) => opens.iter().position(|open| open.pair == Some(pair)),
         (None, None) => None,
     };
+    let place = place.or_else(|| system_calls::missed(opens, entry));
     let is_over = |open: &Open| open.twin.is_over && entry.system_call.is_some();
     let place = place.or_else(|| opens.iter().position(is_over));
     if let Some(place) = place {
@@ -666,6 +683,9 @@ fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &Entry) {
 /// The index of the open call that an exit belongs to.
 fn place_of(opens: &[Open], exit: &Exit) -> Option<usize> {
     let by_leave = |open: &Open| open.end == End::ByLeave;
+    if system_calls::lacks_number(exit) {
+        return system_calls::innermost(opens);
+    }
     if let Some(pair) = exit.pair {
         return opens
             .iter()

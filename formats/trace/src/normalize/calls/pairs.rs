@@ -77,6 +77,8 @@ pub(super) enum NameOf {
     Fixed(String),
     /// A string in the payload, with this prefix.
     Text(&'static str, usize),
+    /// The number of a system call in the payload.
+    SystemCall(usize),
     /// The number of a softirq in the payload.
     Softirq(usize),
     /// A function's address in the payload, or its name.
@@ -197,7 +199,7 @@ const KNOWN: &[Known] = &[
         leave: "sys_exit",
         key: "id",
         context: Context::Task,
-        name: |event| text("syscall:", "id", event),
+        name: |event| place("id", event).map_or(NameOf::Unknown, NameOf::SystemCall),
         retval: "ret",
     },
 ];

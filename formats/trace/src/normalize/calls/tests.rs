@@ -10,6 +10,7 @@
 //! A row: function, caller, ID of the enclosing call, depth, time, duration, self time; `no entry`, `no exit`.
 
 mod late_exits;
+mod system_calls;
 
 use perfquet_events::event::*;
 
@@ -620,9 +621,8 @@ fn a_system_call_reported_twice_is_one_call() {
             "syscall:39 - - 0 200 10 10 task 5",
             "sys_read - - 0 301 - - task - no exit",
             "syscall:39 - - 0 400 10 10 task 5",
-            "syscall:15 - - 0 500 - - task - no exit",
-            "syscall:-1 syscall:15 12 1 510 - - task 0 no entry",
-            "sys_read syscall:15 12 1 520 10 10 task 8",
+            "syscall:15 - - 0 500 10 10 task -",
+            "sys_read - - 0 520 10 10 task 8",
         ],
     );
 }

@@ -14,7 +14,7 @@ const X32: i64 = 0x4000_0000;
 /// if either is not known.
 ///
 /// A 32-bit program on a 64-bit kernel uses the numbers of the 32-bit architecture, but events do not show that.
-pub(crate) fn name(number: i64, architecture: &str) -> Option<&'static str> {
+pub fn name(number: i64, architecture: &str) -> Option<&'static str> {
     macro_rules! of {
         ($table:ident) => {
             $table::Sysno::new(usize::try_from(number).ok()?).map(|call| call.name())
@@ -42,8 +42,20 @@ pub(crate) fn name(number: i64, architecture: &str) -> Option<&'static str> {
     }
 }
 
+/// Returns the number of the system call with that name on an architecture; `None` if either is not known.
+pub fn number(name: &str, architecture: &str) -> Option<i64> {
+    let numbers = numbers(&[name]).into_iter();
+    let mut own = numbers.filter(|&number| number & X32 == 0);
+    own.find(|&number| self::name(number, architecture) == Some(name))
+}
+
+/// Whether there is a system call of that name, on any architecture.
+pub fn is_name(name: &str) -> bool {
+    !numbers(&[name]).is_empty()
+}
+
 /// The numbers of system calls with these names, on any architecture.
-pub(crate) fn numbers(names: &[&str]) -> BTreeSet<i64> {
+pub fn numbers(names: &[&str]) -> BTreeSet<i64> {
     let mut numbers = BTreeSet::new();
     macro_rules! add {
         ($name:ident, $($table:ident)+) => {
@@ -63,7 +75,7 @@ pub(crate) fn numbers(names: &[&str]) -> BTreeSet<i64> {
 }
 
 /// The name that programs use for a system call, by the name of its event.
-pub(crate) fn of_event(name: &str) -> &str {
+pub fn of_event(name: &str) -> &str {
     match name {
         "newstat" => "stat",
         "newfstat" => "fstat",
@@ -115,5 +127,9 @@ mod tests {
         assert!(!futex.contains(&0));
         assert!(numbers(&["futex", "read"]).contains(&0));
         assert!(numbers(&["no such call"]).is_empty());
+        assert_eq!(super::number("futex", "x86_64"), Some(202));
+        assert_eq!(super::number("futex", "aarch64"), Some(98));
+        assert_eq!(super::number("open", "aarch64"), None);
+        assert!(is_name("open") && !is_name("vfs_open"));
     }
 }

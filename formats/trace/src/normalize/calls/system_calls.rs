@@ -1,0 +1,62 @@
+//! Edges of system calls that do not pair by their numbers.
+//!
+//! ```text
+//! sys_enter id=15          rt_sigreturn restores the registers, with the number, to those before the signal,
+//! sys_exit id=-1 ret=0     so its exit has none: it is that of the open call
+//! sys_exit id=56 ret=0     the child's first return from clone: no call of the child
+//! ```
+//! Threads make one system call at a time, so an entry ends those of the same kind that are open.
+
+use perfquet_events::event::Value;
+
+use super::{Entry, Exit, Open, SystemCall};
+use crate::system_call;
+
+/// The number at the exit of a call whose registers were replaced.
+const REPLACED: u64 = u64::MAX;
+/// Calls that return twice: in the child with 0.
+const RETURN_TWICE: [&[u8]; 4] = [b"sys_clone", b"sys_clone3", b"sys_fork", b"sys_vfork"];
+
+/// Whether an exit has no number of a call.
+pub(super) fn lacks_number(exit: &Exit) -> bool {
+    exit.system_call == Some(SystemCall::Numbered) && exit.number == Some(REPLACED)
+}
+
+/// The index of the open call that an exit without a number ends.
+pub(super) fn innermost(opens: &[Open]) -> Option<usize> {
+    let is_numbered = |open: &Open| open.system_call == Some(SystemCall::Numbered);
+    opens.iter().rposition(is_numbered)
+}
+
+/// The index of an open call whose exit was missed, since another one of its kind begins.
+pub(super) fn missed(opens: &[Open], entry: &Entry) -> Option<usize> {
+    // Without threads, a lane has the calls of several.
+    let begins = entry.system_call.filter(|_| entry.head.tid().is_some())?;
+    opens
+        .iter()
+        .position(|open| open.system_call == Some(begins))
+}
+
+/// Whether an exit without an entry is no call: the child's return from a call of its parent, or without a name.
+pub(super) fn is_no_call(exit: &Exit, function: &[u8]) -> bool {
+    exit.system_call.is_some()
+        && (lacks_number(exit) || exit.retval == Some(0) && RETURN_TWICE.contains(&function))
+}
+
+/// The name of a numbered call: that of its event where the architecture is known.
+pub(super) fn name(number: i64, architecture: Option<&str>) -> String {
+    match architecture.and_then(|architecture| system_call::name(number, architecture)) {
+        Some(name) => format!("sys_{name}"),
+        None => format!("syscall:{number}"),
+    }
+}
+
+/// The number in a field of the event.
+pub(super) fn number(value: Value<'_>) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(number),
+        Value::UInt(number) => Some(number as i64),
+        Value::Bytes(text) => str::from_utf8(text).ok()?.parse().ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,132 @@
+//! System calls by number: their names, and edges without a number.
+
+use super::*;
+
+fn types() -> [EventType; 2] {
+    [
+        event_type("raw_syscalls", "sys_enter", &["id"]),
+        event_type("raw_syscalls", "sys_exit", &["id", "ret"]),
+    ]
+}
+
+#[track_caller]
+fn check(architecture: Option<&str>, hits: &[(u32, i64, i32, &[i64])], expected: &[&str]) {
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        for declared in types() {
+            sink.event(Event::Type(&declared)).unwrap();
+        }
+        if let Some(name) = architecture {
+            sink.event(Event::Fact(Fact::Architecture(name))).unwrap();
+        }
+        hits.iter().for_each(|&found| hit(sink, found));
+    });
+    let rows = rows_of(&trace.finish(), &["context", "retval"]);
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn calls_have_the_names_of_the_architecture() {
+    let hits: [(u32, i64, i32, &[i64]); 4] = [
+        (0, 10, 5, &[202]),
+        (1, 20, 5, &[202, 0]),
+        (0, 30, 5, &[9999]),
+        (1, 40, 5, &[9999, -38]),
+    ];
+    let unknown = "syscall:9999 - - 0 30 10 10 task -38";
+    for (architecture, name) in [
+        (Some("x86_64"), "sys_futex"),
+        (Some("aarch64"), "sys_accept"),
+        (Some("vax"), "syscall:202"),
+        (None, "syscall:202"),
+    ] {
+        let first = format!("{name} - - 0 10 10 10 task 0");
+        check(architecture, &hits, &[&first, unknown]);
+    }
+}
+
+/// Names change with the architecture, which may come after the first calls.
+#[test]
+fn the_architecture_may_come_late() {
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        for declared in types() {
+            sink.event(Event::Type(&declared)).unwrap();
+        }
+        hit(sink, (0, 10, 5, &[202]));
+        hit(sink, (1, 20, 5, &[202, 0]));
+        sink.event(Event::Fact(Fact::Architecture("x86_64")))
+            .unwrap();
+        hit(sink, (0, 30, 5, &[202]));
+        hit(sink, (1, 40, 5, &[202, 0]));
+    });
+    let rows = rows_of(&trace.finish(), &["context", "retval"]);
+    let expected = [
+        "syscall:202 - - 0 10 10 10 task 0",
+        "sys_futex - - 0 30 10 10 task 0",
+    ];
+    assert_eq!(rows, expected);
+}
+
+/// rt_sigreturn, and uretprobe's own call on x86: the registers at the exit are those of the interrupted code.
+#[test]
+fn an_exit_without_a_number_ends_the_open_call() {
+    check(
+        Some("x86_64"),
+        &[
+            (0, 10, 5, &[15]),
+            (1, 20, 5, &[-1, 7]),
+            (0, 30, 5, &[335]),
+            (1, 40, 5, &[-1, 3]),
+            (0, 50, 5, &[0]),
+            (1, 60, 5, &[0, 8]),
+            // Its entry was before the recording.
+            (1, 70, 6, &[-1, 0]),
+            // The exit was missed: a thread makes one call at a time.
+            (0, 80, 7, &[1]),
+            (0, 90, 7, &[39]),
+            (1, 95, 7, &[39, 7]),
+            // Open at the end.
+            (0, 99, 8, &[230]),
+        ],
+        &[
+            "sys_rt_sigreturn - - 0 10 10 10 task -",
+            "sys_uretprobe - - 0 30 10 10 task -",
+            "sys_read - - 0 50 10 10 task 8",
+            "sys_write - - 0 80 - - task - no exit",
+            "sys_getpid - - 0 90 5 5 task 7",
+            "sys_clock_nanosleep - - 0 99 - - task - no exit",
+        ],
+    );
+}
+
+#[test]
+fn the_child_of_clone_made_no_call() {
+    check(
+        Some("x86_64"),
+        &[
+            (0, 10, 5, &[56]),
+            (1, 15, 6, &[56, 0]),
+            (1, 20, 5, &[56, 6]),
+            (1, 25, 7, &[435, 0]),
+            // Of a call before the recording.
+            (1, 30, 8, &[56, 9]),
+            (1, 35, 8, &[0, 0]),
+        ],
+        &[
+            "sys_clone - - 0 10 10 10 task 6",
+            "sys_clone - - 0 30 - - task 9 no entry",
+            "sys_read - - 0 35 - - task 0 no entry",
+        ],
+    );
+    // By name.
+    let by_name = [
+        event_type("syscalls", "sys_enter_clone3", &["uargs"]),
+        event_type("syscalls", "sys_exit_clone3", &["ret"]),
+    ];
+    check_pairs(
+        &by_name,
+        &[(0, 10, 5, &[1]), (1, 12, 6, &[0]), (1, 20, 5, &[6])],
+        &["sys_clone3 - - 0 10 10 10 task 6"],
+    );
+}
