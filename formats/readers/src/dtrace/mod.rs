@@ -19,6 +19,7 @@
 //! | in the output | becomes |
 //! | --- | --- |
 //! | a row of an aggregation, a distribution, a stack with a value | a row of `aggregates`, its bars in `buckets` |
+//! | counts by key that ktap prints under the head of distributions | rows of `aggregates` |
 //! | a hit (CPU, ID, FUNCTION:NAME and the traced data) | a row of `dtrace.probe` |
 //! | `->`, `<-`, `=>`, `<=` | `calls`, without times, since the output has none |
 //! | a table that a script prints: titles above a ruler of dashes | a separate table, named by the framed title above it |
@@ -40,6 +41,7 @@ mod cells;
 mod distribution;
 mod emit;
 mod flow;
+mod ktap;
 mod notice;
 mod record;
 mod script;

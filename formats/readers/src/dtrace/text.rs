@@ -2,8 +2,8 @@
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    AggregateValue, Common, Enter, Event, EventId, Fact, Fields, Function, Leave, NamedFrame, Place, Sample, Sink,
-    Space,
+    AggregateValue, Common, Enter, Event, EventId, Fact, Fields, Function, Leave, NamedFrame,
+    Place, Sample, Sink, Space,
 };
 
 use super::distribution::{self, Bar};
@@ -12,7 +12,7 @@ use super::flow::{self, Edge};
 use super::notice::{Notice, notice};
 use super::record::Head;
 use super::script::{Aggregation, Follow, Script, Side};
-use super::{cells, stack, table};
+use super::{cells, ktap, stack, table};
 use crate::lines::{Line, Lines, Meter, signed};
 
 /// Far more frames than any stack has.
@@ -145,7 +145,9 @@ impl<'a> Text<'a, '_> {
             let mut key = self.key(Vec::new());
             key.keys.extend(row.keys);
             self.name(&mut key, false, self.follows_blank);
-            return self.out.aggregate(&mut key, Some(AggregateValue::Int(row.value)), &[]);
+            return self
+                .out
+                .aggregate(&mut key, Some(AggregateValue::Int(row.value)), &[]);
         }
         let next = self.peek().map_or(&b""[..], |line| line.text);
         if distribution::head(next).is_some() {
@@ -298,7 +300,8 @@ impl<'a> Text<'a, '_> {
             if agree(&|other| other.action == one.action) {
                 key.action = one.action;
             }
-            self.out.aggregate(&mut key, Some(AggregateValue::Int(value)), &[])?;
+            self.out
+                .aggregate(&mut key, Some(AggregateValue::Int(value)), &[])?;
         }
         Ok(true)
     }
@@ -391,6 +394,11 @@ impl<'a> Text<'a, '_> {
         mut key: Key<'a>,
     ) -> Result<(), Error> {
         match head {
+            distribution::Head::Distribution
+                if self.peek().is_some_and(|line| ktap::is_count(line.text)) =>
+            {
+                self.ktap(key)
+            }
             distribution::Head::Distribution => {
                 let mut bars: Vec<Bar> = Vec::new();
                 while let Some(bar) = self.peek().and_then(|line| distribution::bar(line.text)) {
@@ -415,7 +423,8 @@ impl<'a> Text<'a, '_> {
                     let mut of_key = key.clone();
                     of_key.keys.extend(cells::parts(label));
                     self.name(&mut of_key, false, false);
-                    self.out.aggregate(&mut of_key, Some(AggregateValue::Int(count)), &[])?;
+                    self.out
+                        .aggregate(&mut of_key, Some(AggregateValue::Int(count)), &[])?;
                 }
                 Ok(())
             }
@@ -431,6 +440,24 @@ impl<'a> Text<'a, '_> {
                 Ok(())
             }
         }
+    }
+
+    /// The counts of ktap's `print_hist`.
+    fn ktap(&mut self, key: Key<'a>) -> Result<(), Error> {
+        self.out.event(Event::Fact(Fact::Recorder("ktap")))?;
+        while let Some(row) = self.peek().and_then(|line| ktap::row(line.text)) {
+            self.next();
+            match row {
+                ktap::Row::Cut => self.out.event(ktap::CUT)?,
+                ktap::Row::Count(label, count) => {
+                    let mut of_key = key.clone();
+                    of_key.keys.push(label);
+                    let value = Some(AggregateValue::Int(count));
+                    self.out.aggregate(&mut of_key, value, &[])?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads a stack, an optional second one, and their value.
@@ -565,7 +592,8 @@ impl<'a> Text<'a, '_> {
         key.keys.extend(keys);
         self.flush()?;
         self.name(&mut key, false, false);
-        self.out.aggregate(&mut key, Some(AggregateValue::Int(value)), &[])
+        self.out
+            .aggregate(&mut key, Some(AggregateValue::Int(value)), &[])
     }
 
     /// A stack without a value: printed by the action `stack()`, or the last one of a truncated text.

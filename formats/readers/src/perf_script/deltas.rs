@@ -1,4 +1,4 @@
-//! Times as differences (`--deltatime`), which look like times.
+//! Times as differences (`--deltatime`) or since the first sample (`--reltime`), which look like times.
 //!
 //! ```text
 //! ls 28244     0.000000: page-faults:          0
@@ -26,6 +26,11 @@ impl Deltas {
             is_delta: self.first == Some(0) && self.falls > 0 && self.falls * 10 >= self.pairs,
             ..Deltas::default()
         }
+    }
+
+    /// Whether times count from the first sample: perf's clocks are never at 0.
+    pub(super) fn is_relative(&self) -> bool {
+        self.first == Some(0) && self.pairs > 0
     }
 
     /// Replaces a difference by the time. Returns true once, for the first one replaced.

@@ -59,11 +59,15 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
             ),
         });
     }
+    let is_relative = learning.deltas.is_relative();
     let (has_addr, deltas) = (learning.has_addr, learning.deltas.learned());
     let mut payloads = learning.payloads;
     payloads.learned();
     let mut session = Session::new(sink, payloads, layout);
     (session.has_addr, session.deltas) = (has_addr, deltas);
+    if is_relative {
+        session.sink.event(Event::Fact(Fact::Clock("relative")))?;
+    }
     session.read_all(text, || map.release())?;
     session.finish(input.damage())
 }
