@@ -190,6 +190,11 @@ impl Drain {
         self.bell.ring();
     }
 
+    /// Returns what adds records for another thread.
+    pub(crate) fn adder(&self) -> Adder {
+        Adder(Arc::clone(&self.shared))
+    }
+
     /// Makes the thread look at the rings now.
     pub(crate) fn wake(&self) {
         self.bell.ring();
@@ -209,6 +214,15 @@ impl Drain {
             Ok(ended) => ended,
             Err(panic) => std::panic::resume_unwind(panic),
         }
+    }
+}
+
+/// Adds records with one of the next passes.
+pub(crate) struct Adder(Arc<Shared>);
+
+impl Adder {
+    pub(crate) fn add(&self, records: Vec<u8>) {
+        lock(&self.0.added).extend(records);
     }
 }
 

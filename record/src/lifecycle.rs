@@ -27,10 +27,12 @@ use crate::live::{self, Display};
 use crate::mapped_files::BuildIds;
 use crate::periods::Periods;
 use crate::probe::definition::Definitions;
+use crate::process_states::{self, ProcessStates};
 use crate::progress::{Progress, Shown};
 use crate::recording::{OWN_ID, Recording, Rings};
 use crate::rotation::Handover;
 use crate::runtimes::{self, Runtimes};
+use crate::side_band::Watchers;
 use crate::stat::Counters;
 use crate::switch::Switch;
 use crate::sys::child::{self, Ended, Waiting};
@@ -171,6 +173,7 @@ impl Running {
         let files = Arc::new(MappedFiles::new(containers.roots()));
         // Files held open.
         limits::raise_by(Resource::OpenFiles, HELD_FILES_MAX + UNWOUND_FILES_MAX);
+        let (newcomers, states) = recording.own_id.map(|_| ProcessStates::new()).unzip();
         let drain = Drain::start(
             &recording,
             rings,
@@ -179,7 +182,10 @@ impl Running {
             stacks,
             BuildIds::start(
                 Arc::clone(&files),
-                runtimes.as_ref().map(Runtimes::sightings),
+                Watchers {
+                    sightings: runtimes.as_ref().map(Runtimes::sightings),
+                    newcomers,
+                },
             ),
             periods.clone(),
         )?;
@@ -195,6 +201,12 @@ impl Running {
         let pids = containers.look(&target, command);
         if let (Some(runtimes), Some(pids)) = (&runtimes, pids) {
             runtimes.look(pids);
+        }
+        let has_files = recording.has_system_calls();
+        if let Some(states) = states {
+            let mut existing = target.processes(None);
+            existing.retain(|pid| Some(*pid) != command);
+            states.start(existing, has_files, drain.adder());
         }
         let mut records = processes::existing(&target, command, &files, recording.has_addresses);
         // A command's events start with its exec.
@@ -245,6 +257,10 @@ impl Running {
             waiting
                 .start()
                 .map_err(|error| cannot_run(waiting.name(), &error))?;
+            if recording.own_id.is_some() {
+                let (pid, words) = (waiting.pid(), waiting.words());
+                drain.add(process_states::of_command(pid, words, has_files));
+            }
         }
         Ok(Running {
             target,
@@ -352,7 +368,8 @@ impl Running {
             }
             if let Some(display) = &self.display {
                 // Without a limit, nobody would end a recording whose reader has gone.
-                if display.is_closed() && duration.is_none() && self.command.is_none() {
+                let is_closed = display.is_closed() && duration.is_none() && self.command.is_none();
+                if is_closed || display.is_quit() {
                     return Ok(());
                 }
                 display.note(self.shown());
@@ -580,6 +597,11 @@ impl Running {
         // Recording has stopped, and the command still runs unless it exited.
         let runtimes = self.runtimes.take().map(Runtimes::finish);
         self.reap();
+        if let (Some(pid), Some(ended), Some(_)) =
+            (self.command, self.command_ended, self.recording.own_id)
+        {
+            self.drain.add(process_states::of_ended(pid, ended));
+        }
         if let Some(display) = &self.display {
             display.note(self.shown());
         }

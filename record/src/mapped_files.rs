@@ -20,8 +20,8 @@ use perfquet_trace::symbols::FileIdentity;
 use perfquet_trace::symbols::limits::{WAITING_MAPPINGS_MAX, WAITING_MS_MAX};
 
 use crate::journal::build_ids::{Inode, MappedAt, MappedFiles};
-use crate::journal::record::{TRAILER_BYTES, kind, misc, trailer_time};
-use crate::runtimes::Sightings;
+use crate::journal::record::{TRAILER_BYTES, kind, misc};
+use crate::side_band::Watchers;
 use crate::sieve::{Stitcher, size_of_record};
 
 /// Offset of device, inode and generation in an MMAP2 record, which have the size of a build ID.
@@ -41,8 +41,7 @@ pub(crate) struct BuildIds {
     requests: SyncSender<MappedAt>,
     stitcher: Stitcher,
     waiting: VecDeque<Waiting>,
-    /// Looks for processes with a runtime.
-    sightings: Option<Sightings>,
+    watchers: Watchers,
 }
 
 /// A record that waits for a build ID.
@@ -54,7 +53,7 @@ struct Waiting {
 
 impl BuildIds {
     /// Starts the thread. It ends when this is dropped, or when the recorder exits.
-    pub(crate) fn start(files: Arc<MappedFiles>, sightings: Option<Sightings>) -> BuildIds {
+    pub(crate) fn start(files: Arc<MappedFiles>, watchers: Watchers) -> BuildIds {
         let (requests, requested) = sync_channel(WAITING_MAPPINGS_MAX as usize);
         let of_thread = Arc::clone(&files);
         // Keeps the inherited thread name: the filter that excludes the recorder matches by name.
@@ -64,7 +63,7 @@ impl BuildIds {
             requests,
             stitcher: Stitcher::default(),
             waiting: VecDeque::new(),
-            sightings,
+            watchers,
         }
     }
 
@@ -75,7 +74,7 @@ impl BuildIds {
             requests,
             stitcher,
             waiting,
-            sightings,
+            watchers,
         } = self;
         let mut written = Ok(());
         stitcher.feed(piece, |record| {
@@ -83,9 +82,7 @@ impl BuildIds {
                 return;
             }
             let at = mapped_at(record);
-            if let Some(sightings) = sightings {
-                pass_on(record, at.as_ref(), sightings);
-            }
+            watchers.look(record, at.as_ref());
             let Some(at) = at else {
                 written = write(record);
                 return;
@@ -169,28 +166,6 @@ impl MappedFiles {
             mark(record, true);
         }
         true
-    }
-}
-
-/// Passes a record of a mapped file, or of the end of a process, to what looks for runtimes.
-fn pass_on(record: &[u8], at: Option<&MappedAt>, sightings: &mut Sightings) {
-    if let Some(at) = at {
-        sightings.maps(at.pid, &at.path, trailer_time(record).unwrap_or(0));
-        return;
-    }
-    // u32 type, u16 misc, u16 size; u32 pid, ppid, tid, ptid; u64 time.
-    let endian = if cfg!(target_endian = "little") {
-        Endian::Little
-    } else {
-        Endian::Big
-    };
-    let member = |at| endian.u32_at(record, at);
-    if member(0) == Some(kind::EXIT)
-        && let (Some(pid), Some(tid)) = (member(8), member(16))
-        && pid == tid
-        && let Some(time) = endian.u64_at(record, 24)
-    {
-        sightings.ends(pid as i32, time);
     }
 }
 
@@ -290,7 +265,7 @@ mod tests {
         let inode = File::open(&path).unwrap().metadata().unwrap().ino();
         let known = record(&path, inode, true);
         let files = Arc::new(MappedFiles::new(Roots::default()));
-        let mut build_ids = BuildIds::start(Arc::clone(&files), None);
+        let mut build_ids = BuildIds::start(Arc::clone(&files), Watchers::default());
         let mut written = Vec::new();
         let mut write = |bytes: &[u8]| {
             written.extend_from_slice(bytes);
@@ -324,7 +299,10 @@ mod tests {
     fn a_file_that_is_gone_keeps_its_inode() {
         let path = std::env::current_exe().unwrap();
         let unknown = record(&path, 1, true);
-        let mut build_ids = BuildIds::start(Arc::new(MappedFiles::new(Roots::default())), None);
+        let mut build_ids = BuildIds::start(
+            Arc::new(MappedFiles::new(Roots::default())),
+            Watchers::default(),
+        );
         let mut written = Vec::new();
         let mut write = |bytes: &[u8]| {
             written.extend_from_slice(bytes);

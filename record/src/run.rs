@@ -173,7 +173,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     let delay = cli.control.delay()?;
     let settings = Settings {
         starts_paused: delay.is_some(),
-        has_own_records: (cli.control.may_pause()
+        has_own_records: (!is_flight
+            || cli.control.may_pause()
             || cli.stat.is_requested()
             || cli.cpu_limit.is_given())
             && cli.format == Format::Pqt,

@@ -197,6 +197,84 @@ fn writers(pid: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
+/// The columns of the threads of a process.
+fn about(room: &Room, pid: &str) -> BTreeSet<String> {
+    let columns = ["pid", "exit_code", "cmdline", "cgroup"];
+    let rows = room.rows("threads", &columns).into_iter();
+    let prefix = format!("{pid} ");
+    rows.filter_map(|row| row.strip_prefix(&prefix).map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn processes_have_command_lines_and_cgroups() {
+    if !users_may_record() {
+        return;
+    }
+    let room = Room::new();
+    let clock = ["-e", "cpu-clock"];
+    // Of a command, and of a program that it executes.
+    let script = "sleep 0.7 & echo $$ $!; wait; exit 3";
+    let arguments = [&clock[..], &["--", "sh", "-c", script]].concat();
+    let mut command = room.recorder();
+    command.args(["--force", "-o", "t.pqt"]).args(arguments);
+    let output = command.output().expect("it runs");
+    let pids = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (shell, sleep) = pids.trim().split_once(' ').expect("two PIDs");
+    let expected = format!("3 sh -c {script} /");
+    let found = about(&room, shell);
+    assert!(
+        found.first().is_some_and(|row| row.starts_with(&expected)),
+        "{found:?}"
+    );
+    let found = about(&room, sleep);
+    assert!(
+        found
+            .first()
+            .is_some_and(|row| row.starts_with("- sleep 0.7 /")),
+        "{found:?}"
+    );
+    // One that ends at once.
+    let (_, stderr) = room.run(&[&clock[..], &["--", "true", "a", "b"]].concat());
+    let rows = room.rows("threads", &["comm", "exit_code", "cmdline"]);
+    assert!(
+        rows.contains(&"true 0 true a b".to_owned()),
+        "{rows:?}: {stderr}"
+    );
+    // A killed one, as a shell reports it.
+    room.run(&[&clock[..], &["--", "sh", "-c", "kill -9 $$"]].concat());
+    let rows = room.rows("threads", &["exit_code"]);
+    assert!(rows.contains(&"137".to_owned()), "{rows:?}");
+    // Of a process that existed.
+    let theirs = Running::start(Command::new("sleep").arg("61.5"));
+    let options = ["-p", &theirs.pid(), "--duration", "300ms"];
+    room.record(&[&clock[..], &options].concat());
+    let found = about(&room, &theirs.pid());
+    assert!(
+        found
+            .first()
+            .is_some_and(|row| row.starts_with("- sleep 61.5 /")),
+        "{found:?}"
+    );
+    assert!(!room.path("t.pqt/open_files").exists());
+}
+
+#[test]
+fn files_that_were_open_before_are_recorded_with_system_calls() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let own_file = File::open(room.path("")).expect("a folder");
+    let theirs = Running::start(Command::new("sleep").arg("60").stdin(own_file));
+    let calls = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
+    room.record(&["-e", calls, "-p", &theirs.pid(), "--duration", "300ms"]);
+    let rows = room.rows("open_files", &["pid", "fd", "path"]);
+    let expected = format!("{} 0 {}", theirs.pid(), room.path("").display());
+    let expected = expected.trim_end_matches('/').to_owned();
+    assert!(rows.contains(&expected), "{rows:?}");
+}
+
 #[test]
 fn a_users_processes() {
     if !may_record() {

@@ -1522,6 +1522,55 @@ pub mod mappings {
     }
 }
 
+/// Files that were open in a process when the recorder looked at it: at the start, and when it executed a program. Only with system calls.
+pub mod open_files {
+    use super::*;
+
+    /// Name of the table.
+    pub const NAME: &str = "open_files";
+
+    /// Declaration of the table.
+    pub fn schema() -> TableSchema {
+        TableSchema {
+name: NAME.to_owned(),
+doc: "Files that were open in a process when the recorder looked at it: at the start, and when it executed a program. Only with system calls.".to_owned(),
+columns: vec![column("time", ColumnType::Int64, true, "ns", Encoding::Delta, "Time at which the recorder looked."),column("pid", ColumnType::Int32, false, "", Encoding::Dictionary, "Process ID."),column("fd", ColumnType::Int32, false, "", Encoding::Dictionary, "File descriptor."),column("path", ColumnType::Text, false, "", Encoding::Dictionary, "Path, as the process sees it; for what is no file, the kernel's name, such as socket:[4711]."),],
+sort: vec!["time".to_owned()],
+}
+    }
+
+    /// A row to be written.
+    #[derive(Debug, Clone, Copy, Default)]
+    pub struct Row<'a> {
+        /// Time at which the recorder looked.
+        pub time: Option<i64>,
+        /// Process ID.
+        pub pid: i32,
+        /// File descriptor.
+        pub fd: i32,
+        /// Path, as the process sees it; for what is no file, the kernel's name, such as socket:[4711].
+        pub path: &'a [u8],
+    }
+
+    impl Row<'_> {
+        /// Pushes the values to the columns of this table; `Writer::end_row` ends the row.
+        #[inline]
+        pub fn push(&self, rows: &mut Rows) {
+            let [to_time, to_pid, to_fd, to_path] = rows.columns_mut() else {
+                debug_assert!(false, "rows of another table than open_files");
+                return;
+            };
+            match self.time {
+                Some(value) => to_time.push_i64(value),
+                None => to_time.push_null(),
+            }
+            to_pid.push_i64(i64::from(self.pid));
+            to_fd.push_i64(i64::from(self.fd));
+            to_path.push_bytes(self.path);
+        }
+    }
+}
+
 /// Unreadable data in an input.
 pub mod problems {
     use super::*;
@@ -1968,7 +2017,7 @@ pub mod threads {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Exit status.",
+                    "Exit status of the recorded command: 0 to 255, or 128 and the signal that killed it; NULL for other processes, whose status no record has.",
                 ),
                 column(
                     "cmdline",
@@ -1976,7 +2025,7 @@ pub mod threads {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Command line.",
+                    "Last command line of its process, up to 4,096 bytes; NULL if unknown.",
                 ),
                 column(
                     "cgroup",
@@ -1984,7 +2033,7 @@ pub mod threads {
                     true,
                     "",
                     Encoding::Dictionary,
-                    "Path of the cgroup.",
+                    "Last known path of its cgroup, of version 2 if there is one; NULL if unknown.",
                 ),
                 column(
                     "namespaces",
@@ -2014,11 +2063,11 @@ pub mod threads {
         pub start_time: Option<i64>,
         /// Time of exit; NULL if after the recording or unknown.
         pub end_time: Option<i64>,
-        /// Exit status.
+        /// Exit status of the recorded command: 0 to 255, or 128 and the signal that killed it; NULL for other processes, whose status no record has.
         pub exit_code: Option<i32>,
-        /// Command line.
+        /// Last command line of its process, up to 4,096 bytes; NULL if unknown.
         pub cmdline: Option<&'a [u8]>,
-        /// Path of the cgroup.
+        /// Last known path of its cgroup, of version 2 if there is one; NULL if unknown.
         pub cgroup: Option<&'a [u8]>,
         /// Namespaces, as name:inode.
         pub namespaces: Option<&'a [&'a [u8]]>,
@@ -2105,7 +2154,7 @@ pub fn all() -> Vec<TableSchema> {
 /// The tables with declared columns: those that every trace has, and those of traces with rows for them.
 pub fn declared() -> Vec<TableSchema> {
     let mut tables = all();
-    tables.extend([counts::schema()]);
+    tables.extend([counts::schema(), open_files::schema()]);
     tables
 }
 

@@ -42,6 +42,15 @@ impl Descriptors {
         self.count -= before.map_or(0, |files| files.len());
     }
 
+    /// A descriptor was found open. Whether it closes on exec is unknown, so that its path after an exec is unknown, too.
+    pub(super) fn found(&mut self, pid: i32, fd: i32, path: Name) {
+        let file = File {
+            path,
+            closes_on_exec: true,
+        };
+        self.set(pid, fd, Some(file));
+    }
+
     /// Handles the return of a system call. `path` is its path argument.
     pub(super) fn call(
         &mut self,
@@ -196,6 +205,15 @@ mod tests {
         assert_eq!(known.path(2, 1), None);
         known.call(1, "close_range", &some(&[1, 0xffff_ffff, 2]), 0, None);
         assert_eq!((known.path(1, 1), known.bytes() > 0), (None, true));
+        // Found open by the recorder; then closed, and its number used again without a recorded path.
+        let found = a.unwrap();
+        known.found(7, 5, found);
+        known.fork(7, 8);
+        assert_eq!((known.path(7, 5), known.path(8, 5)), (a, a));
+        known.call(7, "openat", &some(&[-100, 0, 0]), 5, None);
+        assert_eq!((known.path(7, 5), known.path(8, 5)), (None, a));
+        known.call(8, "execve", &some(&[0, 0, 0]), 0, None);
+        assert_eq!(known.path(8, 5), None);
         // The flags of openat2 are not recorded.
         known.call(1, "openat2", &some(&[-100, 0, 0, 24]), 5, a);
         assert_eq!(known.path(1, 5), a);

@@ -6,7 +6,8 @@
 //! calls: sys_openat                    ──┘
 //! ```
 //! Entries and exits are paired in `calls` already; a call and its entry have the same thread and time. Paths of file
-//! descriptors are known from the calls that opened, duplicated and closed them, if these recorded the path.
+//! descriptors are known from the calls that opened, duplicated and closed them, if these recorded the path, and from
+//! `open_files`.
 
 use std::sync::Arc;
 
@@ -66,8 +67,23 @@ emitted! {
 mod feed {
     pub(super) const FACTS: usize = 0;
     pub(super) const THREADS: usize = 1;
-    pub(super) const RAW: usize = 2;
-    pub(super) const NAMED: usize = 3;
+    pub(super) const FILES: usize = 2;
+    pub(super) const RAW: usize = 3;
+    pub(super) const NAMED: usize = 4;
+}
+
+impl Tables<'_> {
+    /// Whether the calls that close or replace descriptors have tables.
+    fn follows_descriptors(&self) -> bool {
+        // Some architectures have no dup2.
+        const ALL: [&str; 4] = ["close", "close_range", "dup3", "openat"];
+        let has = |call: &&str| {
+            self.has(&format!("syscalls:sys_enter_{call}"))
+                && self.has(&format!("syscalls:sys_exit_{call}"))
+        };
+        let has_raw = self.has("raw_syscalls:sys_enter") && self.has("raw_syscalls:sys_exit");
+        has_raw || ALL.iter().all(has)
+    }
 }
 
 /// Parameters of an event `sys_enter_X`.
@@ -159,7 +175,9 @@ impl Pass for SystemCalls {
         let entries = self.entries(tables.catalog);
         let only = self.only;
         let has_strings = || entries.iter().any(|entry| entry.has_strings(tables));
-        let wants_paths = selection.wants(PATH) && has_strings();
+        // Files that were open before are followed only if every call that gives a descriptor another file was recorded.
+        let has_files = tables.has("main:open_files") && tables.follows_descriptors();
+        let wants_paths = selection.wants(PATH) && (has_files || has_strings());
         // The architecture is known only with the rows. Calls of its other numbers are dropped then.
         let numbers = only.filter(|_| !wants_paths).map(system_call::numbers);
         // Names of descriptors come from earlier calls, of any thread of the process; all else from the entry at the time of the call.
@@ -178,6 +196,11 @@ impl Pass for SystemCalls {
         };
         let threads = ["tid", "pid", "parent"].map(|name| Input::integer(&[name]));
         let threads = Source::fixed("threads", "start_time", threads.to_vec());
+        let files = [
+            Input::integer(&["pid"]),
+            Input::integer(&["fd"]),
+            Input::text(&["path"]),
+        ];
         // Calls have the number of their entry.
         let wants_arguments = selection.wants_any(&[ARGS, FD, ARG0, ARG1, ARG2]) || wants_paths;
         let raw = Source::event(
@@ -196,6 +219,10 @@ impl Pass for SystemCalls {
             Source::facts(),
             match wants_paths {
                 true => threads.with_unknown_times(),
+                false => Source::none(),
+            },
+            match wants_paths && has_files {
+                true => Source::fixed("open_files", "time", files.to_vec()).with_unknown_times(),
                 false => Source::none(),
             },
             match wants_arguments {
@@ -511,6 +538,12 @@ impl Machine for Calls {
                     && row.time > super::source::BEFORE
                 {
                     self.descriptors.fork(parent, pid);
+                }
+            }
+            feed::FILES => {
+                if let (Some(pid), Some(fd), Some(path)) = (row.id(0), row.id(1), row.text(2)) {
+                    let path = self.names.of(Some(path), Name::default());
+                    self.descriptors.found(pid, fd, path);
                 }
             }
             feed::RAW => self.raw(row),

@@ -1,6 +1,7 @@
 //! The head of the journal: events with IDs and names, facts about the host, formats, kernel mappings.
 
 use perfquet_events::event::Selection;
+use perfquet_events::wire::RECORDER;
 
 use super::kernel_maps;
 use super::record::{Records, kind};
@@ -18,9 +19,6 @@ pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
 const PIPE_HEADER_BYTES: u64 = 16;
 /// Maximum number of IDs in a HEADER_ATTR with the longest attr.
 pub(super) const IDS_PER_ATTR: usize = 8000;
-
-/// Name of the records of pauses and counts.
-const OWN: &str = "perfquet:recorder";
 
 /// Kinds of EVENT_UPDATE.
 pub(super) mod update {
@@ -87,7 +85,7 @@ fn add_event(records: &mut Records, track: &Track) {
     }
 }
 
-/// Declares the records of pauses, counts and rates, which belong to no event of the kernel.
+/// Declares the records of processes, pauses, counts and rates, which belong to no event of the kernel.
 fn add_own(records: &mut Records, recording: &Recording) {
     let Some(id) = recording.own_id else {
         return;
@@ -99,7 +97,7 @@ fn add_own(records: &mut Records, recording: &Recording) {
     records.add(kind::EVENT_UPDATE, 0, |body| {
         body.u64(update::NAME);
         body.u64(id);
-        body.text(OWN.as_bytes());
+        body.text(RECORDER.as_bytes());
     });
 }
 

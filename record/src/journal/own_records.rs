@@ -3,8 +3,10 @@
 //! So the journal contains the whole recording, in order of time, and needs one reader. formats/events/src/wire/ has the
 //! layout.
 
-use perfquet_events::event::{Action, AggregateValue, Bucket, CounterValue};
-use perfquet_events::wire::{AggregateRecord, CountRecord, LossRecord, PauseRecord, RateRecord};
+use perfquet_events::event::{Action, AggregateValue, Bucket, CounterValue, ProcessState};
+use perfquet_events::wire::{
+    AggregateRecord, CountRecord, FilesRecord, LossRecord, PauseRecord, ProcessRecord, RateRecord,
+};
 
 use super::record::{Records, kind};
 
@@ -85,6 +87,18 @@ impl OwnRecords {
             event,
         };
         self.sample(record.encode());
+    }
+
+    /// Adds the state of a process.
+    pub(crate) fn process(&mut self, state: &ProcessState<'_>) {
+        self.sample(ProcessRecord(*state).encode());
+    }
+
+    /// Adds open files of a process, at most 64 KiB of them.
+    pub(crate) fn files(&mut self, pid: i32, files: &[(i32, Vec<u8>)]) {
+        let files = files.iter().map(|(fd, path)| (*fd, path.as_slice()));
+        let files = files.collect();
+        self.sample(FilesRecord { pid, files }.encode());
     }
 
     /// Returns the records.

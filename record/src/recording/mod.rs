@@ -202,7 +202,7 @@ pub(crate) struct Recording {
     is_started_by_exec: bool,
     /// Whether nothing is recorded until [`Recording::switch`].
     pub(crate) starts_paused: bool,
-    /// ID of the records of pauses and counts; `None`: there are none.
+    /// ID of the records of processes, pauses and counts; `None`: there are none.
     pub(crate) own_id: Option<u64>,
     /// Whether events of threads run from the time they are opened; their hits from before the recording are dropped.
     pub(crate) runs_at_once: bool,
@@ -443,6 +443,13 @@ impl Recording {
             let has_user = has_chain && track.attr.exclude_callchain_user() == 0;
             has_user || track.is_rewritten() || track.probe.is_sampled()
         })
+    }
+
+    /// Whether system calls are recorded.
+    pub(crate) fn has_system_calls(&self) -> bool {
+        let systems = ["raw_syscalls:", "syscalls:"];
+        let is_one = |name: &str| systems.iter().any(|system| name.starts_with(system));
+        self.tracks.iter().any(|track| is_one(&track.probe.name))
     }
 
     /// Returns the events of the BPF output `perfquet:NAME`.

@@ -18,6 +18,7 @@ use crate::sys::signals;
 
 /// A command that waits for its start.
 pub(crate) struct Waiting {
+    words: Vec<OsString>,
     name: String,
     pid: i32,
     start: File,
@@ -61,6 +62,7 @@ pub(crate) fn fork(command: &[OsString]) -> io::Result<Waiting> {
         -1 => Err(io::Error::last_os_error()),
         0 => child(&pointers, &start_read, start_write, &failure_write),
         pid => Ok(Waiting {
+            words: command.to_vec(),
             name: command
                 .first()
                 .map_or(String::new(), |name| name.display().to_string()),
@@ -98,6 +100,11 @@ impl Waiting {
     /// Returns its PID, which stays the same after the exec.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Returns the command and its arguments.
+    pub(crate) fn words(&self) -> &[OsString] {
+        &self.words
     }
 
     /// Returns the name of the command.

@@ -89,6 +89,12 @@ pub enum Event<'a> {
     Fork(Fork),
     /// A thread ended.
     Exit(Exit),
+    /// What a process runs, where, and how it ended.
+    Process(ProcessState<'a>),
+    /// A file was open in a process.
+    OpenFile(OpenFile<'a>),
+    /// The path of a cgroup, to which samples refer.
+    Cgroup(Cgroup<'a>),
     /// A file, or anonymous memory, was mapped into a process or the kernel.
     Mapping(Mapping<'a>),
     /// The build ID of a path, found after its mapping (perf's header, its BUILD_ID records).
@@ -634,6 +640,43 @@ pub struct Exit {
     pub tid: i32,
     /// Exit status, if known.
     pub code: Option<i32>,
+}
+
+/// The state of a process at a time, as far as it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProcessState<'a> {
+    /// Time at which it was looked at.
+    pub time: Option<i64>,
+    /// Process ID.
+    pub pid: i32,
+    /// Command line, its words separated by spaces.
+    pub cmdline: Option<&'a [u8]>,
+    /// Path of the cgroup.
+    pub cgroup: Option<&'a [u8]>,
+    /// Exit status, as a shell reports it.
+    pub exit_code: Option<i32>,
+}
+
+/// A file that was open in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFile<'a> {
+    /// Time at which the process was looked at.
+    pub time: Option<i64>,
+    /// Process ID.
+    pub pid: i32,
+    /// File descriptor.
+    pub fd: i32,
+    /// Path, or the kernel's name of what is no file (`socket:[4711]`).
+    pub path: &'a [u8],
+}
+
+/// A cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cgroup<'a> {
+    /// ID, as in [`Sample::cgroup`].
+    pub id: u64,
+    /// Path below the root of cgroups.
+    pub path: &'a [u8],
 }
 
 /// A mapped address range, of a file or anonymous.

@@ -16,14 +16,18 @@
 //! | count | perfquet-record, with `--stat` | [`CountRecord`] |
 //! | pause | perfquet-record, with `--control` | [`PauseRecord`] |
 //! | rate | perfquet-record, with `--max-cpu` | [`RateRecord`] |
+//! | process | perfquet-record, for each process that it sees | [`ProcessRecord`] |
+//! | files | perfquet-record, with system calls | [`FilesRecord`] |
 //!
 //! Numbers and layouts shared with C code are compared with its source in the tests.
 
 mod aggregate;
 mod call;
 mod count;
+mod files;
 mod loss;
 mod pause;
+mod process;
 mod rate;
 mod stack;
 pub mod update;
@@ -33,13 +37,18 @@ use crate::bytes::{Cursor, Endian, Short};
 pub use aggregate::AggregateRecord;
 pub use call::{CallRecord, Caller};
 pub use count::CountRecord;
+pub use files::FilesRecord;
 pub use loss::LossRecord;
 pub use pause::PauseRecord;
+pub use process::ProcessRecord;
 pub use rate::RateRecord;
 pub use stack::StackRecord;
 
 /// Prefix of the event names.
 pub const PREFIX: &str = "perfquet:";
+
+/// Name of the event of the recorder's records that are of no event of the kernel.
+pub const RECORDER: &str = "perfquet:recorder";
 
 /// Maximum length of a written string in bytes; BPF programs truncate theirs far below.
 const TEXT_BYTES_MAX: usize = 4096;
@@ -61,6 +70,10 @@ pub enum Kind {
     Count = 6,
     /// The sampling rate of an event was changed.
     Rate = 7,
+    /// Command line, cgroup and exit status of a process.
+    Process = 8,
+    /// Files that are open in a process.
+    Files = 9,
 }
 
 impl Kind {
@@ -74,8 +87,18 @@ impl Kind {
             Kind::Pause,
             Kind::Count,
             Kind::Rate,
+            Kind::Process,
+            Kind::Files,
         ];
         all.into_iter().find(|kind| *kind as u32 == number)
+    }
+
+    /// Whether the record is the recorder's, and of no event.
+    pub fn is_of_recorder(self) -> bool {
+        match self {
+            Kind::Pause | Kind::Count | Kind::Rate | Kind::Process | Kind::Files => true,
+            Kind::Stack | Kind::Aggregate | Kind::Loss | Kind::Call => false,
+        }
     }
 }
 
@@ -140,9 +163,9 @@ mod tests {
     fn kind_numbers_match_the_bpf_programs() {
         assert!(PROGRAM.contains(&format!("#define RECORD_STACK {}\n", Kind::Stack as u32)));
         assert!(CALLS.contains(&format!("#define RECORD_CALL {}\n", Kind::Call as u32)));
-        for number in 0..9 {
+        for number in 0..11 {
             let kind = Kind::of_number(number);
-            assert_eq!(kind.is_some(), (1..=7).contains(&number));
+            assert_eq!(kind.is_some(), (1..=9).contains(&number));
             assert!(kind.is_none_or(|kind| kind as u32 == number));
         }
     }

@@ -5,6 +5,7 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::bytes::Cursor;
 use perfquet_events::event::{Event, Exit, Fork, KernelSymbol, Loss, Place, Sink, time_of};
+use perfquet_events::wire;
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::entry::Step;
@@ -216,7 +217,10 @@ impl<'s> Emission<'s> {
         let out = &mut self.out;
         self.stat.flush(None, catalog, out)?;
         for index in 0..catalog.len() {
-            catalog.event_of(index, out)?;
+            // The recorder's records are of no event of the kernel.
+            if catalog.name_of(index) != wire::RECORDER {
+                catalog.event_of(index, out)?;
+            }
         }
         std::mem::take(&mut self.losses).finish(out)?;
         std::mem::take(&mut self.undecoded).finish(out)?;

@@ -1,7 +1,7 @@
 //! Emission of kernel records that are event types themselves (`recorder.rs`).
 
 use perfquet_events::bytes::Cursor;
-use perfquet_events::event::{Event, Loss, ReadValue, Value};
+use perfquet_events::event::{Cgroup, Event, Loss, ReadValue, Value};
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::emit::Emission;
@@ -48,6 +48,7 @@ impl Emission<'_> {
             kind::CGROUP => {
                 let id = body.u64()?;
                 let path = body.text_to_nul();
+                self.out.event(Event::Cgroup(Cgroup { id, path }))?;
                 (
                     RecorderEvent::Cgroup,
                     &[Value::UInt(id), Value::Bytes(path)],

@@ -1,8 +1,8 @@
 //! Emission of samples of `perfquet:…` events (`wire.rs`).
 
 use perfquet_events::Error;
-use perfquet_events::event::{Place, Sample};
-use perfquet_events::wire;
+use perfquet_events::event::{EventId, Place, Sample};
+use perfquet_events::wire::{self, Kind};
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::emit::Emission;
@@ -21,13 +21,22 @@ impl Emission<'_> {
         record: &[u8],
         place: Place,
     ) -> Result<(), Error> {
-        let event = catalog.event_of(index, &mut self.out)?;
         let mut body = record::body(record, 0, catalog.endian);
         let Some(attr) = catalog.get(index).map(|event| &event.attr) else {
             return Ok(());
         };
         let result = match sample::parse(&mut body, header.misc, attr, &mut self.lists) {
             Ok(members) => {
+                let payload = wire::open(members.raw.unwrap_or_default(), catalog.endian);
+                let kind = payload.as_ref().ok().map(|(kind, _)| *kind);
+                let of_recorder = kind
+                    .and_then(Kind::of_number)
+                    .is_some_and(Kind::is_of_recorder);
+                let event = match of_recorder {
+                    // Not an event of the kernel, and nothing refers to it.
+                    true => EventId(0),
+                    false => catalog.event_of(index, &mut self.out)?,
+                };
                 let sample = Sample {
                     time: members.time.and_then(signed),
                     cpu: members.cpu,
@@ -35,7 +44,6 @@ impl Emission<'_> {
                     tid: members.tid,
                     ..Sample::of(event)
                 };
-                let payload = wire::open(members.raw.unwrap_or_default(), catalog.endian);
                 let (functions, declared) = (&catalog.functions, &mut catalog.declared);
                 let (wire, out) = (&mut self.wire, &mut self.out);
                 match payload {

@@ -6,11 +6,12 @@ use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Short};
 use perfquet_events::event::{
     Aggregate, Bucket, Call, CallFunction, Common, Context, CounterValue, Event, Fields, Function,
-    Loss, PairedCall, Sample, Space, Stack, StackDefinition, Value, time_of,
+    Loss, OpenFile, PairedCall, ProcessState, Sample, Space, Stack, StackDefinition, Value,
+    time_of,
 };
 use perfquet_events::wire::{
-    AggregateRecord, CallRecord, CountRecord, Kind, LossRecord, PREFIX, PauseRecord, RateRecord,
-    StackRecord,
+    AggregateRecord, CallRecord, CountRecord, FilesRecord, Kind, LossRecord, PREFIX, PauseRecord,
+    ProcessRecord, RateRecord, StackRecord,
 };
 
 use crate::perf_data::attr::{Attr, event_type, sample_type};
@@ -100,6 +101,12 @@ impl Unfinished {
             }
             Some(Kind::Pause) => pause(sample, PauseRecord::decode(body)?, out)?,
             Some(Kind::Rate) => rate(sample, RateRecord::decode(body)?, declared, out)?,
+            Some(Kind::Process) => {
+                let ProcessRecord(state) = ProcessRecord::decode(body)?;
+                let time = sample.time;
+                out.event(Event::Process(ProcessState { time, ..state }))?;
+            }
+            Some(Kind::Files) => files(sample, &FilesRecord::decode(body)?, out)?,
             Some(Kind::Call) => return call(sample, CallRecord::decode(body)?, functions, out),
             None => return Err(Wrong::Kind(kind)),
         }
@@ -182,6 +189,19 @@ fn pause(sample: &Sample<'_>, record: PauseRecord, out: &mut Output<'_>) -> Resu
         in_all: None,
         reason: record.reason(),
     }))
+}
+
+fn files(sample: &Sample<'_>, record: &FilesRecord<'_>, out: &mut Output<'_>) -> Result<(), Error> {
+    let (time, pid) = (sample.time, record.pid);
+    for &(fd, path) in &record.files {
+        out.event(Event::OpenFile(OpenFile {
+            time,
+            pid,
+            fd,
+            path,
+        }))?;
+    }
+    Ok(())
 }
 
 fn rate(

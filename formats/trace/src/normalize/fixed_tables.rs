@@ -18,4 +18,6 @@ pub(crate) struct FixedTables {
     pub(crate) event_types: TableId,
     /// Only if events were counted.
     pub(crate) counts: Option<TableId>,
+    /// Only if open files were recorded.
+    pub(crate) open_files: Option<TableId>,
 }

@@ -10,6 +10,7 @@ use super::fixed_tables::FixedTables;
 use super::limits::Limits;
 use super::mappings::Mappings;
 use super::modules::{ModuleId, Modules};
+use super::process_details::Details;
 use super::threads::{Thread, Threads};
 use crate::store::Writer;
 use crate::tables;
@@ -136,7 +137,7 @@ impl Life {
         writer: &mut Writer,
         fixed: &FixedTables,
     ) -> Result<(), Error> {
-        if self.threads.finished_count() < self.limits.rows {
+        if !self.threads.is_full(self.limits.rows) {
             return Ok(());
         }
         let finished = self.threads.take_finished(false);
@@ -145,13 +146,13 @@ impl Life {
 
     fn write_threads(
         &self,
-        mut rows: Vec<Thread>,
+        mut rows: Vec<(Thread, Details)>,
         writer: &mut Writer,
         fixed: &FixedTables,
     ) -> Result<(), Error> {
-        rows.sort_by_key(|row| (row.start, row.tid));
+        rows.sort_by_key(|(row, _)| (row.start, row.tid));
         let table = fixed.threads;
-        for row in rows {
+        for (row, details) in rows {
             tables::threads::Row {
                 tid: row.tid,
                 pid: row.pid,
@@ -160,6 +161,8 @@ impl Life {
                 start_time: row.start,
                 end_time: row.end,
                 exit_code: row.exit_code,
+                cmdline: details.cmdline.as_deref(),
+                cgroup: details.cgroup.as_deref(),
                 ..tables::threads::Row::default()
             }
             .push(writer.rows(table));

@@ -31,8 +31,10 @@ mod mappings;
 mod modules;
 mod named_chains;
 mod names;
+mod open_files;
 mod output;
 mod problems;
+mod process_details;
 mod reads;
 mod rows;
 mod sample_rows;
@@ -499,6 +501,9 @@ impl Normalizer<'_> {
                     .life
                     .exit(&exit, &mut self.output.writer, &self.output.fixed);
             }
+            Event::Process(state) => self.life.threads.process(&state),
+            Event::OpenFile(file) => return self.open_file(&file),
+            Event::Cgroup(cgroup) => self.life.threads.cgroup(&cgroup),
             Event::Mapping(mapping) => {
                 self.age.see(mapping.time);
                 return self.map(&mapping);

@@ -136,6 +136,7 @@ impl Output {
             problems: writer.add_table(tables::problems::schema())?,
             event_types: writer.add_table(tables::event_types::schema())?,
             counts: None,
+            open_files: None,
         };
         Ok(Output {
             writer,

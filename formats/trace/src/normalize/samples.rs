@@ -71,6 +71,9 @@ impl Normalizer<'_> {
         let mut comm = None;
         if let Some(tid) = tid {
             let thread = life.threads.at(tid, pid);
+            if let Some(cgroup) = sample.cgroup {
+                life.threads.is_in_cgroup(thread, cgroup);
+            }
             comm = match sample.comm {
                 Some(comm) => Some(life.threads.seen_as(thread, comm)),
                 None => {

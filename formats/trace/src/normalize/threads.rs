@@ -13,13 +13,16 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
-use perfquet_events::event::{Comm, Exit, Fork, Id};
+use perfquet_events::event::{Cgroup, Comm, Exit, Fork, Id, ProcessState};
 
+use super::process_details::{Details, DetailsOfThreads};
 use super::texts::{SharedTexts, TextId};
 use crate::store::Names;
 
 /// Maximum number of ended threads remembered: the last events of a thread come after its exit.
 const ENDED_REMEMBERED: usize = 1 << 16;
+/// Number of them that stay when the memory for their command lines is full.
+const ENDED_AT_LEAST: usize = 1 << 10;
 /// Maximum length of a name; the kernel's have 15 bytes, those of text formats any length.
 const COMM_BYTES: usize = 256;
 /// Slots of the cache in front of the hash table.
@@ -51,7 +54,8 @@ pub(crate) struct Threads {
     lives: Vec<Thread>,
     free: Vec<u32>,
     /// Ended or forgotten threads, as rows for the table.
-    finished: Vec<Thread>,
+    finished: Vec<(Thread, Details)>,
+    details: DetailsOfThreads,
     /// Ended threads in the order of their exits.
     ended: VecDeque<(i32, u32)>,
     /// PID and TID of all threads that occurred in an event and have not ended.
@@ -68,6 +72,7 @@ impl Default for Threads {
             lives: Vec::new(),
             free: Vec::new(),
             finished: Vec::new(),
+            details: DetailsOfThreads::default(),
             ended: VecDeque::new(),
             living: BTreeSet::new(),
             recent: Box::new([None; RECENT]),
@@ -203,12 +208,40 @@ impl Threads {
             return;
         }
         let comm = self.life(event.parent_tid).and_then(|parent| parent.comm);
+        let parent = self.latest.get(&event.parent_pid).copied();
         let index = self.begin(event.tid, Some(event.pid), parent_of(event), event.time);
         if let Some(thread) = self.lives.get_mut(index as usize)
             && comm.is_some()
         {
             thread.comm = comm;
         }
+        if let Some(parent) = parent
+            && event.tid == event.pid
+            && event.parent_pid != event.pid
+        {
+            self.details.fork(parent, index);
+        }
+    }
+
+    /// Adds what was found about a process. What was found before its latest creation is of another one.
+    pub(crate) fn process(&mut self, state: &ProcessState<'_>) {
+        let index = self.at(state.pid, Some(state.pid)).0;
+        self.details.process(index, state);
+        if let Some(thread) = self.lives.get_mut(index as usize)
+            && state.exit_code.is_some()
+        {
+            thread.exit_code = state.exit_code;
+        }
+    }
+
+    /// Adds the path of a cgroup.
+    pub(crate) fn cgroup(&mut self, cgroup: &Cgroup<'_>) {
+        self.details.cgroup(cgroup);
+    }
+
+    /// A sample of a thread has the ID of its cgroup.
+    pub(crate) fn is_in_cgroup(&mut self, index: ThreadIndex, id: u64) {
+        self.details.is_in_cgroup(index.0, id);
     }
 
     /// Ends a thread. Its ID keeps the name until another thread takes the ID over.
@@ -222,7 +255,7 @@ impl Threads {
         }
         thread.ended = true;
         thread.end = event.time;
-        thread.exit_code = event.code;
+        thread.exit_code = event.code.or(thread.exit_code);
         self.living.remove(&(event.pid, event.tid));
         self.ended.push_back((event.tid, index));
         if self.ended.len() > ENDED_REMEMBERED {
@@ -240,6 +273,9 @@ impl Threads {
     /// Handles an exec: all other threads are gone. The thread that called exec takes over the ID of the first one, and
     /// has no exit under its own.
     pub(crate) fn exec(&mut self, pid: i32, time: Option<i64>) {
+        if let Some(&index) = self.latest.get(&pid) {
+            self.details.exec(index);
+        }
         let others: Vec<i32> = self.living_in(pid).filter(|&tid| tid != pid).collect();
         for tid in others {
             let code = None;
@@ -258,19 +294,27 @@ impl Threads {
     }
 
     /// Ended lives, for the table; all remaining ones with `all`.
-    pub(crate) fn take_finished(&mut self, all: bool) -> Vec<Thread> {
+    pub(crate) fn take_finished(&mut self, all: bool) -> Vec<(Thread, Details)> {
         if all {
-            let remaining: Vec<i32> = self.latest.keys().copied().collect();
+            let mut remaining: Vec<i32> = self.latest.keys().copied().collect();
+            // The first thread of a process has the details of the others.
+            let is_first = |tid: &i32| self.life(*tid).is_some_and(|life| life.pid == Some(*tid));
+            remaining.sort_unstable_by_key(|tid| (is_first(tid), *tid));
             for tid in remaining {
                 self.finish(tid);
             }
+        } else if self.details.is_large() {
+            while self.ended.len() > ENDED_AT_LEAST {
+                self.forget_oldest();
+            }
         }
+        self.details.written();
         std::mem::take(&mut self.finished)
     }
 
-    /// Returns the number of ended threads not yet written.
-    pub(crate) fn finished_count(&self) -> usize {
-        self.finished.len()
+    /// Whether ended threads should be written, of which at most `rows` may wait.
+    pub(crate) fn is_full(&self, rows: usize) -> bool {
+        self.finished.len() >= rows || self.details.is_large()
     }
 
     fn life(&self, tid: i32) -> Option<&Thread> {
@@ -325,7 +369,13 @@ impl Threads {
         if let Some(index) = self.latest.remove(&tid)
             && let Some(&thread) = self.lives.get(index as usize)
         {
-            self.finished.push(thread);
+            let of_process = thread.pid.filter(|&pid| pid != tid);
+            let first = of_process.and_then(|pid| self.latest.get(&pid).copied());
+            // Otherwise another process has its ID by now.
+            let is_older = |first: &Thread| first.start <= thread.start;
+            let first = first.filter(|&first| self.lives.get(first as usize).is_some_and(is_older));
+            let details = self.details.take(index, first);
+            self.finished.push((thread, details));
             self.free.push(index);
             if let Some(pid) = thread.pid.filter(|_| !thread.ended) {
                 self.living.remove(&(pid, tid));
@@ -391,6 +441,96 @@ mod tests {
         Some(String::from_utf8_lossy(threads.comm_bytes(comm)).into_owned())
     }
 
+    fn finished(threads: &mut Threads) -> Vec<Thread> {
+        let rows = threads.take_finished(true);
+        rows.into_iter().map(|(thread, _)| thread).collect()
+    }
+
+    #[test]
+    fn command_lines_and_cgroups_of_processes() {
+        let mut threads = Threads::default();
+        let state = |pid, time, cmdline: &'static str| ProcessState {
+            time: Some(time),
+            pid,
+            cmdline: Some(cmdline.as_bytes()),
+            cgroup: Some(b"/a"),
+            exit_code: None,
+        };
+        threads.comm(&comm(40, None, b"sh"));
+        threads.process(&state(40, 1, "sh -c make"));
+        // A process and a thread of it.
+        threads.fork(&fork(41, 40, 100));
+        let thread = Fork {
+            pid: 41,
+            ..fork(42, 41, 101)
+        };
+        threads.fork(&thread);
+        // One that executes a program, which is looked at; another which is not.
+        threads.fork(&fork(43, 40, 102));
+        threads.exec(43, Some(103));
+        threads.process(&ProcessState {
+            exit_code: Some(2),
+            ..state(43, 104, "cc a.c")
+        });
+        threads.exit(&exit(43, 105));
+        threads.fork(&fork(44, 40, 106));
+        threads.exec(44, Some(107));
+        // The ID of a thread with a row.
+        threads.exit(&exit(41, 108));
+        threads.fork(&fork(41, 44, 109));
+        // Samples know the cgroups of their threads.
+        let path = b"/b";
+        threads.cgroup(&Cgroup { id: 7, path });
+        let index = threads.at(45, Some(45));
+        threads.is_in_cgroup(index, 7);
+        threads.is_in_cgroup(index, 7);
+        let mut rows = threads.take_finished(true);
+        rows.sort_by_key(|(row, _)| (row.tid, row.start));
+        let text = |text: &Option<std::sync::Arc<[u8]>>| {
+            let text = text.as_deref().map(String::from_utf8_lossy);
+            text.map_or("-".to_owned(), |text| text.into_owned())
+        };
+        let found: Vec<String> = rows
+            .iter()
+            .map(|(row, details)| {
+                let (cmdline, cgroup) = (text(&details.cmdline), text(&details.cgroup));
+                format!("{}: {cmdline}, {cgroup}, {:?}", row.tid, row.exit_code)
+            })
+            .collect();
+        let expected = [
+            "40: sh -c make, /a, None",
+            "41: sh -c make, /a, None",
+            "41: -, /a, None",
+            "42: -, -, None",
+            "43: cc a.c, /a, Some(2)",
+            "44: -, /a, None",
+            "45: -, /b, None",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn long_command_lines_are_written_early() {
+        let mut threads = Threads::default();
+        let cmdline = vec![b'x'; 4096];
+        for pid in 1..10_000 {
+            threads.comm(&comm(pid, Some(i64::from(pid)), b"cc"));
+            threads.process(&ProcessState {
+                pid,
+                cmdline: Some(&cmdline),
+                ..ProcessState::default()
+            });
+            threads.exit(&exit(pid, i64::from(pid)));
+            if threads.is_full(usize::MAX) {
+                assert!(pid > 4000);
+                assert!(threads.take_finished(false).len() > 3000);
+                assert!(!threads.is_full(usize::MAX));
+                return;
+            }
+        }
+        panic!("40 MB of command lines are held");
+    }
+
     #[test]
     fn a_child_has_its_parents_name_until_it_has_its_own() {
         let mut threads = Threads::default();
@@ -414,7 +554,7 @@ mod tests {
         assert_eq!(name(&mut threads, 41).unwrap(), "ls");
         threads.fork(&fork(41, 40, 200));
         assert_eq!(name(&mut threads, 41).unwrap(), "sh");
-        let mut rows = threads.take_finished(true);
+        let mut rows: Vec<Thread> = finished(&mut threads);
         rows.sort_by_key(|row| (row.tid, row.start));
         let lives: Vec<_> = rows
             .iter()
@@ -449,7 +589,7 @@ mod tests {
             ..fork(41, 40, 0)
         });
         assert_eq!(name(&mut threads, 41).unwrap(), "a");
-        let rows = threads.take_finished(true);
+        let rows = finished(&mut threads);
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].parent, Some(40));
     }
@@ -462,6 +602,6 @@ mod tests {
             threads.exit(&exit(tid, i64::from(tid)));
         }
         assert_eq!(threads.latest.len(), ENDED_REMEMBERED);
-        assert_eq!(threads.finished_count(), 10);
+        assert!(threads.is_full(10) && !threads.is_full(11));
     }
 }

@@ -38,6 +38,8 @@ impl Normalizer<'_> {
             Event::Comm(comm) => check(&mut comm.time),
             Event::Fork(fork) => check(&mut fork.time),
             Event::Exit(exit) => check(&mut exit.time),
+            Event::Process(state) => check(&mut state.time),
+            Event::OpenFile(file) => check(&mut file.time),
             Event::Mapping(mapping) => check(&mut mapping.time),
             Event::KernelSymbol(symbol) => check(&mut symbol.time),
             Event::Loss(loss) => check(&mut loss.time),
@@ -72,7 +74,7 @@ impl Normalizer<'_> {
             Event::Aggregate(_) | Event::Count(_) => {}
             Event::Sample(_) | Event::Stack(_) | Event::Fact(_) => {}
             Event::Selection(_) | Event::Type(_) | Event::BuildId(_) | Event::KernelText(_) => {}
-            Event::Symbol(_) | Event::Problem(_) | Event::Progress(_) => {}
+            Event::Symbol(_) | Event::Problem(_) | Event::Progress(_) | Event::Cgroup(_) => {}
         }
         self.window.beyond += u64::from(is_any);
         self.side_band(event)

@@ -111,6 +111,16 @@ limits! {
     PYTHON_PERCENT_MAX = 10, Percent, "interpreter frames remain until it is below";
     /// Mappings of a process that existed at the start, as text
     MAPPINGS_BYTES_MAX = 16 << 20, Bytes, "addresses in the others have no module";
+    /// Length of a command line
+    CMDLINE_BYTES_MAX = 4096, Bytes, "the rest is not read";
+    /// Open files of a process
+    PROCESS_FILES_MAX = 4096, Count, "paths of the other descriptors are unknown";
+    /// Total length of the paths of open files in a recording
+    OPEN_FILES_BYTES_MAX = 64 << 20, Bytes, "paths of descriptors opened before are unknown in later processes";
+    /// Processes that wait until their command lines are read
+    WAITING_PROCESSES_MAX = 4096, Count, "others have no command line";
+    /// CPU time for command lines, cgroups and open files of new programs
+    PROCESSES_PERCENT_MAX = 2, Percent, "later ones have none until it is below";
     /// Time for the answer of a runtime that is asked for a perf map
     ANSWER_MS_MAX = 1500, Milliseconds, "the process is not asked again";
     /// Time for the last requests, when the recording ends

@@ -19,6 +19,7 @@
 --   kernel_stack  Kernel stack at the entry, an ID in stacks.
 --   user_stack    User stack at the entry, an ID in stacks.
 --   call_id       The call in calls.
--- Kernels since 6.19 record the strings that paths and names of files are; earlier ones only their addresses.
+-- Kernels since 6.19 record the strings that paths and names of files are; earlier ones only their addresses. The paths of descriptors that were open before
+-- are in open_files; they count if closing and duplicating calls are recorded, too.
 SELECT time, duration, cpu, pid, tid, comm, name, nr, args, fd, path, ret, error, kernel_stack, user_stack, call_id{, trace}
 FROM pass_system_calls()

@@ -319,10 +319,13 @@ impl Tally {
             | Event::Count(_)
             | Event::Switch(_)
             | Event::KernelText(_)
+            | Event::Process(_)
+            | Event::OpenFile(_)
+            | Event::Cgroup(_)
             | Event::Loss(_)
             | Event::Problem(_) => {}
         }
-        if self.life.threads.finished_count() >= LIMITS.rows {
+        if self.life.threads.is_full(LIMITS.rows) {
             self.life.threads.take_finished(false);
         }
     }

@@ -1,0 +1,113 @@
+//! Command lines and cgroups of threads.
+//!
+//! ```text
+//! Process { pid: 40, cmdline: "sh -c make" }     40 runs this
+//! Fork { pid: 41, parent_pid: 40 }               41 runs it too
+//! Comm { pid: 41, exec: true }                   41 runs something else, unknown so far; its cgroup is the same
+//! Sample { tid: 42, cgroup: 7 }                  42 is in the cgroup with this ID
+//! ```
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use perfquet_events::event::{Cgroup, ProcessState};
+
+/// Maximum length of a command line or path.
+const TEXT_BYTES: usize = 4096;
+/// Maximum number of cgroups whose paths are kept.
+const CGROUPS: usize = 1 << 16;
+/// Maximum size of the texts of threads that have no row yet, before those that have ended get theirs.
+const HELD_BYTES: usize = 16 << 20;
+
+/// What is known of a thread.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Details {
+    pub(crate) cmdline: Option<Arc<[u8]>>,
+    pub(crate) cgroup: Option<Arc<[u8]>>,
+    /// ID of the cgroup in the last sample.
+    cgroup_id: Option<u64>,
+}
+
+/// Details of all threads without a row, by the index of their lives.
+#[derive(Debug, Default)]
+pub(crate) struct DetailsOfThreads {
+    known: HashMap<u32, Details>,
+    cgroups: HashMap<u64, Arc<[u8]>>,
+    /// Size of the texts that were added since threads were last written.
+    added_bytes: usize,
+}
+
+impl DetailsOfThreads {
+    /// Adds what was found about a process, whose first thread is `index`.
+    pub(super) fn process(&mut self, index: u32, state: &ProcessState<'_>) {
+        if state.cmdline.is_none() && state.cgroup.is_none() {
+            return;
+        }
+        let text = |text: &[u8]| Arc::from(text.get(..TEXT_BYTES).unwrap_or(text));
+        let details = self.known.entry(index).or_default();
+        if let Some(cmdline) = state.cmdline {
+            self.added_bytes += cmdline.len();
+            details.cmdline = Some(text(cmdline));
+        }
+        if let Some(cgroup) = state.cgroup
+            && details.cgroup.as_deref() != Some(cgroup)
+        {
+            self.added_bytes += cgroup.len();
+            details.cgroup = Some(text(cgroup));
+        }
+    }
+
+    /// A process was created by another.
+    pub(super) fn fork(&mut self, parent: u32, child: u32) {
+        if let Some(details) = self.known.get(&parent).cloned() {
+            self.known.insert(child, details);
+        }
+    }
+
+    /// A process has another program.
+    pub(super) fn exec(&mut self, index: u32) {
+        if let Some(details) = self.known.get_mut(&index) {
+            details.cmdline = None;
+        }
+    }
+
+    /// Adds the path of a cgroup.
+    pub(super) fn cgroup(&mut self, cgroup: &Cgroup<'_>) {
+        if self.cgroups.len() < CGROUPS || self.cgroups.contains_key(&cgroup.id) {
+            let path = cgroup.path.get(..TEXT_BYTES).unwrap_or(cgroup.path);
+            self.cgroups.insert(cgroup.id, path.into());
+        }
+    }
+
+    /// A sample of a thread has the ID of its cgroup.
+    pub(super) fn is_in_cgroup(&mut self, index: u32, id: u64) {
+        let details = self.known.entry(index).or_default();
+        if details.cgroup_id != Some(id) {
+            details.cgroup_id = Some(id);
+            details.cgroup = self.cgroups.get(&id).cloned();
+        }
+    }
+
+    /// Takes the details of a thread whose row is next; what is unknown of it is that of its process, whose first thread is `first`.
+    pub(super) fn take(&mut self, index: u32, first: Option<u32>) -> Details {
+        let mut details = self.known.remove(&index).unwrap_or_default();
+        if let Some(of_process) = first.and_then(|first| self.known.get(&first)) {
+            let Details {
+                cmdline, cgroup, ..
+            } = of_process;
+            details.cmdline = details.cmdline.or_else(|| cmdline.clone());
+            details.cgroup = details.cgroup.or_else(|| cgroup.clone());
+        }
+        details
+    }
+
+    /// Whether rows of ended threads should be written, so that their texts take no memory.
+    pub(super) fn is_large(&self) -> bool {
+        self.added_bytes > HELD_BYTES
+    }
+
+    /// Rows were written.
+    pub(super) fn written(&mut self) {
+        self.added_bytes = 0;
+    }
+}
