@@ -157,8 +157,9 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn options_are_consistent() {
+    fn options_are_consistent_and_help_fits_80_columns() {
         Arguments::command().debug_assert();
+        assert_eq!(perfquet_cli::wide_lines(Arguments::command()), [""; 0]);
     }
 
     #[test]

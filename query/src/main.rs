@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         return status;
     }
     perfquet_trace::store::watch_readers();
-    let matches = match command().try_get_matches() {
+    let matches = match perfquet_cli::with_width(command()).try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
             let error = misplaced::with_tip(error);
@@ -161,8 +161,9 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 mod tests {
     /// Checks for conflicting options, missing values, wrong defaults.
     #[test]
-    fn the_command_line_is_sound() {
+    fn the_command_line_is_sound_and_help_fits_80_columns() {
         super::command().debug_assert();
+        assert_eq!(perfquet_cli::wide_lines(super::command()), [""; 0]);
     }
 
     #[test]

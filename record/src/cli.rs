@@ -309,7 +309,7 @@ pub(crate) struct ProbeRequest {
 impl Cli {
     /// Reads the command line; exits after `--help`, `--version` and errors.
     pub(crate) fn read() -> Cli {
-        let matches = Cli::command().get_matches();
+        let matches = perfquet_cli::with_width(Cli::command()).get_matches();
         Cli::from_arg_matches(&matches)
             .map(|cli| cli.with_filters(&matches))
             .unwrap_or_else(|error| error.exit())
@@ -651,8 +651,9 @@ mod tests {
     }
 
     #[test]
-    fn clap_agrees() {
+    fn clap_agrees_and_help_fits_80_columns() {
         Cli::command().debug_assert();
+        assert_eq!(perfquet_cli::wide_lines(Cli::command()), [""; 0]);
     }
 
     #[test]

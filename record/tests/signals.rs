@@ -58,3 +58,37 @@ fn unrequested_signals_are_ignored_and_sigquit_finishes() {
         assert_eq!(trace.manifest().state, State::Complete, "{end}");
     }
 }
+
+#[test]
+fn a_limit_of_file_sizes_is_an_error() {
+    if !users_may_record() {
+        return;
+    }
+    let room = Room::new();
+    let recorder = room.recorder();
+    let program = recorder.get_program().to_string_lossy().into_owned();
+    // In units of 512 or 1,024 bytes: more than the tables, less than the samples.
+    let script = format!(
+        "ulimit -f 300; exec {program} --force -o t.pqt -F 20000 -e cpu-clock -- sh -c \
+         'trap \"\" XFSZ; i=0; while [ $i -lt 2000000 ]; do i=$((i+1)); done'"
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(room.path(""));
+    let output = command.output().expect("a shell");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("ended early: cannot write the journal: File too large"),
+        "{stderr}"
+    );
+    let trace = Directory::open(&room.path("t.pqt")).expect("a trace");
+    assert_eq!(trace.manifest().state, State::Complete);
+    // The command is not protected from the signal.
+    let script = format!(
+        "ulimit -f 300; exec {program} --force -o t.pqt -e cpu-clock -- head -c 1000000 /dev/zero > large"
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(room.path(""));
+    let status = command.status().expect("a shell");
+    assert_eq!(status.code(), Some(128 + 25));
+}

@@ -9,7 +9,9 @@ mod escape;
 pub mod logger;
 mod names;
 pub mod quantity;
+mod width;
 
 pub use documents::write_documents;
 pub use escape::{escaped, escaped_where};
 pub use names::{glob_matches, nearest, suggestion};
+pub use width::{wide_lines, with_width};

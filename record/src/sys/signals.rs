@@ -48,8 +48,11 @@ impl Signals {
         // If the parent ignored SIGCHLD, this process would not be notified. SAFETY: no handler is replaced.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         let set = set_of(&numbers);
-        // SAFETY: reads `set`; the old mask is not requested.
-        let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+        // Sent to a thread that writes beyond the limit of a file's size (`ulimit -f`); its write fails, too.
+        numbers.push(libc::SIGXFSZ);
+        let all = set_of(&numbers);
+        // SAFETY: reads `all`; the old mask is not requested.
+        let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut()) };
         if blocked != 0 {
             return Err(io::Error::from_raw_os_error(blocked));
         }
