@@ -3,7 +3,7 @@
 mod room;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -57,13 +57,20 @@ fn is_complete(room: &Room) -> bool {
     trace.manifest().state == State::Complete
 }
 
-/// Runs the recorder in a terminal of this size, sends a signal once there is a display, and returns what the terminal got.
+/// What ends the recorder.
+#[derive(Clone, Copy)]
+enum End {
+    Signal(&'static str),
+    Keys(&'static [u8]),
+}
+
+/// Runs the recorder in a terminal of this size, sends a signal or keys once there is a display, and returns what the terminal got.
 fn in_terminal(
     room: &Room,
     busy: &Busy,
     size: &str,
     (variable, value): (&str, &str),
-    signal: &str,
+    end: End,
 ) -> String {
     let output = room.path("terminal");
     // Of an earlier recording.
@@ -83,7 +90,10 @@ fn in_terminal(
         .env_remove("NO_COLOR")
         .env(variable, value);
     let mut script = script
-        .stdin(Stdio::null())
+        .stdin(match end {
+            End::Signal(_) => Stdio::null(),
+            End::Keys(_) => Stdio::piped(),
+        })
         .stdout(Stdio::null())
         .spawn()
         .expect("script runs");
@@ -93,10 +103,39 @@ fn in_terminal(
         })
     };
     wait_until("no display", || shown().contains("spin"));
-    let pid = std::fs::read_to_string(room.path("pid")).expect("a pid");
-    send(signal, pid.trim());
+    match end {
+        End::Signal(signal) => {
+            let pid = std::fs::read_to_string(room.path("pid")).expect("a pid");
+            send(signal, pid.trim());
+        }
+        End::Keys(keys) => {
+            let stdin = script.stdin.as_mut().expect("a pipe");
+            stdin.write_all(keys).expect("script reads");
+        }
+    }
     wait_until("it does not end", || script.try_wait().unwrap().is_some());
     shown()
+}
+
+#[test]
+fn q_ends_the_display() {
+    if !users_may_record() || !needs::met(&["script"]) {
+        return;
+    }
+    let room = Room::new();
+    let Some(busy) = Busy::start(&room) else {
+        return;
+    };
+    let shown = in_terminal(
+        &room,
+        &busy,
+        "rows 12 cols 80",
+        ("A", "B"),
+        End::Keys(b"xq"),
+    );
+    let (_, after) = shown.rsplit_once(LEAVE).expect("the terminal is restored");
+    assert!(after.contains("next: perfquet-query"), "{after:?}");
+    assert!(is_complete(&room));
 }
 
 #[test]
@@ -109,7 +148,13 @@ fn a_terminal_is_restored() {
         return;
     };
     for signal in ["-INT", "-TERM", "-HUP"] {
-        let shown = in_terminal(&room, &busy, "rows 12 cols 40", ("A", "B"), signal);
+        let shown = in_terminal(
+            &room,
+            &busy,
+            "rows 12 cols 40",
+            ("A", "B"),
+            End::Signal(signal),
+        );
         assert!(shown.contains(ENTER), "{shown:?}");
         let (_, after) = shown.rsplit_once(LEAVE).expect(signal);
         assert!(shown.contains(SHOW_CURSOR), "{shown:?}");
@@ -134,12 +179,24 @@ fn a_terminal_is_restored() {
             );
         }
     }
-    let shown = in_terminal(&room, &busy, "rows 24 cols 80", ("NO_COLOR", "1"), "-INT");
+    let shown = in_terminal(
+        &room,
+        &busy,
+        "rows 24 cols 80",
+        ("NO_COLOR", "1"),
+        End::Signal("-INT"),
+    );
     assert!(
         shown.contains(ENTER) && !shown.contains("\u{1b}[1m"),
         "{shown:?}"
     );
-    let shown = in_terminal(&room, &busy, "rows 24 cols 80", ("TERM", "dumb"), "-INT");
+    let shown = in_terminal(
+        &room,
+        &busy,
+        "rows 24 cols 80",
+        ("TERM", "dumb"),
+        End::Signal("-INT"),
+    );
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
 }
 

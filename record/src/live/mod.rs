@@ -24,6 +24,7 @@ use perfquet_trace::normalize::Tally;
 use perfquet_trace::symbols::{Options, Roots};
 
 use crate::progress::Shown;
+use crate::sys::keyboard::Keyboard;
 use painter::Painter;
 use screen::Screen;
 
@@ -56,6 +57,8 @@ pub(crate) struct Request {
 pub(crate) struct Display {
     shared: Arc<Shared>,
     screen: Arc<Mutex<Screen>>,
+    /// If the display takes the whole terminal.
+    keyboard: Option<Keyboard>,
     /// Ends the painter when dropped.
     end: Option<Sender<()>>,
     reader: JoinHandle<()>,
@@ -92,6 +95,7 @@ impl Display {
             is_closed: AtomicBool::new(false),
         });
         let screen = Arc::new(Mutex::new(Screen::open(request.has_command)));
+        let keyboard = lock(&screen).is_full().then(Keyboard::open).flatten();
         let (end, ended) = channel();
         // Both keep the inherited thread name: the filter that excludes the recorder matches by name.
         let of_reader = Arc::clone(&shared);
@@ -104,6 +108,7 @@ impl Display {
         Display {
             shared,
             screen,
+            keyboard,
             end: Some(end),
             reader,
             painter,
@@ -118,6 +123,12 @@ impl Display {
     /// Whether the reader of stdout has closed it: `| head` has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.shared.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the user has pressed `q`.
+    pub(crate) fn is_quit(&self) -> bool {
+        let keyboard = self.keyboard.as_ref();
+        keyboard.is_some_and(|keyboard| keyboard.is_pressed(b"qQ"))
     }
 
     /// Displays the last interval, unless the terminal is restored anyway. The rings are drained, so the journal has all samples.

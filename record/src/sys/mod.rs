@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod file;
 pub(crate) mod host;
 pub(crate) mod kallsyms;
+pub(crate) mod keyboard;
 pub(crate) mod limits;
 pub(crate) mod memory;
 pub(crate) mod perf_event;
