@@ -21,6 +21,7 @@ mod rows;
 mod sched;
 mod selection;
 mod source;
+mod strace;
 mod system_calls;
 
 use std::fmt;

@@ -5,12 +5,14 @@
 //! syscalls:sys_enter_openat filename=… ──┼─► openat, args, fd, path
 //! calls: sys_openat                    ──┘
 //! ```
+//! strace prints the arguments with the calls, which need no entries then.
 //! Entries and exits are paired in `calls` already; a call and its entry have the same thread and time. Paths of file
 //! descriptors are known from the calls that opened, duplicated and closed them, if these recorded the path, and from
 //! `open_files`.
 
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Field};
 use datafusion::catalog::CatalogProvider;
 use datafusion::error::Result;
@@ -24,6 +26,7 @@ use super::pass::{Machine, Pass, PassPlan, Tables};
 use super::rows::{Rows, emitted};
 use super::selection::Selection;
 use super::source::{Input, Row, Source, Times, column};
+use super::strace;
 use crate::linux::prototypes::{self, Kind};
 use crate::linux::{arguments, errno, system_call};
 
@@ -174,10 +177,12 @@ impl Pass for SystemCalls {
     fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
         let entries = self.entries(tables.catalog);
         let only = self.only;
+        // strace prints the arguments with the calls.
+        let is_strace = tables.has("strace:signal");
         let has_strings = || entries.iter().any(|entry| entry.has_strings(tables));
         // Files that were open before are followed only if every call that gives a descriptor another file was recorded.
         let has_files = tables.has("main:open_files") && tables.follows_descriptors();
-        let wants_paths = selection.wants(PATH) && (has_files || has_strings());
+        let wants_paths = selection.wants(PATH) && (is_strace || has_files || has_strings());
         // The architecture is known only with the rows. Calls of its other numbers are dropped then.
         let numbers = only.filter(|_| !wants_paths).map(system_call::numbers);
         // Names of descriptors come from earlier calls, of any thread of the process; all else from the entry at the time of the call.
@@ -261,6 +266,7 @@ impl Pass for SystemCalls {
                 requested(KERNEL_STACK, "kernel_stack"),
                 requested(USER_STACK, "user_stack"),
                 requested(CALL_ID, "call_id"),
+                Input::texts(&["args"]).if_wanted(is_strace && wants_arguments),
             ],
         );
         let calls = calls.with_condition(is_one);
@@ -273,6 +279,7 @@ impl Pass for SystemCalls {
         PassPlan::new(sources, move || Calls {
             only,
             wants_paths,
+            is_strace,
             has_numbers,
             numbers: HashMap::new(),
             entries: entries.clone(),
@@ -295,11 +302,37 @@ struct Pending {
     values: [Option<i64>; MOST],
     /// Strings that were recorded with the arguments.
     strings: Vec<(usize, Box<str>)>,
+    /// The arguments as strace printed them.
+    texts: Vec<Box<str>>,
+}
+
+impl Pending {
+    /// The arguments that strace printed with the call.
+    fn of_strace(arguments: Option<ArrayRef>) -> Pending {
+        let mut pending = Pending::default();
+        let texts = arguments
+            .iter()
+            .flat_map(|list| list.as_string_view().iter());
+        for (place, text) in texts.flatten().enumerate() {
+            if text.starts_with("error=") {
+                continue;
+            }
+            if let Some(value) = pending.values.get_mut(place) {
+                *value = strace::number(text);
+            }
+            if let Some(string) = strace::string(text) {
+                pending.strings.push((place, string.into()));
+            }
+            pending.texts.push(text.into());
+        }
+        pending
+    }
 }
 
 struct Calls {
     only: Option<&'static [&'static str]>,
     wants_paths: bool,
+    is_strace: bool,
     /// Whether calls were recorded by number.
     has_numbers: bool,
     /// By name.
@@ -378,6 +411,8 @@ impl Calls {
             _ => true,
         };
         let pending = pending.filter(is_of_call);
+        let printed = self.is_strace.then(|| Pending::of_strace(row.list(11)));
+        let pending = pending.or(printed.as_ref());
         if raw_number == Some("-1") && !entry_seen {
             // The exit of rt_sigreturn: the kernel has restored the registers, which had the number, to those before the signal.
             return;
@@ -389,7 +424,8 @@ impl Calls {
             };
             let is_known = || self.entries.iter().any(|entry| entry.call == named);
             // Otherwise a function of this name in the kernel, from a function tracer.
-            if !pending.is_some_and(is_of) && (entry_seen || !is_known()) && by_name.is_none() {
+            let is_other = (entry_seen || !is_known()) && by_name.is_none();
+            if !self.is_strace && !pending.is_some_and(is_of) && is_other {
                 return;
             }
         }
@@ -423,6 +459,8 @@ impl Calls {
         };
         let path_of_fd = || self.descriptors.path(process, fd?);
         let path = new_path.or_else(path_of_fd).unwrap_or_default();
+        let printed_file = entry.texts.iter().find_map(|text| strace::file(text));
+        let printed_file = printed_file.filter(|_| new_path.is_none());
         rows.integer(TIME, Some(row.time));
         rows.integer(DURATION, row.integer(1));
         rows.integer(CPU, row.integer(2));
@@ -441,7 +479,7 @@ impl Calls {
             rows.texts(ARGS, known.then_some(arguments));
         }
         rows.id(FD, fd);
-        rows.text(PATH, self.names.text(path));
+        rows.text(PATH, printed_file.or_else(|| self.names.text(path)));
         rows.integer(RET, ret);
         if rows.wants(ERROR) {
             rows.text(ERROR, ret.and_then(errno::name));
@@ -493,6 +531,11 @@ fn write_arguments(call: &str, entry: &Pending, architecture: &str, into: &mut S
         "x86_64" | "amd64" | "x86" | "i386" | "i486" | "i586" | "i686" | "s390x" | "loongarch64"
     ) || architecture.starts_with("riscv");
     let add = |place: usize, name: &str, kind: Kind, into: &mut String| {
+        if let Some(text) = entry.texts.get(place) {
+            into.push_str(&strace::with_name(name, text));
+            into.push('\0');
+            return;
+        }
         let string = entry.strings.iter().find(|(other, _)| *other == place);
         let value = entry.values.get(place).copied().flatten();
         if string.is_none() && value.is_none() {

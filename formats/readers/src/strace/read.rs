@@ -38,7 +38,6 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         pids: HashMap::new(),
         table: None,
         tables: 0,
-        is_declared: false,
         strangers: 0,
         first_stranger: 0,
         counts: Counts::default(),
@@ -82,8 +81,6 @@ struct Reader<'a> {
     /// The table whose lines follow.
     table: Option<Table>,
     tables: u32,
-    /// Whether the event of signals is declared.
-    is_declared: bool,
     /// Lines that strace has not written.
     strangers: u64,
     first_stranger: u64,
@@ -97,6 +94,8 @@ impl<'a> Reader<'a> {
             false => "strace",
         };
         sink.event(Event::Fact(Fact::Recorder(recorder)))?;
+        // Also without signals: its table tells the view of system calls where the arguments are.
+        sink.event(Event::Type(&signal_type()))?;
         match self.ahead.time {
             Time::Wall(_) => {
                 sink.event(Event::Fact(Fact::Clock("realtime")))?;
@@ -384,16 +383,7 @@ impl<'a> Reader<'a> {
 
     /// Emits `SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=7, …}`, `stopped by SIGSTOP`, or ltrace's
     /// `SIGCHLD (Child exited)`.
-    fn signal(
-        &mut self,
-        common: &Common<'_>,
-        text: &[u8],
-        sink: &mut dyn Sink,
-    ) -> Result<(), Error> {
-        if !self.is_declared {
-            self.is_declared = true;
-            sink.event(Event::Type(&signal_type()))?;
-        }
+    fn signal(&self, common: &Common<'_>, text: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
         let (name, code, info) = match text.strip_prefix(b"stopped by ") {
             Some(name) => (name, Some(&b"stopped"[..]), &b""[..]),
             None => match cut(text, b" ") {

@@ -1,5 +1,5 @@
 -- syscalls: System calls: name, arguments, file, result.
--- needs: raw_syscalls:sys_enter | syscalls:sys_enter_*, raw_syscalls:sys_exit | syscalls:sys_exit_*
+-- needs: raw_syscalls:sys_enter | syscalls:sys_enter_* | strace:*, raw_syscalls:sys_exit | syscalls:sys_exit_* | strace:*
 -- record: -a -e raw_syscalls:sys_enter,raw_syscalls:sys_exit
 -- duckdb: none, pairs entries with exits while it follows the state of processes
 -- columns:
