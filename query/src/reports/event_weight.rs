@@ -152,12 +152,23 @@ impl EventChoice {
     }
 }
 
+impl WeightedEvent {
+    /// Whether the recorder notes it for itself: no profile of it is of any use to readers.
+    pub(super) fn is_bookkeeping(&self) -> bool {
+        let (system, name) = self.name.split_once(':').unwrap_or(("", &self.name));
+        matches!(system, "perf" | "perfquet" | "dummy" | "bpf-output")
+            || matches!(name, "dummy" | "bpf-output")
+            || system == "sched" && name.starts_with("sched_process_")
+            || system == "task"
+    }
+}
+
 /// Returns the events with rows: sampled ones first, then by rows.
 pub(super) fn with_any_row(session: &Session) -> Result<Vec<WeightedEvent>> {
     Ok(with_rows(every(session)?))
 }
 
-/// Returns all recorded events: sampled ones first, then by rows.
+/// Returns all recorded events: sampled ones first, then by rows, and what the recorder notes for itself last.
 fn every(session: &Session) -> Result<Vec<WeightedEvent>> {
     let mut subjects = Vec::new();
     // Sampled events first: they were recorded to show where time goes.
@@ -175,6 +186,7 @@ fn every(session: &Session) -> Result<Vec<WeightedEvent>> {
             subjects.push(subject(system, event, table, rows));
         }
     }
+    subjects.sort_by_key(WeightedEvent::is_bookkeeping);
     Ok(subjects)
 }
 

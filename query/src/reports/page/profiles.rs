@@ -69,15 +69,6 @@ pub(super) fn of_events(
     Ok(profiles)
 }
 
-/// What the recorder notes for itself: no profile is of any use to readers.
-fn is_bookkeeping(event: &WeightedEvent) -> bool {
-    let (system, name) = event.name.split_once(':').unwrap_or(("", &event.name));
-    matches!(system, "perf" | "perfquet" | "dummy" | "bpf-output")
-        || matches!(name, "dummy" | "bpf-output")
-        || system == "sched" && name.starts_with("sched_process_")
-        || system == "task"
-}
-
 /// Events whose meaning is the time off the CPU, not their number.
 fn is_of_scheduler(event: &WeightedEvent) -> bool {
     let name = event.name.strip_prefix("sched:sched_").unwrap_or_default();
@@ -89,7 +80,7 @@ fn is_of_scheduler(event: &WeightedEvent) -> bool {
 fn events(session: &Session, wanted: &[String], has_off_cpu: bool) -> Result<Vec<WeightedEvent>> {
     if wanted.is_empty() {
         let mut all = with_any_row(session)?;
-        all.retain(|event| !is_bookkeeping(event) && !(has_off_cpu && is_of_scheduler(event)));
+        all.retain(|event| !event.is_bookkeeping() && !(has_off_cpu && is_of_scheduler(event)));
         let mut events = Vec::new();
         for event in &all {
             if events.len() < EVENTS && has_stacks(session, event)? {
@@ -478,7 +469,7 @@ mod tests {
             "sched:sched_process_exec",
             "task:task_newtask",
         ] {
-            assert!(is_bookkeeping(&event(name)), "{name}");
+            assert!(event(name).is_bookkeeping(), "{name}");
         }
         for name in [
             "cycles:u",
@@ -487,7 +478,7 @@ mod tests {
             "sched:sched_switch",
             "syscalls:sys_enter_read",
         ] {
-            assert!(!is_bookkeeping(&event(name)), "{name}");
+            assert!(!event(name).is_bookkeeping(), "{name}");
         }
         for name in [
             "sched:sched_switch",
