@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::added_records::AddedRecords;
 use crate::flight::Buffer;
 use crate::journal::Journal;
 use crate::journal::own_records::OwnRecords;
@@ -63,7 +64,7 @@ struct Shared {
     /// What existed at the start, once it is known.
     existing: Mutex<Option<Existing>>,
     /// Records of others, to be written with the next pass.
-    added: Mutex<Vec<u8>>,
+    added: AddedRecords,
 }
 
 /// What existed at the start.
@@ -186,13 +187,13 @@ impl Drain {
 
     /// Adds records after what the rings hold now.
     pub(crate) fn add(&self, records: Vec<u8>) {
-        lock(&self.shared.added).extend(records);
+        self.shared.added.add(&records);
         self.bell.ring();
     }
 
-    /// Returns what adds records for another thread.
-    pub(crate) fn adder(&self) -> Adder {
-        Adder(Arc::clone(&self.shared))
+    /// Returns what another thread adds records to.
+    pub(crate) fn added(&self) -> AddedRecords {
+        self.shared.added.clone()
     }
 
     /// Makes the thread look at the rings now.
@@ -214,15 +215,6 @@ impl Drain {
             Ok(ended) => ended,
             Err(panic) => std::panic::resume_unwind(panic),
         }
-    }
-}
-
-/// Adds records with one of the next passes.
-pub(crate) struct Adder(Arc<Shared>);
-
-impl Adder {
-    pub(crate) fn add(&self, records: Vec<u8>) {
-        lock(&self.0.added).extend(records);
     }
 }
 
@@ -265,7 +257,7 @@ impl Worker {
         loop {
             // Read this before the pass, so that everything in the rings when it was set is drained.
             let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
-            let added = std::mem::take(&mut *lock(&self.shared.added));
+            let added = self.shared.added.take();
             let drained = self.pass()? + self.pass_stacks(!is_stopping)?;
             let sink = &mut self.sink;
             let late = self

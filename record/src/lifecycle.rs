@@ -206,7 +206,7 @@ impl Running {
         if let Some(states) = states {
             let mut existing = target.processes(None);
             existing.retain(|pid| Some(*pid) != command);
-            states.start(existing, has_files, drain.adder());
+            states.start(existing, has_files, drain.added());
         }
         let mut records = processes::existing(&target, command, &files, recording.has_addresses);
         // A command's events start with its exec.

@@ -5,6 +5,7 @@
 //! ```
 //! [`run`] has the steps in order. [`drain`] must never wait; [`encoder`] may.
 
+mod added_records;
 mod boot;
 mod bpf;
 mod cli;

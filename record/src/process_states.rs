@@ -21,7 +21,7 @@ use perfquet_trace::symbols::limits::{
     WAITING_PROCESSES_MAX,
 };
 
-use crate::drain::Adder;
+use crate::added_records::AddedRecords;
 use crate::journal::own_records::OwnRecords;
 use crate::recording::OWN_ID;
 use crate::sys::child::Ended;
@@ -60,15 +60,15 @@ impl ProcessStates {
 
     /// Starts the thread; it ends with [`Newcomers`]. `existing` are the processes that run already; `has_files`: whether to
     /// look for their open files.
-    pub(crate) fn start(self, existing: Vec<i32>, has_files: bool, adder: Adder) {
+    pub(crate) fn start(self, existing: Vec<i32>, has_files: bool, added: AddedRecords) {
         let mut looks = Looks::new(has_files);
         // Keeps the inherited thread name: the filter that excludes the recorder matches by name.
         std::thread::spawn(move || {
             for pid in existing {
                 looks.add(pid);
-                looks.pass_to(&adder, PIECE_BYTES);
+                looks.pass_to(&added, PIECE_BYTES);
             }
-            looks.pass_to(&adder, 0);
+            looks.pass_to(&added, 0);
             let began = Instant::now();
             let mut spent = Duration::ZERO;
             while let Ok(pid) = self.0.recv() {
@@ -80,9 +80,9 @@ impl ProcessStates {
                     let look = Instant::now();
                     looks.add(pid);
                     spent += look.elapsed();
-                    looks.pass_to(&adder, PIECE_BYTES);
+                    looks.pass_to(&added, PIECE_BYTES);
                 }
-                looks.pass_to(&adder, 0);
+                looks.pass_to(&added, 0);
             }
         });
     }
@@ -209,9 +209,9 @@ impl Looks {
     }
 
     /// Passes the records on if there are more bytes of them.
-    fn pass_to(&mut self, adder: &Adder, more_than: usize) {
+    fn pass_to(&mut self, added: &AddedRecords, more_than: usize) {
         if self.records.len() > more_than {
-            adder.add(self.take());
+            added.add(&self.take());
         }
     }
 

@@ -23,6 +23,7 @@ mod flags;
 mod hit;
 mod paired_call;
 mod payload;
+mod process;
 mod selection;
 
 pub use aggregate::{Action, Aggregate, AggregateValue, Bucket};
@@ -32,6 +33,7 @@ pub use flags::Flags;
 pub use hit::{Hit, Id, Stacks};
 pub use paired_call::{CallArgument, CallFunction, PairedCall};
 pub use payload::{Array, Integer, Op, Payload, Plan, decode_field};
+pub use process::{Cgroup, OpenFile, ProcessState};
 pub use selection::{CallEdge, Contexts, Purpose, Selection, span};
 
 use crate::Error;
@@ -640,43 +642,6 @@ pub struct Exit {
     pub tid: i32,
     /// Exit status, if known.
     pub code: Option<i32>,
-}
-
-/// The state of a process at a time, as far as it was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ProcessState<'a> {
-    /// Time at which it was looked at.
-    pub time: Option<i64>,
-    /// Process ID.
-    pub pid: i32,
-    /// Command line, its words separated by spaces.
-    pub cmdline: Option<&'a [u8]>,
-    /// Path of the cgroup.
-    pub cgroup: Option<&'a [u8]>,
-    /// Exit status, as a shell reports it.
-    pub exit_code: Option<i32>,
-}
-
-/// A file that was open in a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenFile<'a> {
-    /// Time at which the process was looked at.
-    pub time: Option<i64>,
-    /// Process ID.
-    pub pid: i32,
-    /// File descriptor.
-    pub fd: i32,
-    /// Path, or the kernel's name of what is no file (`socket:[4711]`).
-    pub path: &'a [u8],
-}
-
-/// A cgroup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cgroup<'a> {
-    /// ID, as in [`Sample::cgroup`].
-    pub id: u64,
-    /// Path below the root of cgroups.
-    pub path: &'a [u8],
 }
 
 /// A mapped address range, of a file or anonymous.
