@@ -154,6 +154,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     probes.extend(watched_probes);
     probes.extend(cli.triggers.probes(&mut definitions)?);
     let mut stacks = cli.stacks.stacks()?;
+    if target.is_of_cpus() {
+        stacks.set_of_system();
+    }
     let mut walking = match stacks.wants_walks(&probes) {
         true => user_stacks::load(cli.target_options.excludes_self, stacks.are_checked()),
         false => None,

@@ -375,7 +375,7 @@ fn stacks_by_frame_pointers_are_whole_or_marked() {
         return;
     }
     let command = ["--", "./deep_sleep", "20", "100"];
-    let mut record = |options: &[&str]| {
+    let record = |options: &[&str]| {
         let switches = ["-e", "sched:sched_switch"];
         let stderr = room.record(&[options, &switches, &command].concat());
         let cut = pairs(room.rows("stacks", &["stack_id", "cut"]));

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! -g, --call-graph auto[,check]     whole: walked in the kernel by unwind tables, else as dwarf; probes in programs, system calls,
-//!                                   page faults: as dwarf,24K; other tracepoints: as fp; keys of aggregates: walked
+//!                                   page faults: as dwarf,24K; other tracepoints, with -a also system calls and page faults: as fp;
+//!                                   keys of aggregates: walked
 //! --call-graph fp[,defer]           frame pointers; defer: user stacks on the way back to user space
 //! --call-graph dwarf[,SIZE]         registers and a piece of the stack's memory, unwound when drained
 //! --call-graph lbr                  branches that the CPU recorded
@@ -51,7 +52,8 @@ pub(crate) struct StackOptions {
     ///
     /// auto unwinds user stacks of samples in the kernel, by unwind tables (root, Linux 5.17); without these, like dwarf.
     /// So do --profile, --off-cpu and --agg by ustack without this option; with fp, they follow frame pointers.
-    /// Stacks of probes in programs, calls, system calls and page faults are as with dwarf,24K; of other tracepoints as with fp.
+    /// Stacks of probes in programs, calls, system calls and page faults are as with dwarf,24K; of other tracepoints, and with
+    /// -a of system calls and page faults, too, as with fp.
     /// auto,check also copies them, and counts the stacks whose frames differ from those of the copy, which costs more.
     /// fp follows frame pointers; fp,defer does so on return to user space (Linux 6.19). dwarf[,BYTES] copies BYTES of
     /// stack memory [default: 32768] and unwinds them while recording. lbr reads the CPU's last branch records, if
@@ -98,25 +100,25 @@ pub(crate) enum How {
 pub(crate) enum Cause {
     /// A counter or clock: walked by a program in the kernel, or copied.
     Rate,
-    /// Code of a program: a probe in it, a call, a system call, a page fault. Only callers tell why, so their stacks are copied.
+    /// A probe in a program, or a call. Only callers tell why, so their stacks are copied.
     Program,
+    /// A program that calls or faults into the kernel: copied, too, unless those of the whole system are recorded. A busy host has
+    /// hundreds of thousands per second, and the copies would fill the rings.
+    Entry,
     /// The kernel, for example a switch, of which its own stack tells more than that of the program: by frame pointers.
     Kernel,
 }
 
 impl Cause {
     /// Returns that of an event's hits.
-    pub(crate) fn of(probe: &Probe) -> Cause {
-        const OF_PROGRAMS: [&str; 3] = ["exceptions", "raw_syscalls", "syscalls"];
+    fn of(probe: &Probe) -> Cause {
+        const ENTRIES: [&str; 3] = ["exceptions", "raw_syscalls", "syscalls"];
         match &probe.kind {
             Kind::Sampled => Cause::Rate,
             Kind::Output { .. } => Cause::Program,
-            Kind::Tracepoint(tracepoint) => {
-                match OF_PROGRAMS.contains(&&*tracepoint.system) || probe.is_of_program() {
-                    true => Cause::Program,
-                    false => Cause::Kernel,
-                }
-            }
+            Kind::Tracepoint(_) if probe.is_of_program() => Cause::Program,
+            Kind::Tracepoint(tracepoint) if ENTRIES.contains(&&*tracepoint.system) => Cause::Entry,
+            Kind::Tracepoint(_) => Cause::Kernel,
         }
     }
 }
@@ -130,6 +132,8 @@ pub(crate) struct Stacks {
     deepest: Option<u16>,
     /// Whether a program in the kernel walks the stacks of [`How::Auto`].
     is_walked: bool,
+    /// Whether the hits of all processes are recorded.
+    is_of_system: bool,
 }
 
 impl StackOptions {
@@ -168,11 +172,25 @@ impl StackOptions {
             kernel_only: self.kernel_only,
             deepest: self.deepest,
             is_walked: false,
+            is_of_system: false,
         })
     }
 }
 
 impl Stacks {
+    /// The hits of all processes are recorded.
+    pub(crate) fn set_of_system(&mut self) {
+        self.is_of_system = true;
+    }
+
+    /// Returns what decides about the stacks of an event.
+    pub(crate) fn cause(self, probe: &Probe) -> Cause {
+        match Cause::of(probe) {
+            Cause::Entry if self.is_of_system => Cause::Kernel,
+            cause => cause,
+        }
+    }
+
     /// Whether a program in the kernel could walk the stacks of an event.
     pub(crate) fn wants_walks(self, probes: &[Probe]) -> bool {
         let is_it = |probe: &Probe| probe.is_sampled() && probe.attr.sample_type == 0;
@@ -208,7 +226,7 @@ impl Stacks {
         let is_auto = matches!(self.how, Some(How::Auto { .. })) && probe.attr.sample_type == 0;
         let has_chain = attr.sample_type & u64::from(abi::PERF_SAMPLE_CALLCHAIN) != 0;
         is_auto
-            && Cause::of(probe) == Cause::Kernel
+            && self.cause(probe) == Cause::Kernel
             && has_chain
             && attr.exclude_callchain_user() == 0
     }
@@ -260,13 +278,13 @@ impl Stacks {
                 },
                 attr,
             ),
-            Cause::Program if can_copy => put(
+            Cause::Program | Cause::Entry if can_copy => put(
                 How::Copies {
                     stack_bytes: HIT_STACK_BYTES,
                 },
                 attr,
             ),
-            Cause::Rate | Cause::Program | Cause::Kernel => put(by_default, attr),
+            Cause::Rate | Cause::Program | Cause::Entry | Cause::Kernel => put(by_default, attr),
         }
     }
 }
@@ -505,7 +523,10 @@ fn parse_stack_bytes(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
+    use perfquet_events::event::Purpose;
+
     use super::*;
+    use crate::probe::tracepoint::Tracepoint;
 
     #[test]
     fn modes() {
@@ -594,6 +615,7 @@ mod tests {
         for is_walked in [false, true] {
             let of = |cause| copied(auto, false, cause, is_walked);
             assert_eq!(of(Cause::Program), HIT_STACK_BYTES);
+            assert_eq!(of(Cause::Entry), HIT_STACK_BYTES);
             assert_eq!(of(Cause::Kernel), 0);
             let of_samples = if is_walked { 0 } else { DEFAULT_STACK_BYTES };
             assert_eq!(of(Cause::Rate), of_samples);
@@ -601,6 +623,39 @@ mod tests {
             let by_frame_pointers = copied(by_frame_pointers, false, Cause::Program, is_walked);
             assert_eq!(by_frame_pointers, 0);
         }
+    }
+
+    #[test]
+    fn entries_of_the_whole_system_are_not_copied() {
+        let mut stacks = Stacks {
+            how: Some(How::Auto { is_checked: false }),
+            ..Stacks::default()
+        };
+        let probe = |system: &str| {
+            let tracepoint = Tracepoint {
+                system: system.to_owned(),
+                name: "any".to_owned(),
+                format: Vec::new(),
+                is_own: false,
+                purpose: Purpose::Rows,
+                definition: None,
+            };
+            let mut probe = Probe::output("any", false);
+            probe.kind = Kind::Tracepoint(tracepoint);
+            probe
+        };
+        let (entry, switch) = (probe("raw_syscalls"), probe("sched"));
+        let call = Probe::output("calls", true);
+        let causes = |stacks: Stacks| [&entry, &switch, &call].map(|probe| stacks.cause(probe));
+        assert_eq!(
+            causes(stacks),
+            [Cause::Entry, Cause::Kernel, Cause::Program]
+        );
+        stacks.set_of_system();
+        assert_eq!(
+            causes(stacks),
+            [Cause::Kernel, Cause::Kernel, Cause::Program]
+        );
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Kernel {
         }
         attr.sample_type = sample_type.into();
         if may_have_stacks(&probe.kind) {
-            let cause = stacks::Cause::of(probe);
+            let cause = settings.stacks.cause(probe);
             settings.stacks.add_to(&mut attr, &probe.attr, cause);
         }
         if probe.is_sampled() {

@@ -66,8 +66,8 @@ const STARTING: Duration = Duration::from_millis(300);
 const COPY_ROOM_PART: u64 = 3;
 /// Larger buffers are shrunk after a burst.
 const KEPT_BYTES: usize = 4 << 20;
-/// Copies that are unwound before the rings are looked at again.
-const COPIES_AT_ONCE: u64 = 16;
+/// Copies that are unwound before the rings are looked at again: the first one through a file reads its rules.
+const COPIES_AT_ONCE: u64 = 1;
 /// Most bytes of records that wait for their stacks; beyond, they stay in the rings.
 const MOST_HELD_BYTES: usize = 64 << 20;
 
