@@ -1,7 +1,7 @@
 //! The share of a damaged recording that is kept, and checks that no data is lost silently or invented.
 //!
 //! Each recording is imported undamaged and with each damage at each of 24 places; the rows of both imports are
-//! compared. `cargo xtask salvage` runs all of it and prints the table of docs/salvage.md (`PERFQUET_SALVAGE=all`); the
+//! compared. `cargo xtask salvage` runs all of it and prints the table of docs/dev/salvage.md (`PERFQUET_SALVAGE=all`); the
 //! test in the normal suite takes fewer places. `PERFQUET_SALVAGE_ONLY` selects one recording, `PERFQUET_SALVAGE_SHOW`
 //! prints every damage.
 //!

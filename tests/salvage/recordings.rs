@@ -37,7 +37,7 @@ impl Family {
         }
     }
 
-    /// Minimum average share kept. docs/salvage.md explains why compressed bytes are lost together.
+    /// Minimum average share kept. docs/dev/salvage.md explains why compressed bytes are lost together.
     pub(crate) fn kept_min(self) -> f64 {
         match self {
             Family::PerfData | Family::TraceDat => 0.95,

@@ -1,4 +1,4 @@
-//! `cargo xtask salvage`: the share of damaged recordings that is kept, as the table of docs/salvage.md.
+//! `cargo xtask salvage`: the share of damaged recordings that is kept, as the table of docs/dev/salvage.md.
 
 use anyhow::{Context, Result, bail};
 

@@ -1,4 +1,4 @@
-//! docs/what-holds.md: every point once, with existing tests.
+//! docs/dev/what-holds.md: every point once, with existing tests.
 //!
 //! ```text
 //! | what holds | the test that holds it |
@@ -12,7 +12,7 @@ use perfquet_tests::root;
 
 use super::{assert_none, read};
 
-const PAGE: &str = "docs/what-holds.md";
+const PAGE: &str = "docs/dev/what-holds.md";
 
 #[test]
 fn every_row_of_what_holds_has_a_test() {

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: perfquet and its peers in alternation, on this host; medians and ratios, never a bare time.
 //!
-//! Each benchmark writes its section of `docs/benchmarks.md`: a description of the host, a table per scenario, and each
+//! Each benchmark writes its section of `docs/dev/benchmarks.md`: a description of the host, a table per scenario, and each
 //! budget with its result.
 
 mod encode;

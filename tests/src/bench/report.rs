@@ -1,4 +1,4 @@
-//! The result of a benchmark: Markdown tables and budgets, printed and written to `docs/benchmarks.md`.
+//! The result of a benchmark: Markdown tables and budgets, printed and written to `docs/dev/benchmarks.md`.
 
 use std::fmt::Write;
 
@@ -62,7 +62,7 @@ impl Report {
 
     /// Replaces the section with that name in the document; the text around it stays.
     pub(super) fn write_into_docs(&self, name: &str) -> Result<()> {
-        let path = place::root().join("docs/benchmarks.md");
+        let path = place::root().join("docs/dev/benchmarks.md");
         let old = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         let new = replace_section(&old, name, &self.text).with_context(|| {
