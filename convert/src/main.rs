@@ -15,8 +15,6 @@ mod terminal;
 
 use std::io;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use clap::{CommandFactory, FromArgMatches};
 use perfquet_trace::symbols;
@@ -24,9 +22,6 @@ use perfquet_trace::symbols;
 use cli::Arguments;
 use misuse::Misuse;
 use run::Outcome;
-
-/// Of x86-64 and aarch64 (include/uapi/asm-generic/signal.h); signal_hook has no name for it.
-const SIGXFSZ: i32 = 25;
 
 fn main() -> ExitCode {
     // The program starts itself as a child that reads debug info and may be killed.
@@ -39,9 +34,7 @@ fn main() -> ExitCode {
     let matches = perfquet_cli::with_width(Arguments::command()).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     perfquet_cli::logger::start(arguments.verbose, terminal::log);
-    // With a handler, a write beyond the limit of a file's size (`ulimit -f`) is an error. Without, it ends the process.
-    let is_beyond = Arc::new(AtomicBool::new(false));
-    let _ = signal_hook::flag::register(SIGXFSZ, is_beyond);
+    perfquet_cli::outlive_file_limits();
     match run::run(&arguments) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Problems) => ExitCode::from(1),

@@ -71,6 +71,7 @@ fn main() -> ExitCode {
         return status;
     }
     perfquet_trace::store::watch_readers();
+    perfquet_cli::outlive_file_limits();
     let matches = match perfquet_cli::with_width(command()).try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {

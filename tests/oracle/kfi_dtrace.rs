@@ -9,7 +9,9 @@ use std::path::Path;
 use std::process::Command;
 
 use arrow::util::display::array_value_to_string;
-use perfquet_events::event::{Aggregate, Call, Context, Event, Fact, Function, Sink, Stack};
+use perfquet_events::event::{
+    Aggregate, AggregateValue, Call, Context, Event, Fact, Function, Sink, Stack,
+};
 use perfquet_events::{Error, Format, Input};
 use perfquet_import::{ImportOptions, import};
 use perfquet_readers::bpftrace::BPFTRACE;
@@ -128,7 +130,7 @@ impl Facts {
                 self.frames += frames.iter().filter(|frame| !frame.inlined).count() as u64;
             }
         }
-        let Some(value) = aggregate.value else {
+        let Some(value) = aggregate.value.map(AggregateValue::as_f64) else {
             return;
         };
         let is_text =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use perfquet_events::event::{Event, Function, Sink};
+use perfquet_events::event::{AggregateValue, Event, Function, Sink};
 use perfquet_events::{Error, Input};
 use perfquet_readers::strace::STRACE;
 use perfquet_tests::{foreign_corpus, root};
@@ -47,9 +47,11 @@ impl Sink for Ours {
             Event::Aggregate(row) => {
                 let name = String::from_utf8_lossy(row.keys[0]).into_owned();
                 let counts = self.table.entry(name).or_default();
+                let value = row.value.and_then(AggregateValue::exact);
+                let count = value.map_or(0, i64::cast_unsigned);
                 match row.name {
-                    b"calls" => counts.0 += row.value.unwrap_or_default() as u64,
-                    b"errors" => counts.1 += row.value.unwrap_or_default() as u64,
+                    b"calls" => counts.0 += count,
+                    b"errors" => counts.1 += count,
                     _ => {}
                 }
             }

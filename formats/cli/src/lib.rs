@@ -1,5 +1,5 @@
 //! Parts of the command line shared by the programs: quantities, hints with similar names, the logger, escaping for
-//! terminals, distributions as text, documents for packages.
+//! terminals, distributions as text, documents for packages, signals.
 //!
 //! This crate does not depend on traces.
 
@@ -9,9 +9,11 @@ mod escape;
 pub mod logger;
 mod names;
 pub mod quantity;
+mod signals;
 mod width;
 
 pub use documents::write_documents;
 pub use escape::{escaped, escaped_where};
 pub use names::{glob_matches, nearest, suggestion};
+pub use signals::outlive_file_limits;
 pub use width::{wide_lines, with_width};

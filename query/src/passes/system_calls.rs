@@ -459,8 +459,12 @@ impl Calls {
         };
         let path_of_fd = || self.descriptors.path(process, fd?);
         let path = new_path.or_else(path_of_fd).unwrap_or_default();
-        let printed_file = entry.texts.iter().find_map(|text| strace::file(text));
-        let printed_file = printed_file.filter(|_| new_path.is_none());
+        // Numbers of processes have names, too: `7<sh>` (-Y).
+        let printed_file = || strace::file(entry.texts.get(place_of_fd(call)?)?);
+        let printed_file = match (self.is_strace, new_path) {
+            (true, None) => printed_file(),
+            _ => None,
+        };
         rows.integer(TIME, Some(row.time));
         rows.integer(DURATION, row.integer(1));
         rows.integer(CPU, row.integer(2));
@@ -498,15 +502,19 @@ impl Calls {
     }
 }
 
-/// The file descriptor among the arguments.
-fn fd_of(call: &str, entry: &Pending) -> Option<i32> {
-    let place = prototypes::of(call)?.position(|parameter| {
+/// The place of the file descriptor among the arguments.
+fn place_of_fd(call: &str) -> Option<usize> {
+    prototypes::of(call)?.position(|parameter| {
         matches!(
             parameter.name,
             "fd" | "fildes" | "oldfd" | "epfd" | "out_fd" | "sockfd" | "in_fd" | "fd_in"
         )
-    })?;
-    let value = (*entry.values.get(place)?)?;
+    })
+}
+
+/// The file descriptor among the arguments.
+fn fd_of(call: &str, entry: &Pending) -> Option<i32> {
+    let value = (*entry.values.get(place_of_fd(call)?)?)?;
     // 32 bits; programs pass -1 as well.
     Some(value as i32).filter(|fd| *fd >= 0)
 }

@@ -385,12 +385,14 @@ fn hit(
     }))
 }
 
+type JsonAndText<'a> = (&'a [u8], Cow<'a, [u8]>);
+
 /// The texts of a hit's columns.
 struct Texts<'a> {
     phase: Option<&'a [u8]>,
     id: Option<Cow<'a, [u8]>>,
     /// JSON and text of each column.
-    args: Vec<Option<(&'a [u8], Cow<'a, [u8]>)>>,
+    args: Vec<Option<JsonAndText<'a>>>,
 }
 
 impl<'a> Texts<'a> {

@@ -143,8 +143,11 @@ fn is_hexadecimal(byte: &u8) -> bool {
     byte.is_ascii_hexdigit() || *byte == b'?'
 }
 
-/// A thread with its name: `1234<sh>`.
-fn thread(text: &[u8]) -> Option<(i32, Option<&[u8]>, &[u8])> {
+/// A thread, its name, and the text after it.
+type Named<'a> = (i32, Option<&'a [u8]>, &'a [u8]);
+
+/// Parses a thread with its name: `1234<sh>`.
+fn thread(text: &[u8]) -> Option<Named<'_>> {
     let (digits, rest) = digits(text);
     if digits.is_empty() || digits.len() > THREAD_DIGITS {
         return None;
