@@ -94,11 +94,12 @@ impl Output {
         let omitted = omitted.map_or_else(String::new, |omitted| format!("; {omitted}"));
         if matches!(self.form.shape, Shape::Svg | Shape::Html) {
             let path = self.form.path.take();
-            self.draw(&section).with_context(|| match &path {
+            let drawn = self.draw(&section);
+            let written = drawn.and_then(|()| self.destination.finish());
+            written.with_context(|| match &path {
                 Some(path) => format!("cannot write {}", path.display()),
                 None => "cannot write to stdout".to_owned(),
             })?;
-            self.destination.finish()?;
             let place = path.map(|path| format!(" to {}", path.display()));
             if let Some(summary) = summary {
                 let verb = match self.form.shape {
