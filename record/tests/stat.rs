@@ -153,11 +153,13 @@ fn counts_equal_those_of_perf_stat() {
     let ours = ours();
     println!("perf: {lowest:?} to {highest:?}, ours: {ours:?}");
     assert_eq!(ours.len(), 4);
-    for exact in ["raw_syscalls:sys_enter", "sched:sched_process_fork"] {
-        assert!(
-            (lowest[exact]..=highest[exact]).contains(&ours[exact]),
-            "{exact}"
-        );
+    // A signal restarts a system call now and then.
+    for (exact, more) in [
+        ("raw_syscalls:sys_enter", 2),
+        ("sched:sched_process_fork", 0),
+    ] {
+        let range = lowest[exact] - more..=highest[exact] + more;
+        assert!(range.contains(&ours[exact]), "{exact}");
     }
     let is_near = |event: &str, share: f64| {
         let (low, high) = (lowest[event] as f64, highest[event] as f64);
