@@ -113,7 +113,16 @@ fn check(need: &str, module: &str) {
         let trace = folder.path().join(format!("{number}.pqt"));
         let (input, output) = (input.display().to_string(), trace.display().to_string());
         printed("perfquet-convert", &[&input, "--no-symbols", "-o", &output]);
-        all.extend(expected(number, &trace));
+        let lines = expected(number, &trace).into_iter();
+        // Spark has no unsigned types, and takes the next larger signed ones.
+        all.extend(lines.map(|line| {
+            match module {
+                "pyspark" => line
+                    .replace(" uint8", " int16")
+                    .replace(" uint16", " int32"),
+                _ => line,
+            }
+        }));
         command.arg(&trace);
     }
     let output = command.current_dir(folder.path()).output().unwrap();

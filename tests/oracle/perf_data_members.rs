@@ -168,7 +168,9 @@ fn members_of_perf(path: &Path) -> Option<Vec<Members>> {
             }
         }
     }
-    all.retain(|members| members.time > 0);
+    // What the recorder notes for itself has neither thread nor period.
+    let is_note = |members: &Members| members.pid == -1 && members.period == 0;
+    all.retain(|members| members.time > 0 && !is_note(members));
     all.sort();
     Some(all)
 }

@@ -73,6 +73,7 @@ fn query_uses_the_trace_directory_only() {
         // Writing files for the user, and rejecting to.
         "perfquet_trace::output_file",
         "perfquet_events::Error",
+        "perfquet_events::errno",
         "perfquet_events::event::bars",
         // The meaning of `common_flags`.
         "perfquet_events::event::Flags",

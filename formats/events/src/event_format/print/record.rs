@@ -133,6 +133,10 @@ impl<'a> Record<'a> {
     /// parse.
     pub fn pairs(&self, out: &mut Vec<u8>) {
         for (index, field) in self.fields.iter().enumerate() {
+            // The kernel does not print its common fields.
+            if field.name.starts_with("common_") {
+                continue;
+            }
             if let Fields::Values(values) = self.values
                 && matches!(values.get(index), None | Some(Value::Null))
             {
