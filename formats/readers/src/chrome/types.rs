@@ -29,11 +29,11 @@ pub(super) struct Type {
 pub(super) struct Types<'a> {
     by_key: HashMap<Key<'a>, usize>,
     types: Vec<(Key<'a>, Type)>,
-    /// Whether any hit has no table of its own.
+    /// Whether a hit has no separate table.
     pub(super) has_other: bool,
 }
 
-/// Columns of hits without a table of their own.
+/// Columns of hits without a separate table.
 pub(super) const OTHER: [&str; 5] = ["phase", "category", "name", "id", "args"];
 
 impl<'a> Types<'a> {
@@ -75,7 +75,7 @@ impl<'a> Types<'a> {
         }
     }
 
-    /// The event of a hit; `None` if it has no table of its own.
+    /// The event of a hit; `None` if it has no separate table.
     pub(super) fn of(
         &self,
         category: Cow<'a, [u8]>,

@@ -47,7 +47,7 @@ impl<'a> Outcome<'a> {
             Some(digits) => hexadecimal(digits).map(|value| value as i64),
             None => signed(number).or_else(|| unsigned(number).map(|value| value as i64)),
         };
-        // An error without a number of its own (`errno 600`) stays -1.
+        // An error with an unknown name stays -1.
         let negative = error.and_then(errno::number).and_then(i64::checked_neg);
         Outcome {
             value: value.map(|value| match value {

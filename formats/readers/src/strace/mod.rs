@@ -23,7 +23,7 @@
 //! - Signals are hits of `strace:signal`. Results of `clone`, `fork` and `vfork` create threads, `+++` ends them.
 //! - The table of `-c` and `-C` becomes aggregations by system call: `calls`, `errors`, `seconds`.
 //! - With `-ff`, the thread is in the name of the file: `trace.15035`.
-//! - On the standard error, the output of the program is between the lines: what is no line of strace is counted.
+//! - On the standard error, lines may be output of the program: they are counted.
 
 mod ahead;
 mod call;
