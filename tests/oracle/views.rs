@@ -579,15 +579,20 @@ fn system_calls_equal_perf_trace() {
         0,
         "",
     );
-    // The return of a new thread from the call that created it is no call of its own; perf counts it, without a duration.
+    // The return of a new thread from the call that created it is no call of its own; perf counts it, with a duration of 0.
     let creates = |call: &(i32, String)| ["clone", "clone3", "fork", "vfork"].contains(&&*call.1);
-    ours.retain(|call, _| !creates(call));
-    theirs.retain(|call, _| !creates(call));
+    theirs.retain(|call, their| ours.contains_key(call) || !creates(call) || their.0 > 1);
     assert!(ours.keys().eq(theirs.keys()), "{ours:?}, perf {theirs:?}");
     for ((call, our), their) in ours.iter().zip(theirs.values()) {
-        let mut times = our.2.iter().zip(their.2);
-        let is_same = (our.0, our.1) == (their.0, their.1)
-            && times.all(|(&our, their)| rounds_to(our, their));
+        let has_return = creates(call) && their.0 == our.0 + 1;
+        let is_same = match has_return {
+            true => our.1 == their.1 && rounds_to(our.2[0], their.2[0]),
+            false => {
+                let mut times = our.2.iter().zip(their.2);
+                (our.0, our.1) == (their.0, their.1)
+                    && times.all(|(&our, their)| rounds_to(our, their))
+            }
+        };
         assert!(is_same, "{call:?}: {our:?} ns, perf {their:?} us");
     }
     assert!(ours.len() > 50, "{} rows", ours.len());
