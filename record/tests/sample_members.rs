@@ -77,6 +77,27 @@ fn fixed_periods_are_kept() {
     assert_eq!(faults, rows as i64 * 100);
 }
 
+/// Without a rate, an aggregation counts occurrences of what the kernel counts, not samples.
+#[test]
+fn aggregations_count_every_occurrence() {
+    let Some(room) = faulting() else { return };
+    if !needs::met(&["bpf"]) {
+        return;
+    }
+    let count = |options: &[&str]| {
+        let event = ["-e", "page-faults"];
+        let command = ["--agg", "count() by comm", "--", "./faulting"];
+        room.record(&[&event, options, &command].concat());
+        let rows = room.rows("aggregates", &["value"]);
+        let values = rows.iter().filter_map(|row| row.parse::<f64>().ok());
+        values.sum::<f64>() as i64
+    };
+    let all = count(&[]);
+    assert!((FAULTS..FAULTS + FEW).contains(&all), "{all}");
+    let hundredths = count(&["-c", "100"]);
+    assert!((100..140).contains(&hundredths), "{hundredths}");
+}
+
 #[test]
 fn page_faults_have_addresses() {
     let Some(room) = faulting() else { return };

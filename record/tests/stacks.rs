@@ -388,10 +388,10 @@ fn stacks_by_frame_pointers_are_whole_or_marked() {
     assert!(marked >= 90, "{marked} of {all}: {stderr}");
     let counted = format!("{marked} of {all} user stacks by frame pointers cut");
     assert!(stderr.contains(&counted), "{marked}: {stderr}");
-    // They are what was asked for. What is no code in place of a frame pointer ends a stack, which depends on the layout of memory.
+    // They are what was asked for. But what is no code in place of a frame pointer ends a stack, which depends on the layout of memory.
     let (marked, all, stderr) = record(&["--call-graph", "fp"]);
-    let is_asked_for = marked * 10 <= all && !stderr.contains("cut");
-    assert!(is_asked_for, "{marked} of {all}: {stderr}");
+    let counted = format!("{marked} of {all} user stacks by frame pointers cut");
+    assert_eq!(stderr.contains(&counted), marked > 0, "{stderr}");
     let (marked, all, stderr) = record(&["--call-graph", "dwarf"]);
     assert!(marked * 50 <= all, "{marked} of {all}: {stderr}");
 }

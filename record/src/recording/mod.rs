@@ -526,8 +526,17 @@ fn is_switch(track: &Track) -> bool {
 }
 
 /// Opens a counter or clock on CPUs for a BPF program, without a ring, because it stores nothing.
+///
+/// Without a rate, the program runs at every occurrence of an event that the kernel itself counts (page faults, switches, migrations), so
+/// that its counts are those of `--stat`. Clocks and hardware counters are sampled.
 pub(crate) fn sampling(probe: &Probe, cpus: &[u32], settings: &Settings) -> Result<Vec<Event>> {
-    open::for_program(probe, cpus, settings)
+    let has_rate = settings.period.or(settings.frequency_hz).is_some();
+    let occurs = probe.attr.type_ == abi::PERF_TYPE_SOFTWARE && !counter::is_clock(&probe.attr);
+    let mut probe = probe.clone();
+    if occurs && !has_rate && probe.attr.sample_period == 0 {
+        probe.attr.sample_period = 1;
+    }
+    open::for_program(&probe, cpus, settings)
 }
 
 /// Where a BPF program runs at the hits of a probe.

@@ -141,6 +141,11 @@ fn from_events(graph: &Flamegraph, session: &Session, groups: &Groups) -> Result
         graph.choice.fail_if_nothing_fits(session)?;
         bail!("no matching rows in {}", event.name);
     }
+    if graph.choice.event.is_none() && event.is_bookkeeping() && has_no_stacks(&folded) {
+        bail!(
+            "no event with stacks occurred\nhint: list what was recorded with: perfquet-query info TRACE"
+        );
+    }
     fail_without_stacks(&folded, &event.name, "record with -g")?;
     let names = groups.names(session, &folded)?;
     let incomplete = Incomplete::of(session, &event.table);
@@ -248,11 +253,15 @@ fn merged(
 }
 
 fn fail_without_stacks(folded: &Folded, name: &str, hint: &str) -> Result<()> {
-    let has_none = |row: &Weighted| row.kernel == 0 && row.user == 0;
-    if folded.rows.iter().all(has_none) {
+    if has_no_stacks(folded) {
         bail!("{name}: recorded without stacks\nhint: {hint}");
     }
     Ok(())
+}
+
+fn has_no_stacks(folded: &Folded) -> bool {
+    let has_none = |row: &Weighted| row.kernel == 0 && row.user == 0;
+    folded.rows.iter().all(has_none)
 }
 
 fn before(graph: &Flamegraph, folded: &Folded) -> Amount {
