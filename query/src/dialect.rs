@@ -62,6 +62,7 @@ impl VisitorMut for Translator {
                 *item = SelectItem::ExprWithAlias { expr, alias };
             }
         }
+        distinguish(&mut select.projection);
         ControlFlow::Continue(())
     }
 
@@ -93,6 +94,44 @@ impl VisitorMut for Translator {
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Gives columns with the name of an earlier one a number, as DuckDB does: `count(*)`, `count(*)_1`. Named columns, and those of tables,
+/// keep their names.
+fn distinguish(projection: &mut [SelectItem]) {
+    let mut names: Vec<String> = Vec::new();
+    for item in projection {
+        let name = match &*item {
+            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => continue,
+            SelectItem::UnnamedExpr(expr) => name_of(expr),
+            SelectItem::ExprWithAlias { alias, .. } => alias.value.clone(),
+            _ => continue,
+        };
+        let count = names.iter().filter(|other| **other == name).count();
+        if count > 0
+            && let SelectItem::UnnamedExpr(expr) = &*item
+        {
+            let alias = Ident::with_quote('"', format!("{name}_{count}"));
+            let expr = expr.clone();
+            *item = SelectItem::ExprWithAlias { expr, alias };
+        }
+        names.push(name);
+    }
+}
+
+/// Returns the name of an expression's column: a subquery has that of its only column.
+fn name_of(expr: &Expr) -> String {
+    let Expr::Subquery(query) = expr else {
+        return expr.to_string().to_lowercase();
+    };
+    let SetExpr::Select(select) = &*query.body else {
+        return expr.to_string().to_lowercase();
+    };
+    match select.projection.as_slice() {
+        [SelectItem::UnnamedExpr(inner)] => name_of(inner),
+        [SelectItem::ExprWithAlias { alias, .. }] => alias.value.clone(),
+        _ => expr.to_string().to_lowercase(),
     }
 }
 
@@ -295,6 +334,12 @@ mod tests {
         check(
             "SELECT * FROM t ORDER BY ALL",
             Err("ORDER BY ALL: the number of columns is not known"),
+        );
+        check(
+            "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM u), count(*), a.x, b.x FROM a, b",
+            Ok(
+                "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM u) AS \"count(*)_1\", count(*) AS \"count(*)_2\", a.x, b.x FROM a, b",
+            ),
         );
         check(
             "SELECT arg_max(a, b, 3) FROM t",

@@ -27,6 +27,9 @@ pub(crate) trait Known {
     /// Returns the names of all functions: scalar, aggregate, window and table.
     fn function_names(&self) -> Vec<String>;
 
+    /// Returns the names of the table functions.
+    fn table_function_names(&self) -> Vec<String>;
+
     /// Returns the fragments of a report's query that the user wrote; `None` if the user wrote all of the query.
     fn pieces(&self) -> Option<Vec<String>>;
 }
@@ -237,6 +240,10 @@ fn plan_error(text: &str, known: Option<&dyn Known>) -> String {
                 .to_owned()
         }));
         // The function exists, but not in this form.
+        let tables = known.map(Known::table_function_names).unwrap_or_default();
+        if first.starts_with("Invalid function") && tables.contains(&name.to_lowercase()) {
+            return format!("{name} is a table function\nhint: use FROM {name}(…)");
+        }
         if names.iter().any(|known| known == &name.to_lowercase()) {
             return format!("{name} needs a window\nhint: use {name}(…) OVER (ORDER BY time)");
         }

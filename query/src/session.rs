@@ -299,12 +299,22 @@ impl explain::Known for Session {
         let mut names: Vec<String> = state.scalar_functions().keys().cloned().collect();
         names.extend(state.aggregate_functions().keys().cloned());
         names.extend(state.window_functions().keys().cloned());
-        names.extend(state.table_functions().keys().cloned());
+        names.extend(self.table_function_names());
         names.extend(self.macros.all().iter().map(|each| each.name().to_owned()));
         names.retain(|name| name != MARK);
         names.sort();
         names.dedup();
         names
+    }
+
+    fn table_function_names(&self) -> Vec<String> {
+        let state = self.context.state();
+        let names = state.table_functions().keys();
+        // Passes are parts of views.
+        names
+            .filter(|name| !name.starts_with(passes::PREFIX))
+            .cloned()
+            .collect()
     }
 }
 

@@ -98,6 +98,9 @@ fn integer(argument: &ScalarValue) -> Option<i64> {
     }
 }
 
+/// How the names of passes begin.
+pub(crate) const PREFIX: &str = "pass_";
+
 const FUNCTIONS: &[Function] = &[
     sched::states::FUNCTION,
     sched::off_cpu::FUNCTION,
