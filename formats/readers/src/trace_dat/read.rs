@@ -270,6 +270,18 @@ fn streams<'m>(
                     format!("expected the pages of CPU {cpu}, found them {shift} bytes later")
                 })?;
             }
+            // Whole pages: no other page shows that they are missing.
+            let more = end - start;
+            if more != 0 && more % page_size as i64 == 0 {
+                reporter.problem(Place::Offset(data.offset), "cpu", || {
+                    let cpu = data.cpu.unwrap_or(0);
+                    let found = data.size.saturating_add_signed(more);
+                    format!(
+                        "expected {} bytes of pages of CPU {cpu}, found {found}",
+                        data.size
+                    )
+                })?;
+            }
             let data = &CpuData {
                 offset: data.offset.saturating_add_signed(shift),
                 size: data.size.saturating_add_signed(end - start),
