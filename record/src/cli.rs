@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
-use perfquet_cli::quantity::{self, duration};
+use perfquet_cli::quantity::duration;
 use perfquet_events::event::Contexts;
 
 use crate::bpf;
@@ -16,7 +16,8 @@ use crate::cpu_limit::CpuLimitOptions;
 use crate::failure::{Failure, misuse};
 use crate::flight;
 use crate::ftrace;
-use crate::output::{Form, Format};
+use crate::limit;
+use crate::output::{self, Form, Format};
 use crate::preset::{self, PRESETS};
 use crate::probe::ProbeOption;
 use crate::probe::extras::ExtraOptions;
@@ -30,7 +31,6 @@ use crate::runtimes;
 use crate::selection::CallOptions;
 use crate::service::ServiceOptions;
 use crate::stat::StatOptions;
-use crate::sys::ring::page_bytes;
 use crate::sys::{host, privileges};
 use crate::target::{Target, TargetOptions};
 use crate::trigger::TriggerOptions;
@@ -217,7 +217,7 @@ pub(crate) struct Cli {
     /// Ring buffer size per CPU (512K, 64M); a bare number counts pages
     ///
     /// [default: 32M as root, at most 1/32 of memory for all rings; otherwise the locked-memory limit]
-    #[arg(short = 'm', long = "ring-size", alias = "mmap-pages", value_name = "SIZE", value_parser = ring_bytes, help_heading = OUTPUT)]
+    #[arg(short = 'm', long = "ring-size", alias = "mmap-pages", value_name = "SIZE", value_parser = limit::ring_bytes, help_heading = OUTPUT)]
     pub(crate) ring_bytes: Option<usize>,
     /// Output path [default: trace.pqt; perf.data with --format perf.data]
     #[arg(short = 'o', long = "output", value_name = "PATH", help_heading = OUTPUT)]
@@ -231,7 +231,7 @@ pub(crate) struct Cli {
     ///
     /// Directories are searchable by those who may read them. A recording exposes the activity of the whole system, so it is
     /// always private until it is complete. Imports by perfquet-convert follow the umask instead.
-    #[arg(long, value_name = "MODE", value_parser = mode, help_heading = OUTPUT)]
+    #[arg(long, value_name = "MODE", value_parser = output::mode, help_heading = OUTPUT)]
     pub(crate) mode: Option<u32>,
     /// Stop after TIME (10s, 500ms, 2m)
     ///
@@ -267,6 +267,11 @@ pub(crate) struct Cli {
     /// Removes their probes and tracefs instances, and restores function tracer settings.
     #[arg(long, help_heading = LISTS)]
     pub(crate) cleanup: bool,
+    /// Print what would be recorded, and change nothing
+    ///
+    /// Events, definitions of probes, filters, aggregations, stacks, output, and the required privileges.
+    #[arg(long = "dry-run", help_heading = LISTS)]
+    pub(crate) is_dry_run: bool,
     /// Verbose output; -vv for more
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = None::<&str>)]
     pub(crate) verbose: u8,
@@ -310,9 +315,12 @@ impl Cli {
     /// Reads the command line; exits after `--help`, `--version` and errors.
     pub(crate) fn read() -> Cli {
         let matches = perfquet_cli::with_width(Cli::command()).get_matches();
-        Cli::from_arg_matches(&matches)
-            .map(|cli| cli.with_filters(&matches))
-            .unwrap_or_else(|error| error.exit())
+        Cli::of(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// Takes the values of the options, in their order.
+    pub(crate) fn of(matches: &ArgMatches) -> Result<Cli, clap::Error> {
+        Ok(Cli::from_arg_matches(matches)?.with_filters(matches))
     }
 
     /// Puts the options of the presets before the words of the command line; exits after errors.
@@ -336,7 +344,7 @@ impl Cli {
             .chain(preset::options(names))
             .chain(words);
         let matches = Cli::command().try_get_matches_from(words)?;
-        let mut cli = Cli::from_arg_matches(&matches)?.with_filters(&matches);
+        let mut cli = Cli::of(&matches)?;
         if cli.has_no_target() {
             cli.all_cpus = true;
         }
@@ -535,14 +543,16 @@ impl Cli {
         has_limit && !is_more && self.format == Format::Pqt && self.flight.limit().is_none()
     }
 
+    /// Whether anything is aggregated in the kernel.
+    pub(crate) fn aggregates(&self) -> bool {
+        let is_summed = |request: &ProbeRequest| !request.aggregations.is_empty();
+        let has_latencies = !self.latencies.is_empty();
+        self.bpf.report().is_some() || has_latencies || self.requests.iter().any(is_summed)
+    }
+
     /// Whether --live shows functions and threads, because there are no aggregates or counts to print.
     pub(crate) fn displays_samples(&self) -> bool {
-        let is_summed = |request: &ProbeRequest| !request.aggregations.is_empty();
-        let has_values = self.bpf.report().is_some()
-            || !self.latencies.is_empty()
-            || self.stat.is_requested()
-            || self.requests.iter().any(is_summed);
-        self.bpf.is_live() && !has_values
+        self.bpf.is_live() && !self.aggregates() && !self.stat.is_requested()
     }
 
     /// Returns the query to suggest first.
@@ -624,22 +634,6 @@ fn preset_names() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| preset.name))
 }
 
-/// Parses permissions in octal. The owner keeps read and write access; otherwise nobody could read or remove the trace.
-fn mode(text: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(text, 8).ok();
-    mode.filter(|mode| mode & !0o666 == 0 && mode & 0o600 == 0o600)
-        .ok_or_else(|| "expected permissions to read and write, such as 0640 or 644".to_owned())
-}
-
-/// Parses the size of a ring: `4M`, `512K`, `65536B`; a bare number counts pages.
-fn ring_bytes(text: &str) -> Result<usize, String> {
-    const MOST: u64 = 1 << 32;
-    match quantity::size_bytes(text, page_bytes() as u64)? {
-        bytes @ 1..=MOST => Ok((bytes as usize).max(page_bytes()).next_power_of_two()),
-        _ => Err("expected a size between a page and 4G".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -647,7 +641,7 @@ mod tests {
     fn read(line: &str) -> Result<Cli, clap::Error> {
         let words = std::iter::once("perfquet-record").chain(line.split_whitespace());
         let matches = Cli::command().try_get_matches_from(words)?;
-        Cli::from_arg_matches(&matches).map(|cli| cli.with_filters(&matches))
+        Cli::of(&matches)
     }
 
     #[test]
@@ -785,15 +779,5 @@ mod tests {
         assert!(with("--preset io -- sleep 1").all_cpus);
         assert!(!with("--preset io -p 7").all_cpus);
         assert!(read("--preset nothing").is_err());
-    }
-
-    #[test]
-    fn ring_sizes() {
-        assert_eq!(ring_bytes("4M"), Ok(4 << 20));
-        assert_eq!(ring_bytes("5000K"), Ok(8 << 20));
-        assert_eq!(ring_bytes("16"), Ok(16 * page_bytes()));
-        for wrong in ["", "M", "4X", "0", "5G", "99999999999999999999"] {
-            assert!(ring_bytes(wrong).is_err(), "{wrong}");
-        }
     }
 }

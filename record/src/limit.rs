@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use perfquet_cli::quantity::{duration, size_bytes};
 
+use crate::sys::ring::page_bytes;
+
 /// At least one of them is set, and none is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit {
@@ -42,6 +44,15 @@ pub(crate) fn limit(text: &str) -> Result<Limit, String> {
     }
 }
 
+/// Parses the size of a ring: `4M`, `512K`, `65536B`; a bare number counts pages.
+pub(crate) fn ring_bytes(text: &str) -> Result<usize, String> {
+    const MOST: u64 = 1 << 32;
+    match size_bytes(text, page_bytes() as u64)? {
+        bytes @ 1..=MOST => Ok((bytes as usize).max(page_bytes()).next_power_of_two()),
+        _ => Err("expected a size between a page and 4G".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +69,16 @@ mod tests {
         assert_eq!(limit("1GiB"), Ok(of(None, Some(1 << 30))));
         for wrong in ["", "0s", "0M", "10x", "5"] {
             assert!(limit(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ring_sizes() {
+        assert_eq!(ring_bytes("4M"), Ok(4 << 20));
+        assert_eq!(ring_bytes("5000K"), Ok(8 << 20));
+        assert_eq!(ring_bytes("16"), Ok(16 * page_bytes()));
+        for wrong in ["", "M", "4X", "0", "5G", "99999999999999999999"] {
+            assert!(ring_bytes(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Queries instead of a recording: `--list`, `--functions`, `--lines`, `--vars`, `--boot`, and `--cleanup`.
+//! Queries instead of a recording: `--list`, `--functions`, `--lines`, `--vars`, `--boot`, `--dry-run`, and `--cleanup`.
 
 use std::io::{self, Write};
 
@@ -10,6 +10,7 @@ use crate::boot;
 use crate::cli::Cli;
 use crate::failure::{Failure, misuse, similar};
 use crate::ftrace;
+use crate::plan;
 use crate::preset;
 use crate::probe::{counter, definition, pmu_names, probe_listing, tracepoint};
 use crate::sys::tracefs::Tracefs;
@@ -20,7 +21,7 @@ pub(crate) fn is_requested(cli: &Cli) -> bool {
     let has_pattern = [&cli.list, &cli.functions, &cli.lines, &cli.vars]
         .into_iter()
         .any(Option::is_some);
-    has_pattern || cli.boot.is_line_wanted || cli.cleanup
+    has_pattern || cli.boot.is_line_wanted || cli.cleanup || cli.is_dry_run
 }
 
 /// Runs such a query, if one is requested.
@@ -50,6 +51,8 @@ pub(crate) fn answer(cli: &Cli) -> Result<bool> {
         ));
         let removed = probes.iter().chain(&others);
         removed.map(|name| format!("{name}\n")).collect()
+    } else if cli.is_dry_run {
+        plan::print(cli)?
     } else {
         return Ok(false);
     };

@@ -214,6 +214,13 @@ fn give(path: &Path, user: u32, group: u32) -> io::Result<()> {
     lchown(path, Some(user), Some(group))
 }
 
+/// Parses permissions in octal. The owner keeps read and write access; otherwise nobody could read or remove the trace.
+pub(crate) fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok();
+    mode.filter(|mode| mode & !0o666 == 0 && mode & 0o600 == 0o600)
+        .ok_or_else(|| "expected permissions to read and write, such as 0640 or 644".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,9 +25,9 @@ use crate::lifecycle::{Running, Start, Stopped};
 use crate::list;
 use crate::live;
 use crate::output::{Form, Format, Output};
+use crate::plan::{Plan, exclusions};
 use crate::probe::Probe;
 use crate::probe::definition::Definitions;
-use crate::probe_requests;
 use crate::recording::{Recording, Settings, Track, WALK};
 use crate::remote;
 use crate::rotation::{self, End, Handover, Request};
@@ -36,7 +36,6 @@ use crate::stat::{self, Counters};
 use crate::sys::child::{self, Ended, Waiting};
 use crate::sys::signals::{Signal, Signals};
 use crate::sys::thread;
-use crate::target::Target;
 use crate::terminal;
 use crate::user_stacks;
 
@@ -82,81 +81,27 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     }
     // Before the first probe is defined, so that it is removed even after a signal.
     let signals = Signals::block().context("cannot wait for signals")?;
-    let target = cli.target()?;
+    let Plan {
+        target,
+        cpus,
+        selection,
+        requests,
+        counted: groups,
+        mut stacks,
+        frequency_hz,
+        delay,
+        loads,
+    } = Plan::read(cli)?;
     let is_flight = cli.flight.limit().is_some();
-    if cli.functions_traced.is_requested() {
-        cli.functions_traced.check(cli.format, is_flight)?;
-    }
-    let mut selection = cli.calls.selection()?;
-    cli.triggers.add_to(&mut selection, is_flight)?;
+    let displays_samples = cli.displays_samples();
     // Own probes are removed when this function ends, after their events are closed.
     let mut definitions = None;
     let mut plans = Plans::read(&cli.bpf)?;
-    let mut probes = probe_requests::probes(cli, &mut definitions, &mut plans)?;
-    if cli.target_options.excludes_children
-        && (!plans.is_empty() || cli.functions_traced.is_requested())
-    {
-        return Err(misuse(
-            "--no-inherit cannot be combined with in-kernel aggregation or function tracing",
-        )
-        .hint("drop --no-inherit")
-        .into());
-    }
-    if cli.control.are_given()
-        && (cli.functions_traced.is_requested() || cli.triggers.is_requested())
-    {
-        return Err(misuse(
-            "--delay and --control cannot be combined with function tracing, --start-on or --stop-on",
-        )
-        .hint("drop them, or use --start-on time:TIME")
-        .into());
-    }
-    if is_flight && selection.max_events.is_some() {
-        return Err(misuse("--ring cannot be combined with --max-events")
-            .hint("drop one")
-            .into());
-    }
-    if is_flight && plans.has_sums() {
-        return Err(
-            misuse("--ring cannot be combined with in-kernel aggregation")
-                .hint("drop --ring, or --agg, --profile and --off-cpu")
-                .into(),
-        );
-    }
-    if probes.iter().any(|probe| !probe.members.is_empty()) {
-        let excluded = [
-            (is_flight, "--ring"),
-            (cli.triggers.is_requested(), "--start-on and --stop-on"),
-        ];
-        // The first sample of a cut trace would have all that was counted before.
-        check_combination("a group {A,B}:S", &excluded)?;
-    }
-    check_cpu_limit(cli, &target)?;
-    let groups = cli.stat.groups(&target)?;
-    if !groups.is_empty() && (is_flight || cli.format == Format::PerfData) {
-        return Err(
-            misuse("--stat cannot be combined with --ring or --format perf.data")
-                .hint("drop one")
-                .into(),
-        );
-    }
-    let displays_samples = cli.displays_samples();
-    if displays_samples {
-        check_display(cli)?;
-    } else if cli.bpf.every().is_some() && !plans.has_sums() && groups.is_empty() {
-        return Err(misuse("--every: requires an aggregation, --stat or --live")
-            .hint("add --agg, --latency, --profile, --off-cpu, --stat or --live")
-            .into());
-    }
+    let mut probes = requests.define(&mut definitions, &mut plans)?;
     probes.extend(plans.outputs());
-    let loads = cli.flight.loads()?;
     let (watched_probes, watched) = flight::watched(&cli.flight, &mut definitions)?;
     probes.extend(watched_probes);
     probes.extend(cli.triggers.probes(&mut definitions)?);
-    let mut stacks = cli.stacks.stacks()?;
-    if target.is_of_cpus() {
-        stacks.set_of_system();
-    }
     let mut walking = match stacks.wants_walks(&probes) {
         true => user_stacks::load(cli.target_options.excludes_self, stacks.are_checked()),
         false => None,
@@ -172,8 +117,6 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         stacks.set_walked();
         probes.push(Probe::output(WALK, false));
     }
-    let cpus = cli.cpus()?;
-    let delay = cli.control.delay()?;
     let settings = Settings {
         starts_paused: delay.is_some(),
         has_own_records: (!is_flight
@@ -181,7 +124,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
             || cli.stat.is_requested()
             || cli.cpu_limit.is_given())
             && cli.format == Format::Pqt,
-        frequency_hz: cli.frequency_hz()?,
+        frequency_hz,
         period: cli.count,
         stacks,
         extras: cli.extras.extras(&probes)?,
@@ -317,73 +260,9 @@ fn install_service(cli: &Cli, folder: &Path) -> Result<Outcome> {
     Ok(Outcome::Done(None))
 }
 
-/// Fails for options with which rates cannot be lowered, or changes not be recorded.
-fn check_cpu_limit(cli: &Cli, target: &Target) -> Result<(), Failure> {
-    if !cli.cpu_limit.is_given() {
-        return Ok(());
-    }
-    // Threads that inherited an event keep its rate.
-    if !target.is_of_cpus() {
-        return Err(
-            misuse("--max-cpu: requires a recording of the system, of CPUs or of cgroups")
-                .hint("add -a, -C CPUS or -G CGROUP"),
-        );
-    }
-    let excluded = [
-        (cli.flight.limit().is_some(), "--ring"),
-        (cli.format == Format::PerfData, "--format perf.data"),
-    ];
-    check_combination("--max-cpu", &excluded)
-}
-
-/// Fails if one of these options is given, which exclude `option`.
-fn check_combination(option: &str, excluded: &[(bool, &str)]) -> Result<(), Failure> {
-    match excluded.iter().find(|(is_given, _)| *is_given) {
-        Some((_, other)) => {
-            Err(misuse(format!("{option} cannot be combined with {other}")).hint("drop one"))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Fails for options with which the journal has not exactly the events of the trace, or comes too late.
-fn check_display(cli: &Cli) -> Result<(), Failure> {
-    let excluded = [
-        (cli.flight.limit().is_some(), "--ring"),
-        (cli.triggers.is_requested(), "--start-on or --stop-on"),
-        (cli.calls.max_events.is_some(), "--max-events"),
-        (
-            cli.functions_traced.is_requested(),
-            "--function, --function-graph or --kfi-config",
-        ),
-    ];
-    check_combination("--live", &excluded)
-}
-
 /// Returns the ring of traces; fails for options that it excludes.
 fn ring(cli: &Cli) -> Result<Request, Failure> {
-    let excluded = [
-        (cli.flight.limit().is_some(), "--ring"),
-        (cli.triggers.is_requested(), "--start-on or --stop-on"),
-        (cli.calls.max_events.is_some(), "--max-events"),
-        (
-            cli.functions_traced.is_requested(),
-            "--function, --function-graph or --kfi-config",
-        ),
-        (cli.force, "--force"),
-        (cli.control.are_given(), "--delay or --control"),
-        (cli.format != Format::Pqt, "--format perf.data"),
-        (cli.displays_samples(), "--live"),
-        (
-            cli.events.iter().any(|event| event.contains('{')),
-            "a group {A,B}:S",
-        ),
-    ];
-    check_combination("--rotate", &excluded)?;
-    if !cli.command.is_empty() {
-        return Err(misuse("--rotate cannot be combined with a command")
-            .hint("start the command, then record it with -p PID, or use -a"));
-    }
+    exclusions::check(cli)?;
     let target = cli.target()?;
     // What does not exist is reported before anything is created.
     target.places(None, &cli.cpus()?)?;

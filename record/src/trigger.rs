@@ -105,13 +105,7 @@ impl TriggerOptions {
     }
 
     /// Adds the selection known before the recording starts; fails for contradictions.
-    pub(crate) fn add_to(&self, selection: &mut Selection, is_flight: bool) -> Result<(), Failure> {
-        if self.is_requested() && is_flight {
-            return Err(
-                misuse("--ring cannot be combined with --start-on or --stop-on")
-                    .hint("use --snapshot-on with --ring"),
-            );
-        }
+    pub(crate) fn add_to(&self, selection: &mut Selection) -> Result<(), Failure> {
         if let Some(both) = self
             .start_on
             .iter()
@@ -391,20 +385,19 @@ mod tests {
     fn selection_in_the_journal() {
         let mut selection = Selection::default();
         let timed = options(&["time:1us"], &["time:5us", "time:2us", "exit:f"]);
-        timed.add_to(&mut selection, false).unwrap();
+        timed.add_to(&mut selection).unwrap();
         assert!(!selection.waits);
         let begun = timed.begun(&selection, 10).unwrap();
         assert_eq!((begun.begin, begun.stop_after), (Some(1010), Some(2000)));
         let called = options(&["entry:f"], &["exit:f", "time:1s"]);
-        called.add_to(&mut selection, false).unwrap();
+        called.add_to(&mut selection).unwrap();
         assert!(selection.waits && called.begun(&selection, 10).is_none());
         for (start, stop) in [
             (&["entry:f"][..], &["entry:f"][..]),
             (&["entry:f", "time:1s"], &[]),
         ] {
-            assert!(options(start, stop).add_to(&mut selection, false).is_err());
+            assert!(options(start, stop).add_to(&mut selection).is_err());
         }
-        assert!(called.add_to(&mut selection, true).is_err());
         assert!(options(&[], &[]).begun(&Selection::default(), 10).is_none());
     }
 

@@ -248,6 +248,6 @@ fn wrong_channels() {
     check(
         &with(&["--delay", "1s", "--start-on", "time:1s"]),
         2,
-        "--delay and --control cannot be combined",
+        "--delay or --control cannot be combined",
     );
 }

@@ -140,6 +140,25 @@ impl Options {
         }
     }
 
+    /// Returns the names of the programs that belong to no event, and what they aggregate.
+    pub(crate) fn programs(&self) -> Vec<(&'static str, &'static str)> {
+        let programs = [
+            (
+                self.profile.is_requested(),
+                ("profile", "samples by comm, pid, kstack, ustack"),
+            ),
+            (
+                self.off_cpu.is_requested(),
+                (
+                    "off-cpu",
+                    "time off the CPU by comm, pid, reason, waker, kstack, ustack",
+                ),
+            ),
+        ];
+        let wanted = programs.into_iter().filter(|(is_wanted, _)| *is_wanted);
+        wanted.map(|(_, program)| program).collect()
+    }
+
     /// Returns the interval at which aggregates are read, if any.
     pub(crate) fn every(&self) -> Option<Duration> {
         self.every.or(self.live.then_some(Duration::from_secs(1)))
@@ -197,6 +216,17 @@ impl Plans {
             self.of_calls.push((requested, Rc::clone(&functions)));
         }
         Ok(())
+    }
+
+    /// Fails for aggregations that these calls cannot have.
+    pub(crate) fn check_calls(
+        argument: &str,
+        texts: &[String],
+        filter: Option<&str>,
+        functions: &[Functions],
+    ) -> Result<(), Failure> {
+        let all = functions.iter().flat_map(|of_option| &of_option.all);
+        agg::of_calls(argument, texts, filter, all).map(drop)
     }
 
     /// Adds the aggregations `texts` of a latency, over those that pass `filter`.

@@ -29,7 +29,7 @@ use crate::failure::Failure;
 use crate::limit;
 use crate::output::Format;
 use crate::probe::definition::Definitions;
-use crate::probe::{self, Probe, ProbeOption};
+use crate::probe::{self, Probe, ProbeOption, Usage};
 use crate::sys::signals::User;
 use load::Load;
 use slow::Watched;
@@ -171,8 +171,11 @@ pub(crate) fn watched(
             true => (ProbeOption::Uprobe, ProbeOption::Uretprobe),
             false => (ProbeOption::Kprobe, ProbeOption::Kretprobe),
         };
-        let entries = probe::of(entry, function, definitions)?;
-        let returns = probe::of(exit, function, definitions)?;
+        let define = |option, definitions: &mut Option<Definitions>| {
+            probe::wanted(option, function, Usage::Rows)?.define(definitions, Usage::Rows)
+        };
+        let entries = define(entry, definitions)?;
+        let returns = define(exit, definitions)?;
         watched.extend(entries.iter().zip(&returns).map(|(entry, exit)| Watched {
             function: function.to_owned(),
             longer_than,

@@ -60,6 +60,22 @@ impl FunctionOptions {
         !self.roots.is_empty() || !self.entered.is_empty() || self.kfi_config.is_some()
     }
 
+    /// Returns the traced functions, in words.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let of = |names: &[String], what: &str| {
+            (!names.is_empty()).then(|| format!("{}: {what}", names.join(", ")))
+        };
+        let config = self.kfi_config.as_ref().map(|path| path.display());
+        [
+            of(&self.roots, "with callees and durations"),
+            of(&self.entered, "calls"),
+            config.map(|path| format!("those of {path}")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
     /// Reads the KFI configuration, if given.
     pub(crate) fn read_kfi(&mut self) -> Result<Option<&Kfi>, Failure> {
         if let Some(path) = &self.kfi_config {

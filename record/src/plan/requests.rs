@@ -1,4 +1,4 @@
-//! The requested probes, with their filters, recorded individually or aggregated.
+//! The requested events and probes with their filters, recorded individually or aggregated: first parsed, then defined.
 
 use anyhow::Result;
 
@@ -6,114 +6,185 @@ use crate::bpf::Plans;
 use crate::cli::{Cli, ProbeRequest};
 use crate::failure::{Failure, misuse};
 use crate::probe::definition::Definitions;
-use crate::probe::{self, Probe, ProbeOption, call, counter};
+use crate::probe::{self, Probe, ProbeOption, Usage, Wanted, call, counter};
 
-/// Returns the probes of `-e`, the probe options, `--filter`, `-F` and `-c`.
-pub(crate) fn probes(
-    cli: &Cli,
-    definitions: &mut Option<Definitions>,
-    plans: &mut Plans,
-) -> Result<Vec<Probe>> {
-    if cli.has_lonely_filter {
-        return Err(misuse("--filter: no event or probe precedes it").into());
-    }
-    if cli.has_lonely_aggregation {
-        return Err(misuse("--agg: no event or probe precedes it")
-            .hint("put it after the event or probe to aggregate")
-            .into());
-    }
-    let mut probes = Vec::new();
-    for request in &cli.requests {
-        // As in perf, all filters of an event must match.
-        let filter = match &request.filters[..] {
-            [] => None,
-            [filter] => Some(filter.clone()),
-            filters => Some(format!("({})", filters.join(") && ("))),
-        };
-        match request.option {
-            ProbeOption::Latency => {
-                let (text, texts) = (&request.text, &request.aggregations);
-                plans.aggregate_latency(text, texts, filter.as_deref())?;
-                continue;
-            }
-            ProbeOption::Call if !request.aggregations.is_empty() => {
-                aggregate_calls(request, filter.as_deref(), plans)?;
-                continue;
-            }
-            ProbeOption::Call if filter.is_some() => {
-                return Err(misuse(format!(
-                    "--filter: {} is a call, not an event",
-                    request.text
-                ))
-                .hint("filter calls with --min-duration, --max-duration or --context, or aggregate them with --agg")
+/// What `-e`, the probe options, `--filter`, `--agg`, `-F` and `-c` request.
+pub(crate) struct Requests<'a> {
+    pub(super) events: Vec<Request<'a>>,
+    /// Without any event.
+    pub(super) default: Option<Probe>,
+}
+
+/// An option that asks for events or their aggregates, parsed.
+pub(crate) struct Request<'a> {
+    pub(super) option: &'a ProbeRequest,
+    /// All its filters, in one.
+    pub(super) filter: Option<String>,
+    pub(super) what: What,
+}
+
+/// What happens with the events of an option.
+pub(crate) enum What {
+    /// They are recorded.
+    Rows(Wanted),
+    /// They are aggregated.
+    Hits(Wanted),
+    /// Calls are aggregated.
+    Calls(Vec<call::Functions>),
+    /// Calls are paired in the kernel, and recorded.
+    Paired(call::Functions),
+    /// The time between events is aggregated.
+    Latency,
+}
+
+impl<'a> Requests<'a> {
+    /// Parses the options, and changes nothing.
+    pub(crate) fn read(cli: &'a Cli) -> Result<Requests<'a>> {
+        if cli.has_lonely_filter {
+            return Err(misuse("--filter: no event or probe precedes it").into());
+        }
+        if cli.has_lonely_aggregation {
+            return Err(misuse("--agg: no event or probe precedes it")
+                .hint("put it after the event or probe to aggregate")
                 .into());
-            }
-            ProbeOption::Call if cli.may_pair_in_kernel() => {
-                plans.calls.push(call::functions(&request.text)?);
-                continue;
-            }
-            _ => {}
         }
-        let mut found = match request.aggregations.is_empty() {
-            true => probe::of(request.option, &request.text, definitions)?,
-            false => probe::for_programs(request.option, &request.text, definitions)?,
+        let events = cli.requests.iter().map(|option| request(cli, option));
+        let events = events.collect::<Result<Vec<Request<'_>>, Failure>>()?;
+        let recorded = events.iter().filter_map(|request| match &request.what {
+            What::Rows(wanted) => Some(wanted),
+            _ => None,
+        });
+        let is_sampled = |wanted: &Wanted| matches!(wanted, Wanted::Events(probes) if probes.iter().any(Probe::is_sampled));
+        let has_sampled = recorded.clone().any(is_sampled);
+        let has_recorded = recorded.count() > 0;
+        if !has_sampled && cli.count.is_some() && has_recorded {
+            return Err(
+                misuse("-c: applies only to counters and clocks, not to tracepoints")
+                    .hint("add one, for example -e cycles -c 1000000")
+                    .into(),
+            );
+        }
+        // A frequency requests samples, also in addition to tracepoints.
+        let is_frequency_requested = !has_sampled && cli.frequency.is_some();
+        let has_none =
+            !has_recorded && !cli.functions_traced.is_requested() && !cli.stat.is_requested();
+        let has_programs = cli.aggregates() || events.iter().any(Request::is_paired);
+        let default = match !has_programs && (has_none || is_frequency_requested) {
+            true => Some(counter::default()?),
+            false => None,
         };
-        if !request.aggregations.is_empty() {
-            let filter = filter.as_deref();
-            plans.aggregate_hits(&request.text, &request.aggregations, filter, &found)?;
-            continue;
+        Ok(Requests { events, default })
+    }
+
+    /// Returns the recorded events that need no definition.
+    pub(super) fn existing(&self) -> Vec<Probe> {
+        let recorded = self
+            .events
+            .iter()
+            .filter_map(|request| match &request.what {
+                What::Rows(Wanted::Events(probes)) => Some(probes),
+                _ => None,
+            });
+        recorded.flatten().chain(&self.default).cloned().collect()
+    }
+
+    /// Defines the probes, and returns the events to record. Aggregations become plans.
+    pub(crate) fn define(
+        self,
+        definitions: &mut Option<Definitions>,
+        plans: &mut Plans,
+    ) -> Result<Vec<Probe>, Failure> {
+        let mut probes = Vec::new();
+        for request in self.events {
+            let (text, texts) = (&request.option.text, &request.option.aggregations);
+            let filter = request.filter.as_deref();
+            match request.what {
+                What::Rows(wanted) => {
+                    let mut found = wanted.define(definitions, Usage::Rows)?;
+                    for probe in &mut found {
+                        probe.filter = request.filter.clone();
+                    }
+                    probes.extend(found);
+                }
+                What::Hits(wanted) => {
+                    let found = wanted.define(definitions, Usage::Programs)?;
+                    plans.aggregate_hits(text, texts, filter, &found)?;
+                }
+                What::Calls(functions) => plans.aggregate_calls(text, texts, filter, functions)?,
+                What::Paired(functions) => plans.calls.push(functions),
+                What::Latency => plans.aggregate_latency(text, texts, filter)?,
+            }
         }
-        if let Some(filter) = &filter {
-            set_filter(&mut found, &request.text, filter)?;
-        }
-        probes.extend(found);
+        probes.extend(self.default);
+        Ok(probes)
     }
-    let has_sampled = probes.iter().any(Probe::is_sampled);
-    if !has_sampled && cli.count.is_some() && !probes.is_empty() {
-        return Err(
-            misuse("-c: applies only to counters and clocks, not to tracepoints")
-                .hint("add one, for example -e cycles -c 1000000")
-                .into(),
-        );
-    }
-    // A frequency requests samples, also in addition to tracepoints.
-    let is_frequency_requested = !has_sampled && cli.frequency.is_some();
-    let has_none =
-        probes.is_empty() && !cli.functions_traced.is_requested() && !cli.stat.is_requested();
-    if plans.is_empty() && (has_none || is_frequency_requested) {
-        probes.push(counter::default()?);
-    }
-    Ok(probes)
 }
 
-/// The calls of an option, aggregated. The return value needs not be named with the function.
-fn aggregate_calls(
-    request: &ProbeRequest,
+impl Request<'_> {
+    fn is_paired(&self) -> bool {
+        matches!(self.what, What::Paired(_))
+    }
+}
+
+fn request<'a>(cli: &Cli, option: &'a ProbeRequest) -> Result<Request<'a>, Failure> {
+    // As in perf, all filters of an event must match.
+    let filter = match &option.filters[..] {
+        [] => None,
+        [filter] => Some(filter.clone()),
+        filters => Some(format!("({})", filters.join(") && ("))),
+    };
+    let is_aggregated = !option.aggregations.is_empty();
+    let text = &option.text;
+    let what = match option.option {
+        ProbeOption::Latency => What::Latency,
+        ProbeOption::Call if is_aggregated => What::Calls(calls(option, filter.as_deref())?),
+        ProbeOption::Call if filter.is_some() => {
+            return Err(misuse(format!("--filter: {text} is a call, not an event"))
+                .hint("filter calls with --min-duration, --max-duration or --context, or aggregate them with --agg"));
+        }
+        ProbeOption::Call if cli.may_pair_in_kernel() => What::Paired(call::functions(text)?),
+        _ if is_aggregated => What::Hits(probe::wanted(option.option, text, Usage::Programs)?),
+        _ => What::Rows(probe::wanted(option.option, text, Usage::Rows)?),
+    };
+    if let (What::Rows(Wanted::Events(probes)), Some(_)) = (&what, &filter)
+        && probes.iter().any(Probe::is_sampled)
+    {
+        return Err(misuse(format!("--filter: {text} is not a tracepoint"))
+            .hint("drop --filter; counters and clocks have no fields"));
+    }
+    check_aggregations(option, filter.as_deref(), &what)?;
+    Ok(Request {
+        option,
+        filter,
+        what,
+    })
+}
+
+/// Fails for aggregations that the events cannot have. Fields of probes are known when these are defined.
+fn check_aggregations(
+    option: &ProbeRequest,
     filter: Option<&str>,
-    plans: &mut Plans,
+    what: &What,
 ) -> Result<(), Failure> {
-    const RETVAL: &str = "$retval";
-    let texts = request.aggregations.iter().map(String::as_str);
-    let has_retval = texts.chain(filter).any(|text| text.contains("retval"));
-    let mut functions = Vec::new();
-    for text in request.earlier.iter().chain([&request.text]) {
-        let mut text = text.clone();
-        if has_retval && !text.contains(RETVAL) {
-            text.push(' ');
-            text.push_str(RETVAL);
-        }
-        functions.push(call::functions(&text)?);
+    let (text, texts) = (&option.text, &option.aggregations);
+    let mut plans = Plans::default();
+    match what {
+        What::Hits(Wanted::Events(probes)) => plans.aggregate_hits(text, texts, filter, probes),
+        What::Calls(functions) => Plans::check_calls(text, texts, filter, functions),
+        What::Latency => plans.aggregate_latency(text, texts, filter),
+        What::Rows(_) | What::Hits(_) | What::Paired(_) => Ok(()),
     }
-    plans.aggregate_calls(&request.text, &request.aggregations, filter, functions)
 }
 
-fn set_filter(probes: &mut [Probe], argument: &str, filter: &str) -> Result<(), Failure> {
-    for probe in probes {
-        if probe.is_sampled() {
-            return Err(misuse(format!("--filter: {argument} is not a tracepoint"))
-                .hint("drop --filter; counters and clocks have no fields"));
-        }
-        probe.filter = Some(filter.to_owned());
-    }
-    Ok(())
+/// The functions of calls that are aggregated. The return value needs not be named with the function.
+fn calls(option: &ProbeRequest, filter: Option<&str>) -> Result<Vec<call::Functions>, Failure> {
+    const RETVAL: &str = "$retval";
+    let texts = option.aggregations.iter().map(String::as_str);
+    let has_retval = texts.chain(filter).any(|text| text.contains("retval"));
+    let all = option.earlier.iter().chain([&option.text]);
+    all.map(|text| match has_retval && !text.contains(RETVAL) {
+        true => call::functions(&format!("{text} {RETVAL}")),
+        false => call::functions(text),
+    })
+    .collect()
 }

@@ -261,12 +261,8 @@ impl Definitions {
                     .hint("run as root");
             }
             Some(libc::ENOENT) if error.kind() == io::ErrorKind::NotFound => {
-                let what = match definition.place {
-                    Place::Kernel => "in the kernel (CONFIG_KPROBE_EVENTS)",
-                    Place::User => "in programs (CONFIG_UPROBE_EVENTS)",
-                };
                 if !supports(&self.tracefs, definition.place) {
-                    return failed(format!("{text}: this kernel has no probes {what}"));
+                    return unsupported(definition);
                 }
             }
             _ => {}
@@ -466,6 +462,28 @@ fn remove(tracefs: &Tracefs, line: &str) -> io::Result<()> {
         }
     }
     Err(last)
+}
+
+/// Fails if the kernel has no such probes. Without access to tracefs, the definition fails.
+pub(super) fn check_support(wanted: &[Definition]) -> Result<(), Failure> {
+    let Ok(tracefs) = Tracefs::open() else {
+        return Ok(());
+    };
+    let missing = wanted
+        .iter()
+        .find(|definition| !supports(&tracefs, definition.place));
+    missing.map_or(Ok(()), |definition| Err(unsupported(definition)))
+}
+
+fn unsupported(definition: &Definition) -> Failure {
+    let what = match definition.place {
+        Place::Kernel => "in the kernel (CONFIG_KPROBE_EVENTS)",
+        Place::User => "in programs (CONFIG_UPROBE_EVENTS)",
+    };
+    failed(format!(
+        "{}: this kernel has no probes {what}",
+        definition.text
+    ))
 }
 
 fn supports(tracefs: &Tracefs, place: Place) -> bool {

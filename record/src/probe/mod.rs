@@ -37,7 +37,7 @@ use perfquet_events::event::CallFunction;
 
 use crate::failure::{Failure, misuse, similar};
 use crate::sys::perf_event::{Attr, abi};
-use definition::Definitions;
+use definition::{Definition, Definitions};
 use form::Form;
 use tracepoint::Tracepoint;
 
@@ -152,46 +152,31 @@ impl Probe {
     }
 }
 
-/// Returns the probes of an option, defining the recorder's own ones.
-pub(crate) fn of(
-    option: ProbeOption,
-    text: &str,
-    definitions: &mut Option<Definitions>,
-) -> Result<Vec<Probe>, Failure> {
-    defined(option, text, definitions, Usage::Rows)
-}
-
-/// Like [`of`], for BPF programs.
-pub(crate) fn for_programs(
-    option: ProbeOption,
-    text: &str,
-    definitions: &mut Option<Definitions>,
-) -> Result<Vec<Probe>, Failure> {
-    defined(option, text, definitions, Usage::Programs)
-}
-
 /// Whether the kernel runs BPF programs at an event of this form: it does not at fprobes.
 fn may_have_programs(form: &Form) -> bool {
     form.head.starts_with(['p', 'r'])
 }
 
-fn defined(
-    option: ProbeOption,
-    text: &str,
-    definitions: &mut Option<Definitions>,
-    usage: Usage,
-) -> Result<Vec<Probe>, Failure> {
+/// The events of an option, before the recorder's own probes are defined.
+pub(crate) enum Wanted {
+    /// Counters, clocks and tracepoints, which exist.
+    Events(Vec<Probe>),
+    /// Probes in the kernel or in programs.
+    Probes(Vec<Definition>),
+    /// Entries and returns of functions.
+    Calls(call::Functions),
+}
+
+/// Parses an option that is not [`ProbeOption::Latency`], without changing anything.
+pub(crate) fn wanted(option: ProbeOption, text: &str, usage: Usage) -> Result<Wanted, Failure> {
     let mut wanted = match option {
-        ProbeOption::Event => return parse(text),
+        ProbeOption::Event => return parse(text).map(Wanted::Events),
         ProbeOption::Latency => {
             return Err(misuse(format!(
                 "{text}: a latency is aggregated, not recorded"
             )));
         }
-        ProbeOption::Call => {
-            let pairs = call::functions(text)?.define(definitions, usage)?;
-            return Ok(pairs.into_iter().flat_map(|(_, pair)| pair).collect());
-        }
+        ProbeOption::Call => return call::functions(text).map(Wanted::Calls),
         ProbeOption::Kprobe => kprobe::definitions(text, false)?,
         ProbeOption::Kretprobe => kprobe::definitions(text, true)?,
         ProbeOption::Uprobe => uprobe::definitions(text, false)?,
@@ -203,7 +188,26 @@ fn defined(
             definition.forms.retain(may_have_programs);
         }
     }
-    Definitions::of(definitions)?.define_all(&wanted)
+    definition::check_support(&wanted)?;
+    Ok(Wanted::Probes(wanted))
+}
+
+impl Wanted {
+    /// Defines the probes, and returns all events.
+    pub(crate) fn define(
+        self,
+        definitions: &mut Option<Definitions>,
+        usage: Usage,
+    ) -> Result<Vec<Probe>, Failure> {
+        match self {
+            Wanted::Events(probes) => Ok(probes),
+            Wanted::Probes(wanted) => Definitions::of(definitions)?.define_all(&wanted),
+            Wanted::Calls(functions) => {
+                let pairs = functions.define(definitions, usage)?;
+                Ok(pairs.into_iter().flat_map(|(_, pair)| pair).collect())
+            }
+        }
+    }
 }
 
 /// Parses one argument of `-e`: a comma-separated list of events, with wildcards, and groups.

@@ -183,6 +183,21 @@ impl Stacks {
         self.is_of_system = true;
     }
 
+    /// Describes them for `--dry-run`.
+    pub(crate) fn describe(self) -> &'static str {
+        match (self.how, self.user_only, self.kernel_only) {
+            (None | Some(How::No), ..) => "none",
+            (_, _, true) => "kernel",
+            (Some(How::Auto { .. }), true, _) => "user, whole",
+            (Some(How::Auto { .. }), ..) => "kernel and user, whole",
+            (Some(How::FramePointers { .. }), true, _) => "user, by frame pointers",
+            (Some(How::FramePointers { .. }), ..) => "kernel and user, by frame pointers",
+            (Some(How::Copies { .. }), true, _) => "user, from copies of the stack's memory",
+            (Some(How::Copies { .. }), ..) => "kernel and user, from copies of the stack's memory",
+            (Some(How::Branches), ..) => "kernel and user, by branch records",
+        }
+    }
+
     /// Returns what decides about the stacks of an event.
     pub(crate) fn cause(self, probe: &Probe) -> Cause {
         match Cause::of(probe) {

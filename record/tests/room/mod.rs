@@ -12,7 +12,6 @@ pub(crate) mod needs;
 #[path = "../rows/mod.rs"]
 mod rows;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -57,7 +56,14 @@ impl Room {
     /// Gives the directory to another user, with a copy of the recorder.
     pub(crate) fn give_to(&self, user: u32) -> PathBuf {
         let program = self.path("perfquet-record");
-        fs::copy(env!("CARGO_BIN_EXE_perfquet-record"), &program).expect("a copy");
+        // By another process: a test in another thread may fork while a file is open for writing, and would keep it busy.
+        let copied = Command::new("cp")
+            .args([
+                env!("CARGO_BIN_EXE_perfquet-record").as_ref(),
+                program.as_os_str(),
+            ])
+            .status();
+        assert!(copied.is_ok_and(|status| status.success()), "a copy");
         std::os::unix::fs::chown(self.folder.path(), Some(user), Some(user)).expect("root may");
         program
     }

@@ -1,0 +1,92 @@
+//! What a command line asks for: parsed and checked before anything is written to the kernel or to a disk.
+//!
+//! [`exclusions`] finds options that contradict each other, [`requests`] parses events and probes, [`print`] shows the
+//! plan for `--dry-run`. [`crate::run`] carries it out.
+
+pub(crate) mod exclusions;
+mod print;
+pub(crate) mod requests;
+
+use anyhow::Result;
+use perfquet_events::event::Selection;
+
+use crate::cli::Cli;
+use crate::control::Delay;
+use crate::failure::{Failure, misuse};
+use crate::flight::Loads;
+use crate::output::Output;
+use crate::probe::stacks::Stacks;
+use crate::stat;
+use crate::target::Target;
+use requests::Requests;
+
+pub(crate) use print::print;
+
+/// A checked command line.
+pub(crate) struct Plan<'a> {
+    pub(crate) target: Target,
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) selection: Selection,
+    pub(crate) requests: Requests<'a>,
+    /// Events to count (`--stat`).
+    pub(crate) counted: Vec<stat::Group>,
+    pub(crate) stacks: Stacks,
+    pub(crate) frequency_hz: Option<u64>,
+    pub(crate) delay: Option<Delay>,
+    /// When a flight recorder writes its trace.
+    pub(crate) loads: Loads,
+}
+
+impl<'a> Plan<'a> {
+    /// Parses and checks the command line. Reads tracefs, symbols and /proc; writes nothing.
+    pub(crate) fn read(cli: &'a Cli) -> Result<Plan<'a>> {
+        exclusions::check(cli)?;
+        let target = cli.target()?;
+        check_requirements(cli, &target)?;
+        let is_flight = cli.flight.limit().is_some();
+        if cli.functions_traced.is_requested() {
+            cli.functions_traced.check(cli.format, is_flight)?;
+        }
+        let mut selection = cli.calls.selection()?;
+        cli.triggers.add_to(&mut selection)?;
+        let requests = Requests::read(cli)?;
+        cli.extras.extras(&requests.existing())?;
+        let counted = cli.stat.groups(&target)?;
+        let mut stacks = cli.stacks.stacks()?;
+        if target.is_of_cpus() {
+            stacks.set_of_system();
+        }
+        let plan = Plan {
+            cpus: cli.cpus()?,
+            selection,
+            requests,
+            counted,
+            stacks,
+            frequency_hz: cli.frequency_hz()?,
+            delay: cli.control.delay()?,
+            loads: cli.flight.loads()?,
+            target,
+        };
+        if !cli.rotation.are_given() && cli.rotation.segment().is_none() {
+            Output::check(&cli.output(), cli.force)?;
+        }
+        Ok(plan)
+    }
+}
+
+/// Fails for options that need another one.
+fn check_requirements(cli: &Cli, target: &Target) -> Result<(), Failure> {
+    // Threads that inherited an event keep its rate.
+    if cli.cpu_limit.is_given() && !target.is_of_cpus() {
+        return Err(
+            misuse("--max-cpu: requires a recording of the system, of CPUs or of cgroups")
+                .hint("add -a, -C CPUS or -G CGROUP"),
+        );
+    }
+    let has_intervals = cli.aggregates() || cli.stat.is_requested() || cli.displays_samples();
+    if cli.bpf.every().is_some() && !has_intervals {
+        return Err(misuse("--every: requires an aggregation, --stat or --live")
+            .hint("add --agg, --latency, --profile, --off-cpu, --stat or --live"));
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! `--dry-run`, and mistakes on the command line: nothing is changed.
+
+mod room;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+
+use room::{NOBODY, Room, may_record, needs};
+
+/// Probes of all users.
+fn probes() -> String {
+    fs::read_to_string("/sys/kernel/tracing/dynamic_events").unwrap_or_default()
+}
+
+/// Options, and what the plan says of them.
+const PLANS: &[(&[&str], &[&str])] = &[
+    (
+        &["-g", "--", "true"],
+        &[
+            "command     true",
+            "997 samples per second",
+            "kernel and user, whole",
+        ],
+    ),
+    (
+        &["-a", "-e", "sched:sched_switch", "--filter", "prev_pid > 0"],
+        &[
+            "sched:sched_switch: every hit, filter prev_pid > 0",
+            "root for all processes, tracepoints",
+        ],
+    ),
+    (
+        &["-e", "{cpu-clock,page-faults}:S", "-F", "99", "--", "true"],
+        &["event       cpu-clock, page-faults: 99 samples per second"],
+    ),
+    (
+        &["-e", "page-faults", "-c", "7", "--", "true"],
+        &["page-faults: every 7"],
+    ),
+    (
+        &["--uprobe", "libc.so.6:malloc", "--", "true"],
+        &["probe       probe_libc:malloc: p /"],
+    ),
+    (
+        &["-a", "--profile", "--off-cpu", "--duration", "5s"],
+        &[
+            "aggregation profile: ",
+            "aggregation off-cpu: ",
+            "end         after 5s, on Ctrl-C",
+        ],
+    ),
+    (
+        &["-e", "sched:sched_switch", "--agg", "count() by comm", "-a"],
+        &["aggregation sched:sched_switch: count() by comm"],
+    ),
+    (
+        &["--stat", "task-clock", "--", "true"],
+        &["counter     task-clock"],
+    ),
+    (
+        &["-a", "--rotate", "10m", "-o", "ring"],
+        &["output      ring, a directory of traces"],
+    ),
+    (
+        &["-a", "--ring", "10s"],
+        &["ring        only the last events are kept"],
+    ),
+    (
+        &["-e", "syscalls:sys_enter_*", "-a"],
+        &["event       and ", " more: every hit"],
+    ),
+];
+
+#[test]
+fn a_plan_changes_nothing() {
+    if !may_record() || !needs::met(&["uprobes"]) {
+        return;
+    }
+    let room = Room::new();
+    let before = probes();
+    for (options, expected) in PLANS {
+        let mut command = room.recorder();
+        let output = command.arg("--dry-run").args(*options).output();
+        let output = output.expect("the recorder runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{options:?}: {errors}");
+        for part in *expected {
+            assert!(text.contains(part), "{options:?}: no {part:?} in\n{text}");
+        }
+    }
+    assert_eq!(probes(), before);
+    let made: Vec<_> = fs::read_dir(room.path("")).expect("a directory").collect();
+    assert!(made.is_empty(), "{made:?}");
+}
+
+/// The kernel would not let this user define the probe: the mistake is found first.
+#[test]
+fn mistakes_are_found_before_probes_are_defined() {
+    if !may_record() || !needs::met(&["uprobes"]) {
+        return;
+    }
+    let room = Room::new();
+    let program = room.give_to(NOBODY);
+    let mistakes: &[(&[&str], &str)] = &[
+        (
+            &["--stat", "--ring", "10s", "--", "true"],
+            "--stat cannot be combined with --ring",
+        ),
+        (
+            &["--ring", "5s", "--max-events", "3", "--", "true"],
+            "cannot be combined with --max-events",
+        ),
+        (&["--every", "1s", "--", "true"], "--every: requires"),
+        (&["--max-cpu", "5", "--", "true"], "--max-cpu: requires"),
+        (
+            &["-c", "100", "--", "true"],
+            "-c: applies only to counters and clocks",
+        ),
+        (&["-C", "4096", "--", "true"], "CPU 4096 is not online"),
+        (
+            &["-F", "100000000", "--", "true"],
+            "-F 100000000: the kernel allows",
+        ),
+        (&["-e", "cpu-clok", "--", "true"], "no event cpu-clok"),
+        (
+            &["-e", "cpu-clock", "--filter", "a > 1", "--", "true"],
+            "is not a tracepoint",
+        ),
+        (&["-d", "--", "true"], "require a counter or clock"),
+        (&["-o", ".", "--", "true"], "exists"),
+    ];
+    for (options, expected) in mistakes {
+        let mut command = std::process::Command::new(&program);
+        command
+            .current_dir(room.path(""))
+            .args(["--uprobe", "libc.so.6:malloc"]);
+        let output = command.args(*options).uid(NOBODY).gid(NOBODY).output();
+        let (status, stderr) = room::ended(output.expect("the recorder runs"));
+        assert!(matches!(status, Some(1 | 2)), "{options:?}: {stderr}");
+        assert!(stderr.contains(expected), "{options:?}: {stderr}");
+    }
+}
