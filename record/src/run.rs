@@ -409,7 +409,7 @@ fn record(
     }
     cli.triggers.complain(&selection, &seen);
     let traced = std::mem::replace(&mut stopped.traced, Ok(()));
-    let ended = match sink {
+    let (lost, ended) = match sink {
         Sink::Journal(journal) => {
             let missed = definitions.as_deref().map(Definitions::missed);
             // Missing records can be counted only if all hits were to be kept.
@@ -418,15 +418,14 @@ fn record(
             let path = may_count.then(|| output.journal_path());
             complete_journal(journal, &mut stopped, &missed.unwrap_or_default(), path)
         }
-        Sink::Flight(_) => Ok(0),
+        Sink::Flight(_) => (0, Ok(())),
     };
     let user_stacks = stopped.user_stacks.take();
     let runtimes = std::mem::take(&mut stopped.runtimes);
     let counters = stopped.counters.take();
     let cpu_limit = stopped.cpu_limit.take();
     stopped.close(definitions);
-    let lost = ended.as_ref().copied().unwrap_or(0);
-    let early = drained.and(ended.map(drop)).err();
+    let early = drained.and(ended).err();
     let is_whole = match encoder {
         None => closing_line::file(&output, lost).map(|()| true)?,
         Some(encoder) => {
@@ -487,33 +486,45 @@ fn ended_early(error: &io::Error) -> Failure {
     ))
 }
 
-/// Adds the information known only at the end: losses and aggregates. Returns the number of lost events. Whatever
-/// fails, the journal ends with a whole record. `path` is set if the journal could not be written to its end.
+/// Adds the information known only at the end: losses and aggregates. Returns the number of lost events, as far as they could be
+/// counted. Whatever fails, the journal ends with a whole record. `path` is set if the journal could not be written to its end.
 fn complete_journal(
     mut journal: Journal,
     stopped: &mut Stopped,
     missed: &[(String, u64)],
     path: Option<PathBuf>,
-) -> io::Result<u64> {
+) -> (u64, io::Result<()>) {
     let summed_up = stopped.programs.records(&stopped.recording);
     // On a full disk there is room for these, but perhaps not for what follows.
-    let written = path.map(|path| samples_by_id(&path)).transpose()?;
-    let mut lost = journal
-        .losses(&stopped.recording, missed, written.as_ref())
-        .inspect_err(|_| log::warn!("the trace lacks the counts of lost events"))?;
-    journal.append(&std::mem::take(&mut stopped.counts))?;
-    if let Some(counts) = &stopped.user_stacks {
-        journal.append(&header::user_stacks(&stopped.recording, &counts.text()))?;
+    let written = match path.map(|path| samples_by_id(&path)).transpose() {
+        Ok(written) => written,
+        Err(error) => {
+            log::warn!("lost events could not be counted: {error}");
+            return (0, Err(error));
+        }
+    };
+    let (mut lost, counted) = journal.losses(&stopped.recording, missed, written.as_ref());
+    if counted.is_err() {
+        log::warn!("the trace lacks the counts of lost events");
     }
-    if let Some(text) = stopped.runtimes.text() {
-        journal.append(&header::runtimes(&stopped.recording, text))?;
+    let ended = counted.and_then(|()| {
+        journal.append(&std::mem::take(&mut stopped.counts))?;
+        if let Some(counts) = &stopped.user_stacks {
+            journal.append(&header::user_stacks(&stopped.recording, &counts.text()))?;
+        }
+        if let Some(text) = stopped.runtimes.text() {
+            journal.append(&header::runtimes(&stopped.recording, text))?;
+        }
+        if let Ok((records, _)) = &summed_up {
+            journal.append(records)?;
+        }
+        journal.finish_round()
+    });
+    match summed_up {
+        Ok((_, lost_by_programs)) => lost += lost_by_programs,
+        Err(error) => return (lost, ended.and(Err(io::Error::other(error)))),
     }
-    if let Ok((records, lost_by_programs)) = &summed_up {
-        journal.append(records)?;
-        lost += lost_by_programs;
-    }
-    journal.finish_round()?;
-    summed_up.map(|_| lost).map_err(io::Error::other)
+    (lost, ended)
 }
 
 /// Keeps the last events; writes a trace on request and at the end.

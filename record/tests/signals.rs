@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use perfquet_trace::store::{Directory, State};
-use room::{Room, users_may_record};
+use room::{Room, may_record, users_may_record};
 
 fn send(name: &str, recorder: &Child) {
     let pid = recorder.id().to_string();
@@ -91,4 +91,31 @@ fn a_limit_of_file_sizes_is_an_error() {
     command.args(["-c", &script]).current_dir(room.path(""));
     let status = command.status().expect("a shell");
     assert_eq!(status.code(), Some(128 + 25));
+}
+
+/// The limit of file sizes again: a perf.data file has as many events and losses as there were hits.
+#[test]
+fn what_a_perf_data_file_lacks_is_counted() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let recorder = room.recorder();
+    let program = recorder.get_program().to_string_lossy().into_owned();
+    let script = format!(
+        "ulimit -f 2000; exec {program} --force --format perf.data -o p.data -e raw_syscalls:sys_enter \
+         -- dd if=/dev/zero of=/dev/null bs=1 count=50000 status=none"
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(room.path(""));
+    let output = command.output().expect("a shell");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let number = |word: &str| -> u64 {
+        let before = stderr.split(word).next().unwrap_or_default();
+        let digits = before.rsplit(' ').next().unwrap_or_default();
+        digits.replace(',', "").parse().expect("a number")
+    };
+    let (events, lost) = (number(" events,"), number(" lost,"));
+    assert!(lost > 0 && events + lost > 100_000, "{stderr}");
 }

@@ -1,39 +1,67 @@
-//! Kinds of damage: garbage, a byte lost, a byte duplicated, a page never written.
+//! Kinds of damage: bytes lost, bytes duplicated, bytes overwritten, a page never written.
 
 /// Number of places for each kind, evenly spread over the file, including its front and its last page.
 pub(crate) const PLACES: usize = 24;
-const GARBAGE_BYTES: usize = 64;
 const PAGE_BYTES: usize = 4096;
+/// Numbers of bytes that are damaged together.
+pub(crate) const SIZES: [usize; 5] = [1, 9, 64, 512, PAGE_BYTES];
+/// A file has at least this many times the damaged bytes: in smaller ones, they would be most of the file.
+const ROOM: usize = 48;
 /// Minimum size of files that lose pages.
-pub(crate) const LARGE_BYTES: usize = 48 << 10;
+const LARGE_BYTES: usize = 48 << 10;
 
 /// A kind of damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// 64 bytes are overwritten.
-    Garbage,
-    /// A byte is missing.
-    Lost,
-    /// A byte is duplicated.
-    Doubled,
+    /// This many bytes are missing.
+    Lost(usize),
+    /// This many bytes are there twice.
+    Doubled(usize),
+    /// This many bytes are garbage.
+    Garbage(usize),
     /// A disk page is zeros.
     Zeros,
 }
 
 impl Damage {
-    pub(crate) const ALL: [Damage; 4] = [
-        Damage::Garbage,
-        Damage::Lost,
-        Damage::Doubled,
-        Damage::Zeros,
-    ];
+    /// All kinds with all sizes.
+    pub(crate) fn all() -> Vec<Damage> {
+        let sized = [Damage::Lost, Damage::Doubled, Damage::Garbage];
+        let sized = sized.iter().flat_map(|kind| SIZES.map(kind));
+        sized.chain([Damage::Zeros]).collect()
+    }
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Whether every test run measures it.
+    pub(crate) fn is_usual(self) -> bool {
+        use Damage::{Doubled, Garbage, Lost, Zeros};
+        matches!(
+            self,
+            Lost(1 | 9 | PAGE_BYTES) | Doubled(1) | Garbage(64) | Zeros
+        )
+    }
+
+    pub(crate) fn name(self) -> String {
         match self {
-            Damage::Garbage => "64 garbage bytes",
-            Damage::Lost => "one byte lost",
-            Damage::Doubled => "one byte doubled",
-            Damage::Zeros => "a page of zeros",
+            Damage::Lost(count) => format!("{count} lost"),
+            Damage::Doubled(count) => format!("{count} doubled"),
+            Damage::Garbage(count) => format!("{count} overwritten"),
+            Damage::Zeros => "a page of zeros".to_owned(),
+        }
+    }
+
+    /// Number of damaged bytes.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Damage::Lost(count) | Damage::Doubled(count) | Damage::Garbage(count) => count,
+            Damage::Zeros => PAGE_BYTES,
+        }
+    }
+
+    /// Whether a file is large enough.
+    pub(crate) fn fits(self, length: usize) -> bool {
+        match self {
+            Damage::Zeros => length >= LARGE_BYTES,
+            _ => length >= ROOM * self.size(),
         }
     }
 
@@ -52,9 +80,9 @@ impl Damage {
     /// The damaged file.
     pub(crate) fn apply(self, bytes: &[u8], offset: usize, place: usize) -> Vec<u8> {
         let mut damaged = bytes.to_vec();
+        let end = (offset + self.size()).min(bytes.len());
         match self {
-            Damage::Garbage => {
-                let end = (offset + GARBAGE_BYTES).min(damaged.len());
+            Damage::Garbage(_) => {
                 let mut state = 0x9e37_79b9_7f4a_7c15 ^ (place as u64 + 1);
                 for byte in &mut damaged[offset..end] {
                     state ^= state >> 12;
@@ -63,14 +91,11 @@ impl Damage {
                     *byte = (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 56) as u8;
                 }
             }
-            Damage::Lost => {
-                damaged.remove(offset);
+            Damage::Lost(_) => drop(damaged.drain(offset..end)),
+            Damage::Doubled(_) => {
+                damaged.splice(offset..offset, bytes[offset..end].iter().copied());
             }
-            Damage::Doubled => damaged.insert(offset, bytes[offset]),
-            Damage::Zeros => {
-                let end = (offset + PAGE_BYTES).min(damaged.len());
-                damaged[offset..end].fill(0);
-            }
+            Damage::Zeros => damaged[offset..end].fill(0),
         }
         damaged
     }

@@ -42,7 +42,7 @@ impl Family {
         match self {
             Family::PerfData | Family::TraceDat => 0.95,
             Family::Packed => 0.4,
-            Family::SmallTraceDat => 0.7,
+            Family::SmallTraceDat => 0.55,
         }
     }
 }
@@ -95,12 +95,13 @@ const SMALL_PACKED: [&str; 4] = [
 ];
 
 /// The smaller set, measured in every test run.
-const SMALL: [&str; 6] = [
+const SMALL: [&str; 7] = [
     "file with a probe",
     "large file with stacks",
     "large file, packed",
     "large file with AUX area",
     "large pipe",
+    "large trace.dat v6, instance",
     "large trace.dat v7",
 ];
 
@@ -153,6 +154,13 @@ pub(crate) fn recordings(all: bool) -> Vec<Recording> {
             "large trace.dat v6, big-endian",
             grown::trace_dat(Endian::Big, 30).version6(),
         ),
+        made("large trace.dat v6, instance", {
+            let mut both = little.clone();
+            let mut instance = grown::trace_dat(Endian::Little, 15).buffers.remove(0);
+            instance.0 = "instance";
+            both.buffers.push(instance);
+            both.version6()
+        }),
         made("large trace.dat v7", little.version7("none")),
         made("large trace.dat v7, zlib", larger.version7("zlib")),
         made("large trace.dat v7, zstd", larger.version7("zstd")),

@@ -162,13 +162,13 @@ impl Journal {
 
     /// Writes the losses per event and CPU, as counted by the kernel, and the missed hits of own probes. `written` has
     /// the number of samples per ID if the journal could not be written to its end: all other hits of tracepoints,
-    /// which count every hit, are then lost.
+    /// which count every hit, are then lost. Returns the number of lost events, also if it cannot be written.
     pub(crate) fn losses(
         &mut self,
         recording: &Recording,
         missed: &[(String, u64)],
         written: Option<&HashMap<u64, u64>>,
-    ) -> io::Result<u64> {
+    ) -> (u64, io::Result<()>) {
         let written = written.filter(|_| !recording.has_doubles);
         let counted: Vec<_> = recording
             .counts()
@@ -212,8 +212,7 @@ impl Journal {
                 body.trailer(0, 0, time, u32::MAX, opened.id);
             });
         }
-        self.append(records.bytes())?;
-        Ok(total)
+        (total, self.append(records.bytes()))
     }
 }
 

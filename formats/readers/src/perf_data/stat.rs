@@ -69,14 +69,23 @@ impl Stat {
         catalog: &mut Catalog,
         out: &mut Output<'_>,
     ) -> Result<(), Fault> {
-        self.values.push(StatValue {
+        let value = StatValue {
             id: body.u64()?,
             cpu: body.u32()?,
             thread: body.u32()?,
             value: body.u64()?,
             enabled: body.u64()?,
             running: body.u64()?,
-        });
+        };
+        if catalog.index_of_id(Some(value.id)).is_none() {
+            out.problem(Place::Whole, "count of an unknown event", || {
+                format!(
+                    "expected a count of an event of this file, found ID {}; `counts` lacks it",
+                    value.id
+                )
+            })?;
+        }
+        self.values.push(value);
         if self.values.len() >= VALUES_MAX {
             self.flush(None, catalog, out)?;
         }
