@@ -127,9 +127,9 @@ mod tests {
         assert!(!futex.contains(&0));
         assert!(numbers(&["futex", "read"]).contains(&0));
         assert!(numbers(&["no such call"]).is_empty());
-        assert_eq!(super::number("futex", "x86_64"), Some(202));
-        assert_eq!(super::number("futex", "aarch64"), Some(98));
-        assert_eq!(super::number("open", "aarch64"), None);
+        assert_eq!(number("futex", "x86_64"), Some(202));
+        assert_eq!(number("futex", "aarch64"), Some(98));
+        assert_eq!(number("open", "aarch64"), None);
         assert!(is_name("open") && !is_name("vfs_open"));
     }
 }

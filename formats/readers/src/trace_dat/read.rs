@@ -217,6 +217,10 @@ fn streams<'m>(
 ) -> Result<Vec<Stream<'m>>, Error> {
     let layout = &ring.layout;
     let packing = Packing::named(opened.packed_by);
+    let cpus = opened.buffers.iter().flat_map(|buffer| &buffer.cpus);
+    let with_pages = cpus.filter(|data| data.size > 0);
+    let mut stated: Vec<(usize, u64)> = with_pages.map(|data| (data.file, data.offset)).collect();
+    stated.sort_unstable();
     let mut streams = Vec::new();
     let moved = moved(opened, maps, head, ring);
     // Ends by file and start: overlapping pages would be read many times.
@@ -255,7 +259,12 @@ fn streams<'m>(
             let offset = data.offset.saturating_add_signed(start);
             let shift = start
                 + match data.packed {
-                    true => shift_of_chunks(map, offset, head.endian, packing),
+                    true => shift_of_chunks(
+                        map,
+                        offset,
+                        (head.endian, packing),
+                        (room_of(&stated, data), &ring.budget),
+                    ),
                     false => layout.shift(
                         map,
                         offset.min(map.len() as u64) as usize,
@@ -328,6 +337,17 @@ fn streams<'m>(
         }
     }
     Ok(streams)
+}
+
+/// Half of the distance to the nearest other pages in the file, as far as it is stated. `stated` is sorted.
+fn room_of(stated: &[(usize, u64)], data: &CpuData) -> u64 {
+    let own = (data.file, data.offset);
+    let at = stated.partition_point(|place| *place < own);
+    let before = at.checked_sub(1).and_then(|before| stated.get(before));
+    let neighbors = [before, stated.get(at + 1)].into_iter().flatten();
+    let neighbors = neighbors.filter(|(file, _)| *file == data.file);
+    let distances = neighbors.map(|(_, offset)| offset.abs_diff(data.offset));
+    distances.min().unwrap_or(u64::MAX) / 2
 }
 
 /// Distances by which the start and the end of a CPU's pages are moved.

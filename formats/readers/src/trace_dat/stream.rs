@@ -614,17 +614,48 @@ pub(super) fn are_chunks(
     rest.is_some_and(|rest| is_chunk(Cursor::new(rest, 0, endian), packing))
 }
 
-/// Distance from `start` to the number of chunks expected there: 0, unless bytes are lost or duplicated.
-pub(super) fn shift_of_chunks(bytes: &[u8], start: u64, endian: Endian, packing: Packing) -> i64 {
-    const SHIFT_MAX: i64 = 8;
+/// Distance from `start` to the number of chunks expected there: 0, unless bytes are lost or duplicated. It is below `room`: what is
+/// further away may belong to another CPU.
+pub(super) fn shift_of_chunks(
+    bytes: &[u8],
+    start: u64,
+    (endian, packing): (Endian, Packing),
+    (room, budget): (u64, &Budget),
+) -> i64 {
+    /// What has this size could be a chunk by chance.
+    const NEAR_MAX: i64 = 8;
+    const FAR_MAX: i64 = 1 << 16;
+    const COUNT_MAX: u32 = 1 << 20;
     let is_there = |shift: i64| are_chunks(bytes, start.checked_add_signed(shift), endian, packing);
     if is_there(0) {
         return 0;
     }
-    let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
-    shifts
-        .into_iter()
-        .find(|&shift| is_there(shift))
+    let both = |shift: i64| [-shift, shift];
+    let near = (1..=NEAR_MAX).flat_map(both);
+    if let Some(near) = near.into_iter().find(|&shift| is_there(shift)) {
+        return near;
+    }
+    if matches!(packing, Packing::None | Packing::Other) {
+        return 0;
+    }
+    // Their number is possible, and another chunk follows the first one, unless it is the only one.
+    let is_whole = |shift: i64| {
+        let start = start.checked_add_signed(shift);
+        let rest = start.and_then(|start| bytes.get(usize::try_from(start).ok()?..));
+        let Some(mut rest) = rest.map(|rest| Cursor::new(rest, 0, endian)) else {
+            return false;
+        };
+        let count = rest.u32().unwrap_or(0);
+        let packed_bytes = rest.u32().unwrap_or(0);
+        let is_possible = (1..=COUNT_MAX).contains(&count);
+        let after = rest.u32().and_then(|_| rest.bytes(packed_bytes.into()));
+        is_possible && after.is_ok() && (count == 1 || is_chunk(rest, packing))
+    };
+    let room = i64::try_from(room).unwrap_or(FAR_MAX).min(FAR_MAX);
+    let far = (NEAR_MAX + 1..room).flat_map(both);
+    far.into_iter()
+        .take_while(|_| budget.take(16))
+        .find(|&shift| is_there(shift) && is_whole(shift))
         .unwrap_or(0)
 }
 
