@@ -4,6 +4,8 @@
 
 #[path = "oracle/chrome.rs"]
 mod chrome;
+#[path = "oracle/ctf.rs"]
+mod ctf;
 #[path = "oracle/diff.rs"]
 mod diff;
 #[path = "oracle/dtrace_text.rs"]

@@ -25,6 +25,7 @@ fn expected(path: &str) -> Option<&'static str> {
         "dtrace" => Some("dtrace"),
         "folded" if ends(".folded") || ends(".folded-all") => Some("folded"),
         "folded" if path.contains("/perf-script/") => Some("perf-script"),
+        "more" if name == "metadata" || (path.contains("/ctf/") && ends(".tar.xz")) => Some("ctf"),
         "kfi" if ends(".log") || ends(".lst") => Some("kfi"),
         _ => None,
     }

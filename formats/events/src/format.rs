@@ -7,13 +7,19 @@
 use crate::event::Sink;
 use crate::{Error, Input};
 
+/// Begins the name of a main file that may be in any directory below.
+const BELOW: &str = "**/";
+/// Main files of a directory whose heads are compared.
+const GUESSED_FILES_MAX: usize = 64;
+
 /// An input format.
 pub struct Format {
     /// Name in `--from` and in the manifest: "kfi".
     pub name: &'static str,
     /// One line for `--list`.
     pub about: &'static str,
-    /// For directories: the file that identifies the format and is read first.
+    /// For directories: the file that identifies the format and is read first. `**/NAME` may be in any directory below;
+    /// the reader finds them by [`Input::files_below`], and no file is entered.
     pub main_file: Option<&'static str>,
     /// Recognizes the format from the first 4 KiB of the input, or of a directory's main file. Formats are tried in
     /// list order; a test runs every sniffer on every golden file.
@@ -31,11 +37,20 @@ impl Format {
         if !input.is_directory() {
             return Ok((self.sniff)(input.head()));
         }
-        let head = match self.main_file {
-            Some(file) => input.head_of(file)?,
-            None => None,
+        let files = match self.main_file {
+            Some(file) => match file.strip_prefix(BELOW) {
+                Some(name) => input.files_below(name)?,
+                None => vec![file.to_owned()],
+            },
+            None => Vec::new(),
         };
-        Ok(head.map_or(Guess::No, |head| (self.sniff)(&head)))
+        let mut most = Guess::No;
+        for file in files.iter().take(GUESSED_FILES_MAX) {
+            if let Some(head) = input.head_of(file)? {
+                most = most.max((self.sniff)(&head));
+            }
+        }
+        Ok(most)
     }
 
     /// Reads the events of a file, a stream or a directory.
@@ -49,7 +64,9 @@ impl Format {
                 input: input.name().to_owned(),
                 message: format!("expected a file of format {}, found a directory", self.name),
             })?;
-            input.enter(file)?;
+            if !file.starts_with(BELOW) {
+                input.enter(file)?;
+            }
         }
         (self.read_file)(input, sink)
     }

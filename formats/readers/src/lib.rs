@@ -25,6 +25,7 @@
 pub mod bpftrace;
 pub mod chrome;
 mod console;
+pub mod ctf;
 pub mod dtrace;
 pub mod folded;
 pub mod ftrace_text;
@@ -37,6 +38,7 @@ pub mod perf_data;
 pub mod perf_script;
 mod problems;
 pub mod strace;
+mod tar;
 pub mod trace_dat;
 mod tracing_data;
 
@@ -46,6 +48,7 @@ use perfquet_events::Format;
 pub const FORMATS: &[&Format] = &[
     &perf_data::PERF_DATA,
     &trace_dat::TRACE_DAT,
+    &ctf::CTF,
     &chrome::CHROME,
     &kfi::KFI,
     &dtrace::DTRACE,

@@ -17,6 +17,7 @@ use std::time::Duration;
 use crate::Error;
 use crate::bytes::Endian;
 
+mod directory;
 mod encoding;
 mod map;
 mod pipe;
@@ -125,23 +126,6 @@ impl Input {
         Ok(input)
     }
 
-    /// Lists the files of a directory. The formats know which of them identifies it
-    /// ([`Format::main_file`](crate::Format::main_file)).
-    fn open_directory(path: &Path) -> Result<Input, Error> {
-        let mut input = Input::of_source(path.display().to_string(), Source::Directory, Vec::new());
-        input.path = Some(path.to_owned());
-        for entry in std::fs::read_dir(path).map_err(Error::io(path))? {
-            let entry = entry.map_err(Error::io(path))?;
-            if let Ok(name) = entry.file_name().into_string()
-                && entry.path().is_file()
-            {
-                input.files.push(name);
-            }
-        }
-        input.files.sort_unstable();
-        Ok(input)
-    }
-
     /// Whether this is a directory of which no file has been entered.
     pub fn is_directory(&self) -> bool {
         matches!(self.source, Source::Directory)
@@ -150,51 +134,6 @@ impl Input {
     /// Returns the names of the files in a directory, sorted; empty for other inputs. Subdirectories are not searched.
     pub fn files(&self) -> &[String] {
         &self.files
-    }
-
-    /// Returns the first bytes of a file in the directory; `None` if there is no such file.
-    pub fn head_of(&self, file: &str) -> Result<Option<Vec<u8>>, Error> {
-        let Some(path) = self.path_of(file) else {
-            return Ok(None);
-        };
-        Ok(Some(Input::open(&path)?.head))
-    }
-
-    fn path_of(&self, file: &str) -> Option<PathBuf> {
-        let name = self.files.iter().find(|name| *name == file)?;
-        Some(self.path.as_ref()?.join(name))
-    }
-
-    /// Makes a file of the directory the source of bytes. The input keeps its name and its list of files.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if the directory has no such file.
-    pub fn enter(&mut self, file: &str) -> Result<(), Error> {
-        let path = self.path_of(file).ok_or_else(|| Error::Unsupported {
-            input: self.name.clone(),
-            message: format!("expected a file \"{file}\" in this directory"),
-        })?;
-        let entered = Input::open(&path)?;
-        self.source = entered.source;
-        self.head = entered.head;
-        self.size_bytes = entered.size_bytes;
-        Ok(())
-    }
-
-    /// Maps a further file of the directory; `None` for an empty file.
-    pub fn map_file(&mut self, file: &str) -> Result<Option<Arc<Map>>, Error> {
-        let Some(path) = self.path_of(file) else {
-            return Ok(None);
-        };
-        let opened = File::open(&path).map_err(Error::io(&path))?;
-        let length = opened.metadata().map_err(Error::io(&path))?.len();
-        if length == 0 {
-            return Ok(None);
-        }
-        let map = Arc::new(Map::of(opened).map_err(Error::io(&path))?);
-        self.size_bytes = self.size_bytes.map(|bytes| bytes + length);
-        self.watch(path.display().to_string(), &map);
-        Ok(Some(map))
     }
 
     /// Adds a file to those of this input.

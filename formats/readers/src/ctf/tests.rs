@@ -1,0 +1,240 @@
+//! Golden files, metadata that is refused, hostile packets.
+
+use perfquet_events::{Guess, Input};
+use proptest::prelude::*;
+
+use super::CTF;
+use super::metadata::parse;
+use super::{layout, sniff};
+use crate::golden::*;
+
+#[test]
+fn golden() {
+    for path in golden_files("ctf") {
+        assert_golden(&path, &read_golden(&CTF, &path));
+        assert_recognized(&CTF, &path);
+    }
+}
+
+/// A directory and an archive of it have the same events.
+#[test]
+fn directories_and_archives() {
+    let archive = golden_files("ctf");
+    let archive = archive
+        .iter()
+        .find(|path| path.ends_with("kernel.tar"))
+        .unwrap();
+    let bytes = std::fs::read(archive).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut paths = Vec::new();
+    for member in crate::tar::members(&bytes).0 {
+        let path = folder.path().join(&member.name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &bytes[member.bytes]).unwrap();
+        paths.push(path);
+    }
+    let read = |path: &std::path::Path| {
+        let text = as_text(&CTF, &mut Input::open(path).unwrap());
+        assert!(text.contains("sample 0 time="), "{text}");
+        text
+    };
+    let expected = read_golden(&CTF, archive);
+    assert_eq!(read(&folder.path().join("session/kernel")), expected);
+    assert_eq!(read(folder.path()), expected);
+    // Links lead out of the directory, so they are not followed; a pipe would block.
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::rename(&paths[1], outside.path().join("stream")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("stream"), &paths[1]).unwrap();
+    std::os::unix::fs::symlink("/", folder.path().join("root")).unwrap();
+    let text = as_text(&CTF, &mut Input::open(folder.path()).unwrap());
+    assert!(!text.contains("cpu=0"), "{text}");
+}
+
+/// The error of a metadata text, with its line.
+fn refused(text: &str) -> String {
+    let result = parse(text.as_bytes()).and_then(|metadata| layout::layout(&metadata, true));
+    match result {
+        Ok(_) => "accepted".to_owned(),
+        Err(flaw) => format!("{}: {}", flaw.line, flaw.message),
+    }
+}
+
+#[track_caller]
+fn check(declarations: &str, expected: &str) {
+    let found = refused(&format!("/* CTF 1.8 */\n{declarations}"));
+    assert!(found.starts_with(expected), "{found}");
+}
+
+#[test]
+fn metadata_is_refused_with_its_line() {
+    check("trace {\n major = 2; };", "2: expected version 1");
+    check(
+        "typealias integer { size = 65; } := a;",
+        "2: size: expected 1 to 64",
+    );
+    check(
+        "typealias integer { align = 8; } := a;",
+        "2: an integer without a size",
+    );
+    check(
+        "typealias integer { size = 8; align = 3; } := a;",
+        "2: align: expected a power of two",
+    );
+    check("event { fields := struct { a b; }; };", "2: unknown type a");
+    check(
+        "event {\n\n name = \"a",
+        "4: expected \" at the end of a string",
+    );
+    check("/* a", "2: expected */");
+    check("event { name = a }", "2: expected \";\", found \"}\"");
+    check("event { name = 'a'; };", "2: character constants");
+    check(
+        "stream { id = 1; };\nstream { id = 1; };",
+        "3: a second stream",
+    );
+    check(
+        "event { id = 1; stream_id = 7; };",
+        "0: event : there is no stream 7",
+    );
+    check(
+        "event { id = 1; }; event { id = 1; };",
+        "0: event : a second event",
+    );
+    check(
+        "typealias enum : integer { size = 8; } { a = 5 ... 3 } := e;",
+        "2: a: the range 5 ... 3 is empty",
+    );
+    check(
+        "event { fields := struct { string s; string t[s]; }; };",
+        "0: event : event.fields.t: there is no integer s",
+    );
+    check(
+        "event { fields := struct { integer { size = 8; } s; variant <s> { string a; } v; }; };",
+        "0: event : event.fields.v: s is not an enumeration",
+    );
+    check(
+        "clock { freq = 0; };",
+        "2: freq: expected a positive number",
+    );
+    check(
+        "typealias floating_point { exp_dig = 5; mant_dig = 11; } := half;",
+        "2: expected a float of 32 or 64 bits",
+    );
+    check("{", "2: expected a block");
+}
+
+#[test]
+fn hostile_metadata_is_bounded() {
+    let deep = "struct { ".repeat(100_000);
+    check(
+        &format!("event {{ fields := {deep}"),
+        "2: more than 64 types",
+    );
+    // Each type has two of the one before.
+    let mut doubled = "typealias integer { size = 8; } := t0;\n".to_owned();
+    for number in 1..60 {
+        let before = number - 1;
+        doubled += &format!("typealias struct {{ t{before} a; t{before} b; }} := t{number};\n");
+    }
+    check(
+        &format!("{doubled}event {{ fields := struct {{ t59 a; }}; }};"),
+        "0: event : more than 500000 fields",
+    );
+    check(
+        "event { fields := struct { string s[18446744073709551615]; struct {} e[0xffffffffffffffff]; }; };",
+        "accepted",
+    );
+    check(
+        "typealias enum : integer { size = 64; signed = 1; } { all = -9223372036854775808 ... 9223372036854775807 } := e;",
+        "accepted",
+    );
+}
+
+/// The events of a trace with one stream file.
+fn read(metadata: &str, stream: &[u8]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("/* CTF 1.8 */ trace {{ byte_order = le; }}; {metadata}");
+    std::fs::write(folder.path().join("metadata"), text).unwrap();
+    std::fs::write(folder.path().join("s"), stream).unwrap();
+    as_text(&CTF, &mut Input::open(folder.path()).unwrap())
+}
+
+#[test]
+fn hostile_packets_are_bounded() {
+    let length = "integer { size = 32; } n;";
+    let event = |fields: &str| format!("event {{ name = e; fields := struct {{ {fields} }}; }};");
+    let check = |fields: &str, bytes: &[u8], expected: &str| {
+        let text = read(&event(fields), bytes);
+        assert!(text.contains(expected), "{text}");
+    };
+    let most = [0xff; 8];
+    let past = "a field reaches past the end of its packet; 8 bytes";
+    check(
+        &format!("{length} integer {{ size = 8; }} a[n];"),
+        &most,
+        past,
+    );
+    check(
+        &format!("{length} integer {{ size = 8; encoding = UTF8; }} a[n];"),
+        &most,
+        past,
+    );
+    check(
+        &format!("{length} string a[n];"),
+        &most,
+        "a text without its NUL",
+    );
+    // As many elements as you like, without a bit.
+    check(
+        &format!("{length} struct {{}} a[n];"),
+        &most,
+        "sample 0 fields=[4294967295, \"[{}]\"]",
+    );
+    check(
+        "struct {} a[18446744073709551615];",
+        &most,
+        "an event without any bits; 8 bytes",
+    );
+    check(
+        "integer { size = 3; byte_order = le; } a; integer { size = 3; byte_order = be; } b;",
+        &most,
+        "the byte order changes inside of a byte",
+    );
+    check(
+        "integer { size = 32; signed = 1; } n; integer { size = 8; } a[n];",
+        &most,
+        "an array has a negative length",
+    );
+}
+
+#[test]
+fn clocks_of_other_traces_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, uuid) in [("a", 1), ("b", 2)] {
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        let text = format!("/* CTF 1.8 */ clock {{ name = m; uuid = \"{uuid}\"; }};");
+        std::fs::write(path.join("metadata"), text).unwrap();
+    }
+    let text = as_text(&CTF, &mut Input::open(folder.path()).unwrap());
+    assert!(text.contains("different clocks"), "{text}");
+    assert!(text.contains("/a and ") && text.contains("/b\n"), "{text}");
+}
+
+#[test]
+fn certainty() {
+    let check = |head: &[u8], expected: Guess| assert_eq!(sniff::sniff(head), expected);
+    check(b"/* CTF 1.8 */\r\ntrace {", Guess::Certain);
+    check(b"\x57\x1d\xd1\x75", Guess::Certain);
+    check(b"\x75\xd1\x1d\x57", Guess::Certain);
+    check(b"\x1e{\"type\":\"preamble\",\"version\":2}", Guess::Certain);
+    check(b"/* CTF is here */", Guess::No);
+    check(b"", Guess::No);
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in r#"(trace|event|stream|clock|struct|enum|variant|integer|string|[a-c]|[{}\[\]<>();=:.,0-9"]|:=| |\n){0,60}"#) {
+        refused(&text);
+    }
+}
