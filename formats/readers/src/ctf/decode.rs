@@ -213,6 +213,9 @@ impl<'a> Decoder<'a> {
     #[inline]
     fn integer(&mut self, integer: &IntegerNode) -> Result<Slot<'a>, Broken> {
         self.align(integer.align);
+        if integer.size == 0 {
+            return self.variable(integer);
+        }
         let next = self.at + u64::from(integer.size);
         if next > self.end {
             return Err(SHORT);
@@ -231,6 +234,40 @@ impl<'a> Decoder<'a> {
             Role::Value => {}
             Role::Id => self.id = raw,
             Role::Clock => self.clock = bits::extended(self.clock, raw, integer.size),
+        }
+        if let Some(register) = self.registers.get_mut(integer.register as usize) {
+            *register = number(value);
+        }
+        Ok(value)
+    }
+
+    /// An integer of variable length (LEB128): seven bits in each byte, low ones first.
+    #[cold]
+    fn variable(&mut self, integer: &IntegerNode) -> Result<Slot<'a>, Broken> {
+        let (mut raw, mut bits) = (0_u64, 0);
+        loop {
+            if self.at + 8 > self.end {
+                return Err(SHORT);
+            }
+            let byte = bits::unsigned(self.bytes, self.at, 8, Endian::Little).ok_or(SHORT)?;
+            self.at += 8;
+            if bits >= 70 {
+                return Err("an integer of variable length has more than 64 bits");
+            }
+            raw |= (byte & 0x7f).checked_shl(bits).unwrap_or(0);
+            bits += 7;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        let value = match integer.is_signed {
+            true => Slot::Int(bits::signed(raw, bits.min(64))),
+            false => Slot::UInt(raw),
+        };
+        match integer.role {
+            Role::Value => {}
+            Role::Id => self.id = raw,
+            Role::Clock => self.clock = bits::extended(self.clock, raw, bits),
         }
         if let Some(register) = self.registers.get_mut(integer.register as usize) {
             *register = number(value);

@@ -89,6 +89,21 @@ impl Files {
         }
     }
 
+    /// Releases the pages of all files, which later accesses map again.
+    pub(super) fn release(&self) {
+        let mut before: Option<&Arc<Map>> = None;
+        for (_, bytes) in &self.files {
+            let (Bytes::File(map) | Bytes::Member(map, _)) = bytes else {
+                continue;
+            };
+            // All members of an archive are in one.
+            if before.is_none_or(|before| !Arc::ptr_eq(before, map)) {
+                map.release();
+            }
+            before = Some(map);
+        }
+    }
+
     /// The directories of traces, sorted.
     pub(super) fn folders(&self) -> Vec<Folder> {
         let split = |name: &str| match name.rsplit_once('/') {

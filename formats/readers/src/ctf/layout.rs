@@ -406,18 +406,26 @@ impl Builder {
                 let align = aligns.fold(*align, u64::max);
                 Node::Struct { align, fields }
             }
-            Type::Variant { selector, options } => {
+            Type::Variant {
+                selector,
+                options,
+                choices: given,
+            } => {
                 let Some(selector) = selector else {
                     return flaw(format!("{path}: a variant without a selector"));
                 };
                 let target = self.find(selector, path)?;
-                let Some(labels) = target.labels else {
-                    return flaw(format!("{path}: {selector} is not an enumeration"));
+                let choices = match (given, target.labels) {
+                    (Some(choices), _) => choices.clone(),
+                    (None, Some(labels)) => choices(&labels, options),
+                    (None, None) => {
+                        return flaw(format!("{path}: {selector} is not an enumeration"));
+                    }
                 };
                 self.mark(target.register, false);
                 Node::Variant {
                     register: target.register,
-                    choices: choices(&labels, options),
+                    choices,
                     options: self.members(options, path)?,
                     column: NONE,
                 }
@@ -632,6 +640,8 @@ impl Columns {
     /// Members without a name have no column.
     fn add(&mut self, node: &mut Node, name: &str) {
         match node {
+            // The ID and the time of the event.
+            Node::Integer(integer) if integer.role != Role::Value => {}
             Node::Integer(integer) => {
                 integer.column = self.push(name, number(integer));
                 if integer.labels.is_some() && self.has_labels {
@@ -665,6 +675,12 @@ impl Columns {
             Node::Variant {
                 options, column, ..
             } => {
+                // An optional field.
+                if let Some((option, node)) = options.first_mut()
+                    && option.is_empty()
+                {
+                    return self.add(node, name);
+                }
                 *column = self.push(name, FieldType::Text);
                 self.members(options, name);
             }
@@ -687,7 +703,7 @@ impl Columns {
 /// Bytes of a column for this many bits.
 fn width(bits: u32) -> u8 {
     match bits {
-        0..=8 => 1,
+        1..=8 => 1,
         9..=16 => 2,
         17..=32 => 4,
         _ => 8,

@@ -8,8 +8,8 @@
 use perfquet_events::bytes::{Cursor, Endian, Short};
 
 use super::lexer::Flaw;
-use super::parser;
 use super::schema::Metadata;
+use super::{json, parser};
 
 const MAGIC: u32 = 0x75d1_1d57;
 const HEAD_BYTES: u64 = 37;
@@ -39,18 +39,12 @@ pub(super) fn is_plain(head: &[u8]) -> bool {
 pub(super) fn is_json(head: &[u8]) -> bool {
     let text = head.trim_ascii_start();
     let text = text.strip_prefix(b"\x1e").unwrap_or(text);
-    let start = text.get(..200.min(text.len())).unwrap_or_default();
+    let start = text.get(..1000.min(text.len())).unwrap_or_default();
     text.starts_with(b"{") && memchr::memmem::find(start, b"\"preamble\"").is_some()
 }
 
 /// Parses a metadata file.
 pub(super) fn parse(file: &[u8]) -> Result<Metadata, Flaw> {
-    if is_json(file) {
-        return Err(Flaw {
-            line: 1,
-            message: "this is CTF 2, which is not supported".to_owned(),
-        });
-    }
     let joined;
     let text = match packet_endian(file) {
         Some(endian) => {
@@ -65,7 +59,12 @@ pub(super) fn parse(file: &[u8]) -> Result<Metadata, Flaw> {
             message: format!("expected at most {TEXT_BYTES_MAX} bytes"),
         });
     }
-    let mut metadata = parser::parse(&String::from_utf8_lossy(text))?;
+    let is_json = is_json(text);
+    let text = String::from_utf8_lossy(text);
+    let mut metadata = match is_json {
+        true => json::parse(&text)?,
+        false => parser::parse(&text)?,
+    };
     if let (None, Some(endian)) = (metadata.endian, packet_endian(file)) {
         metadata.endian = Some(endian);
     }

@@ -1,4 +1,4 @@
-//! The Common Trace Format (CTF) 1.8: traces of LTTng (kernel and programs), of `perf data convert --to-ctf`, barectf, DPDK and others.
+//! The Common Trace Format (CTF) 1.8 and 2: traces of LTTng (kernel and programs), of `perf data convert --to-ctf`, barectf, DPDK and others.
 //!
 //! ```text
 //! metadata    /* CTF 1.8 */ trace { … }; stream { event.header := struct event_header_large; … };
@@ -15,12 +15,13 @@
 //! - Structures become columns `a.b`, variants a column for each option, enumerations the number and `NAME_label`, other arrays JSON.
 //! - `lttng_ust_cyg_profile` becomes calls; `lttng_ust_statedump:bin_info`, `lttng_ust_lib:load` and `lttng_ust_dl:dlopen` become mappings, too.
 //! - Growing `events_discarded` and gaps in `packet_seq_num` become losses. A damaged packet is skipped up to the next magic number, and counted.
-//! - CTF 2, whose metadata is JSON, is refused.
+//! - CTF 2 (<https://diamon.org/ctf/>) has its metadata in JSON (`json.rs`), and the same packets.
 
 mod bits;
 mod decode;
 mod emit;
 mod files;
+mod json;
 mod layout;
 mod lexer;
 mod metadata;
@@ -35,10 +36,10 @@ mod tests;
 
 use perfquet_events::Format;
 
-/// CTF 1.8.
+/// CTF 1.8 and 2.
 pub const CTF: Format = Format {
     name: "ctf",
-    about: "Common Trace Format 1.8 (LTTng, perf data convert, barectf): a directory or .tar",
+    about: "Common Trace Format 1.8 and 2 (LTTng, perf data convert, barectf): a directory or .tar",
     main_file: Some("**/metadata"),
     sniff: sniff::sniff,
     read_file: read::read,

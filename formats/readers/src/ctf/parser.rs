@@ -606,7 +606,11 @@ impl<'a> Parser<'a> {
                 _ => return self.flaw("expected a variant"),
             },
         };
-        let of = Arc::new(Type::Variant { selector, options });
+        let of = Arc::new(Type::Variant {
+            selector,
+            options,
+            choices: None,
+        });
         if let Some(name) = name {
             self.declare(name, Arc::clone(&of));
         }

@@ -18,6 +18,8 @@ use super::schema::{Clock, Metadata};
 use crate::problems::Problems;
 
 const PROGRESS_PACKETS: u64 = 64;
+/// Pages are released after this many bytes.
+const RELEASED_BYTES: u64 = 64 << 20;
 /// Facts of the environment.
 const FACTS_MAX: usize = 100;
 
@@ -60,6 +62,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         })?;
     }
     let streams = streams(&files, &traces, &mut problems, sink)?;
+    files.release();
     let mut merge = Merge {
         files: &files,
         traces: &traces,
@@ -68,6 +71,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         problems,
         packets: 0,
         done: 0,
+        released: 0,
         total: streams
             .iter()
             .flatten()
@@ -276,6 +280,7 @@ struct Merge<'a> {
     problems: Problems,
     packets: u64,
     done: u64,
+    released: u64,
     total: u64,
 }
 
@@ -389,6 +394,10 @@ impl<'a> Merge<'a> {
         }
         self.packets += 1;
         self.done += packet.bytes as u64;
+        if self.done - self.released >= RELEASED_BYTES {
+            self.released = self.done;
+            self.files.release();
+        }
         if self.packets.is_multiple_of(PROGRESS_PACKETS) {
             let (done, total) = (self.done, Some(self.total));
             sink.event(Event::Progress(Progress { done, total }))?;

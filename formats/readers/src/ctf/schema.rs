@@ -27,6 +27,8 @@ pub(super) enum Type {
         /// Path of the enumeration that selects the option.
         selector: Option<String>,
         options: Vec<(String, Arc<Type>)>,
+        /// Inclusive ranges of the selector and their options; `None`: labels of the enumeration are names of options.
+        choices: Option<Vec<(i128, i128, usize)>>,
     },
     Array {
         element: Arc<Type>,
@@ -41,7 +43,7 @@ pub(super) enum Type {
 
 #[derive(Debug, Clone)]
 pub(super) struct Integer {
-    /// Bits, 1 to 64.
+    /// Bits, 1 to 64; 0: of variable length (LEB128).
     pub(super) size: u32,
     /// Bits, a power of two.
     pub(super) align: u64,

@@ -124,6 +124,61 @@ fn metadata_is_refused_with_its_line() {
 }
 
 #[test]
+fn version_2_is_refused_with_its_reason() {
+    let check = |fragments: &str, expected: &str| {
+        let found = refused(&format!(r#"{{"type":"preamble","version":2}} {fragments}"#));
+        assert!(found.starts_with(expected), "{found}");
+    };
+    let field = |class: &str| {
+        format!(
+            r#"{{"type":"event-record-class","payload-field-class":{{"type":"structure","member-classes":[{{"name":"f","field-class":{class}}}]}}}}"#
+        )
+    };
+    let integer = |more: &str| {
+        field(&format!(
+            r#"{{"type":"fixed-length-unsigned-integer","byte-order":"little-endian",{more}}}"#
+        ))
+    };
+    check("", "accepted");
+    check(&integer(r#""length":8"#), "accepted");
+    check(
+        &integer(r#""length":65"#),
+        "0: fixed-length-unsigned-integer: expected 1 to 64",
+    );
+    check(
+        &integer(r#""length":8,"alignment":3"#),
+        "0: alignment: expected a power of two",
+    );
+    check(
+        &integer(r#""length":8,"bit-order":"last-to-first""#),
+        "0: fixed-length-unsigned-integer: bit-order",
+    );
+    check(&field(r#""word""#), "0: unknown field class word");
+    check(
+        &field(r#"{"type":"quaternion"}"#),
+        "0: the field class \"quaternion\"",
+    );
+    check(
+        &field(r#"{"type":"null-terminated-string","encoding":"utf-16le"}"#),
+        "0: null-terminated-string: encoding utf-16le",
+    );
+    check(
+        &field(
+            r#"{"type":"dynamic-length-blob","length-field-location":{"origin":"packet-header","path":["n"]}}"#,
+        ),
+        "0: event : event.fields.f: there is no integer trace.packet.header.n",
+    );
+    check(
+        r#"{"type":"preamble","version":3}"#,
+        "0: expected version 2",
+    );
+    check("{\n\n", "3: EOF");
+    let deep = "[".repeat(100_000);
+    check(&deep, "1: recursion limit");
+    assert!(refused(r#"{"type":"preamble","version":2} {"type":"x"}"#).contains("accepted"));
+}
+
+#[test]
 fn hostile_metadata_is_bounded() {
     let deep = "struct { ".repeat(100_000);
     check(
