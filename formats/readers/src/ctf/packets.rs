@@ -16,6 +16,8 @@ use super::layout::{Layout, StreamLayout};
 use crate::problems::Problems;
 
 const MAGIC: u32 = 0xc1fc_1fc1;
+/// Pages are released after this many bytes.
+pub(super) const RELEASED_BYTES: usize = 64 << 20;
 
 /// A packet of a stream.
 #[derive(Debug, Clone)]
@@ -66,6 +68,8 @@ pub(super) struct StreamFile<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) layout: &'a Layout,
     pub(super) endian: Endian,
+    /// Releases the pages of all files.
+    pub(super) release: &'a dyn Fn(),
 }
 
 /// What the head of a packet says.
@@ -83,11 +87,15 @@ impl Streams {
         problems: &mut Problems,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
-        let mut offset = 0;
+        let (mut offset, mut released) = (0, 0);
         let mut decoder = Decoder::new(file.layout.registers, file.layout.columns);
         while let Some(rest) = file.bytes.get(offset..)
             && !rest.is_empty()
         {
+            if offset - released >= RELEASED_BYTES {
+                released = offset;
+                (file.release)();
+            }
             let place = Place::Offset(offset as u64);
             match head(file, offset, &mut decoder) {
                 Head::Packet(key, packet) => {

@@ -13,13 +13,11 @@ use super::layout::{self, Layout, StreamLayout};
 use super::lexer::Flaw;
 use super::metadata;
 use super::names::Tracer;
-use super::packets::{self, Packet, StreamFile, Streams};
+use super::packets::{self, Packet, RELEASED_BYTES, StreamFile, Streams};
 use super::schema::{Clock, Metadata};
 use crate::problems::Problems;
 
 const PROGRESS_PACKETS: u64 = 64;
-/// Pages are released after this many bytes.
-const RELEASED_BYTES: u64 = 64 << 20;
 /// Facts of the environment.
 const FACTS_MAX: usize = 100;
 
@@ -46,10 +44,17 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         problems.report(sink, Place::Whole, "input", || damage)?;
     }
     if folders.is_empty() {
+        let head = input.head();
+        let is_metadata =
+            metadata::is_packets(head) || metadata::is_plain(head) || metadata::is_json(head);
+        let hint = match is_metadata {
+            true => "\nhint: this is the metadata alone: name its directory",
+            false => "",
+        };
         return Err(Error::Damaged {
             input: input.name().to_owned(),
             place: Place::Whole,
-            message: "expected a directory or an archive (.tar) with a trace: a file \"metadata\" beside the files of its streams".to_owned(),
+            message: "expected a directory or an archive (.tar) with a trace: a file \"metadata\" beside the files of its streams".to_owned() + hint,
         });
     }
     let traces = traces(input.name(), &files, &folders, &mut problems, sink)?;
@@ -237,6 +242,7 @@ fn streams(
     sink: &mut dyn Sink,
 ) -> Result<Vec<Vec<Packet>>, Error> {
     let mut streams = Streams::default();
+    let mut touched = 0;
     for (place, trace) in traces.iter().enumerate() {
         // Traces with one UUID are parts of one: snapshots, rotation.
         let uuid = trace.metadata.uuid;
@@ -252,8 +258,14 @@ fn streams(
                 bytes: files.bytes(file),
                 layout: &trace.layout,
                 endian: trace.metadata.endian.unwrap_or_default(),
+                release: &|| files.release(),
             };
             streams.add(&stream_file, problems, sink)?;
+            touched += stream_file.bytes.len();
+            if touched >= RELEASED_BYTES {
+                touched = 0;
+                files.release();
+            }
         }
     }
     Ok(streams.finish())
@@ -394,7 +406,7 @@ impl<'a> Merge<'a> {
         }
         self.packets += 1;
         self.done += packet.bytes as u64;
-        if self.done - self.released >= RELEASED_BYTES {
+        if self.done - self.released >= RELEASED_BYTES as u64 {
             self.released = self.done;
             self.files.release();
         }

@@ -277,6 +277,17 @@ fn clocks_of_other_traces_are_refused() {
 }
 
 #[test]
+fn metadata_alone_is_refused_with_a_hint() {
+    let text = read_bytes(&CTF, b"/* CTF 1.8 */ trace { byte_order = le; };");
+    assert!(text.contains("hint: this is the metadata alone"), "{text}");
+    let text = read_bytes(&CTF, b"root:x:0:0");
+    assert!(
+        text.contains("expected a directory or an archive") && !text.contains("hint"),
+        "{text}"
+    );
+}
+
+#[test]
 fn certainty() {
     let check = |head: &[u8], expected: Guess| assert_eq!(sniff::sniff(head), expected);
     check(b"/* CTF 1.8 */\r\ntrace {", Guess::Certain);
