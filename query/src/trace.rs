@@ -67,13 +67,29 @@ impl Trace {
         self.tables.iter().find(|table| table.schema.name == name)
     }
 
-    /// First and last time of any event.
+    /// First and last time of any event, and of the printouts of aggregates.
     pub(crate) fn time_range(&self) -> Option<(i64, i64)> {
-        let events = self.tables.iter().filter(|table| {
-            table.is_event() || table.schema.name == "samples" || table.schema.name == "calls"
-        });
+        let events = self
+            .tables
+            .iter()
+            .filter(|table| table.is_event() || is_of_recording(&table.schema.name));
         let ranges = events.flat_map(|table| table.parts.iter().filter_map(TracePart::time));
         ranges.reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)))
+    }
+
+    /// How long was recorded; `None` if no two times are known, or only those of the recorder's notes from its start.
+    pub(crate) fn length(&self) -> Option<i64> {
+        let is_note = |table: &TraceTable| {
+            ["events/perf/", "events/perfquet/"]
+                .iter()
+                .any(|folder| table.schema.name.starts_with(folder))
+        };
+        let timed = |table: &&TraceTable| table.parts.iter().any(|part| part.time().is_some());
+        let all_are_notes = self.tables.iter().filter(timed).all(|table| {
+            is_note(table) || !(table.is_event() || is_of_recording(&table.schema.name))
+        });
+        let (start, end) = self.time_range().filter(|_| !all_are_notes)?;
+        Some(end.saturating_sub(start)).filter(|&length| length > 0)
     }
 
     /// Whether its writer has finished.
@@ -148,6 +164,11 @@ impl Trace {
             tables: directory.tables().map(table).collect(),
         })
     }
+}
+
+/// Whether a table besides those of events has times of what was recorded.
+fn is_of_recording(table: &str) -> bool {
+    ["samples", "calls", "aggregates"].contains(&table)
 }
 
 fn source(source: &Source) -> String {
@@ -303,6 +324,59 @@ fn is_match(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A table without rows but with times.
+    fn table(name: &str, time: Option<(i64, i64)>) -> TraceTable {
+        let entry = Part {
+            file: "part-0.parquet".to_owned(),
+            rows: 1,
+            bytes: 1,
+            sorted: true,
+            time_min: time.map(|time| time.0),
+            time_max: time.map(|time| time.1),
+            time_nulls: Some(0),
+            columns: Vec::new(),
+        };
+        let mut schema = perfquet_trace::tables::all().remove(0);
+        schema.name = name.to_owned();
+        TraceTable {
+            schema,
+            forms: Vec::new(),
+            parts: vec![TracePart { entry, form: 0 }],
+        }
+    }
+
+    fn trace(tables: Vec<TraceTable>) -> Trace {
+        Trace {
+            name: "a".to_owned(),
+            id_offset: 0,
+            path: PathBuf::from("a.pqt"),
+            state: "complete".to_owned(),
+            facts: Vec::new(),
+            wall_offset: None,
+            sources: Vec::new(),
+            formats: Vec::new(),
+            tables,
+        }
+    }
+
+    #[test]
+    fn aggregates_and_notes_of_the_recorder_do_not_make_a_short_recording() {
+        let notes = || table("events/perf/namespaces", Some((100, 106)));
+        let length = |tables: Vec<TraceTable>| trace(tables).length();
+        assert_eq!(length(vec![]), None);
+        assert_eq!(length(vec![notes()]), None);
+        assert_eq!(length(vec![notes(), table("aggregates", None)]), None);
+        let printed = table("aggregates", Some((1_100, 1_100)));
+        assert_eq!(length(vec![notes(), printed]), Some(1_000));
+        let threads = table("threads", Some((0, 90)));
+        assert_eq!(length(vec![notes(), threads]), None);
+        assert_eq!(length(vec![table("samples", Some((5, 5)))]), None);
+        assert_eq!(
+            length(vec![notes(), table("samples", Some((5, 50)))]),
+            Some(101)
+        );
+    }
 
     #[test]
     fn hidden_files_match_only_literally() {

@@ -110,14 +110,20 @@ pub(crate) fn about(session: &Session, trace: &Trace) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the begin and length of a trace: `2026-05-04T12:00:01 UTC, for 1.204 s`; `None` if it has no times.
+/// Returns the begin and length of a trace, as far as they are known: `2026-05-04T12:00:01 UTC, for 1.204 s`.
 pub(crate) fn recorded(trace: &Trace) -> Option<String> {
-    let (start, end) = trace.time_range()?;
-    let length = in_fitting_unit(end.saturating_sub(start) as f64);
-    Some(match trace.wall_offset {
-        Some(offset) => format!("{}, for {length}", wall_time(start.saturating_add(offset))),
-        None => format!("for {length}; wall-clock time unknown"),
-    })
+    let (start, _) = trace.time_range()?;
+    let length = trace.length();
+    let length = length.map(|length| format!("for {}", in_fitting_unit(length as f64)));
+    match (trace.wall_offset, length) {
+        (Some(offset), Some(length)) => {
+            let begin = wall_time(start.saturating_add(offset));
+            Some(format!("{begin}, {length}"))
+        }
+        (Some(offset), None) => Some(wall_time(start.saturating_add(offset))),
+        (None, Some(length)) => Some(format!("{length}; wall-clock time unknown")),
+        (None, None) => None,
+    }
 }
 
 /// Formats nanoseconds since 1970 as a date in UTC.

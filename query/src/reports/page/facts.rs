@@ -31,9 +31,7 @@ pub(super) fn traces(session: &Session) -> Result<Value> {
             _ => Some(session.alone(trace)?),
         };
         let session = own.as_ref().unwrap_or(session);
-        let length = trace
-            .time_range()
-            .map(|(begin, end)| end.saturating_sub(begin));
+        let length = trace.length();
         all.push(json!({
             "name": trace.name,
             "path": trace.path.display().to_string(),
