@@ -35,8 +35,8 @@ const SENTENCES: &[(&str, &str, &str)] = &[
     ),
     (
         "logical expression InSubquery",
-        "a subquery of IN can refer to the outer query only with =",
-        "write it as a JOIN",
+        "a subquery of IN is for WHERE, and can refer to the outer query only with =",
+        "write it as a JOIN, or as array_has((SELECT array_agg(x) FROM t), y)",
     ),
     (
         "ast node Pivot",

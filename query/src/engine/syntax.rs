@@ -1,4 +1,4 @@
-//! Syntax that the parser lacks: joins by time.
+//! Syntax that the parser lacks: joins by time, and clauses of DuckDB.
 //!
 //! ```text
 //! a ASOF [LEFT] JOIN b ON a.tid = b.tid AND a.time >= b.time      DuckDB's; only rows with a match, unless LEFT
@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace, Word};
 
 /// The match conditions of DuckDB's forms.
 pub(super) const INNER: &str = "ASOF JOIN";
@@ -37,11 +37,19 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
     let tokens = Tokenizer::new(dialect.as_ref(), sql)
         .tokenize_with_location()
         .map_err(|error| DataFusionError::from(ParserError::from(error)))?;
-    let mut statements = DFParserBuilder::new(with_match_conditions(without_globs(tokens)))
-        .with_dialect(dialect.as_ref())
-        .with_recursion_limit(options.recursion_limit.get())
-        .build()?
-        .parse_statements()?;
+    let parsed = |tokens: Vec<TokenWithSpan>| {
+        DFParserBuilder::new(tokens)
+            .with_dialect(dialect.as_ref())
+            .with_recursion_limit(options.recursion_limit.get())
+            .build()?
+            .parse_statements()
+    };
+    let tokens = with_match_conditions(without_globs(tokens));
+    let mut statements = match with_where(&tokens) {
+        // As written first: `(…) filter (…)` may also name a table and its columns.
+        Some(completed) => parsed(tokens).or_else(|_| parsed(completed))?,
+        None => parsed(tokens)?,
+    };
     if statements.len() > 1 {
         let message = "expected one statement, found several".to_owned();
         return Err(DataFusionError::Plan(message));
@@ -151,6 +159,36 @@ fn regex(glob: &str) -> String {
         }
     }
     regex + "$"
+}
+
+/// Turns DuckDB's `count(*) FILTER (x > 5)` into `count(*) FILTER (WHERE x > 5)`; `None` if no WHERE is missing.
+fn with_where(tokens: &[TokenWithSpan]) -> Option<Vec<TokenWithSpan>> {
+    let is = |token: &TokenWithSpan, keyword: Keyword| match &token.token {
+        Token::Word(word) => word.quote_style.is_none() && word.keyword == keyword,
+        _ => false,
+    };
+    let words: Vec<usize> = (0..tokens.len())
+        .filter(|&index| !matches!(tokens[index].token, Token::Whitespace(_)))
+        .collect();
+    let bare = words.windows(4).filter(|four| {
+        tokens[four[0]].token == Token::RParen
+            && is(&tokens[four[1]], Keyword::FILTER)
+            && tokens[four[2]].token == Token::LParen
+            && !is(&tokens[four[3]], Keyword::WHERE)
+    });
+    let places: Vec<usize> = bare.map(|four| four[2]).collect();
+    let mut found = Vec::with_capacity(tokens.len() + 2 * places.len());
+    for (index, token) in tokens.iter().enumerate() {
+        found.push(token.clone());
+        if places.contains(&index) {
+            let added = [
+                Token::make_keyword("WHERE"),
+                Token::Whitespace(Whitespace::Space),
+            ];
+            found.extend(added.map(|added| TokenWithSpan::new(added, token.span)));
+        }
+    }
+    (!places.is_empty()).then_some(found)
 }
 
 /// Inserts a match condition into every `ASOF JOIN` of DuckDB, before its ON or USING at the same depth of brackets.
@@ -434,6 +472,21 @@ mod tests {
             "SELECT asof FROM a JOIN b ON a.asof = b.x",
             "SELECT asof FROM a JOIN b ON a.asof = b.x",
         );
+    }
+
+    #[test]
+    fn filters_need_no_where() {
+        check(
+            "SELECT count(*) filter (x IN (SELECT y FROM u)), sum(x) FILTER (WHERE x > 5), max(x) FILTER(x > 5) FROM t",
+            "SELECT count(*) FILTER (WHERE x IN (SELECT y FROM u)), sum(x) FILTER (WHERE x > 5), max(x) FILTER (WHERE x > 5) FROM t",
+        );
+        check(
+            "SELECT a FROM (SELECT 1) filter (a)",
+            "SELECT a FROM (SELECT 1) filter (a)",
+        );
+        let state = SessionContext::new().state();
+        let error = statement(&state, "SELECT count(*) FILTER (x >) FROM t").unwrap_err();
+        assert!(error.to_string().contains("found: )"), "{error}");
     }
 
     #[test]
