@@ -6,6 +6,7 @@
 //! RangeJoin        conditions on ranges of time, instead of HashJoinExec and NestedLoopJoinExec
 //! FewGroups        GROUP BY over few values, instead of AggregateExec in its first stage
 //! TimeWindow       lead, lag and the like by keys, instead of SortExec and BoundedWindowAggExec
+//! Yielding         after every join, so that an interrupted query ends
 //! LateProjection   columns of the rows that ORDER BY … LIMIT keeps, instead of ProjectionExec before SortExec
 //! ```
 
@@ -25,6 +26,7 @@ mod syntax;
 #[cfg(test)]
 mod test_tables;
 mod time_window;
+mod yielding;
 
 pub(crate) use syntax::{statement, visit_statement};
 
@@ -85,6 +87,7 @@ fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.insert(ensure, Arc::new(time_window::rule()));
     rules.push(Arc::new(merge::rule()));
     rules.push(Arc::new(few_groups::rule()));
+    rules.push(Arc::new(yielding::rule()));
     rules.extend(last);
     rules
 }

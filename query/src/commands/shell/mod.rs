@@ -218,7 +218,12 @@ impl State {
                 "\\o: a file of this format has only one result\nhint: \\format csv, or: perfquet-query sql --format … > PATH"
             ),
             None if self.pager && matches!(self.format, Format::Table | Format::Records) => {
-                pager::through(|out| render::stream(self.format, &mut answer, out, true))?
+                let format = self.format;
+                // The query ends with its rows, or with Ctrl-C, not with the pager.
+                pager::through(move |out| {
+                    let mut answer = answer;
+                    render::stream(format, &mut answer, out, true)
+                })?
             }
             None => render::answer(self.format, &mut answer)?,
         };

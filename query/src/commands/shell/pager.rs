@@ -23,9 +23,7 @@ fn command() -> Option<String> {
 
 /// Writes a result to stdout or, if it is longer than the screen, through the pager. Returns the number of rows; those that were
 /// written if the reader quits the pager before the end.
-pub(super) fn through(
-    mut write: impl FnMut(&mut (dyn Write + Send)) -> Result<u64>,
-) -> Result<u64> {
+pub(super) fn through(write: impl FnOnce(&mut (dyn Write + Send)) -> Result<u64>) -> Result<u64> {
     let Some(command) = command() else {
         return write(&mut std::io::stdout());
     };
