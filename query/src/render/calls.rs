@@ -8,7 +8,7 @@ use arrow::datatypes::{Int32Type, Int64Type};
 
 use crate::call_values::CallValues;
 use crate::session::{Answer, Session};
-use crate::text::{cut, harmless, strings};
+use crate::text::{columns, cut, harmless, strings};
 
 /// Columns of the calls to print, in this order; with several traces, `trace` follows.
 pub(crate) const CALL_COLUMNS: &str = "time, cpu, pid, tid, comm, duration, self_time, function, module, caller, depth, call_id, parent_id, retval, args, context, entry_seen, exit_seen";
@@ -23,20 +23,105 @@ pub(crate) struct Calls<'s> {
 impl Calls<'_> {
     /// Prints a line per call.
     pub(super) fn write(mut self, out: &mut dyn Write) -> Result<()> {
-        writeln!(
-            out,
-            "#     TIME        CPU  TASK                    DURATION             SELF        FUNCTION CALLS"
-        )?;
+        let layout = Layout::of(super::width());
+        writeln!(out, "{}", layout.heading())?;
         let mut count = 0;
         let mut indents = CallValues::for_calls(self.session);
         while let Some(batch) = self.answer.next()? {
             count += batch.num_rows();
-            write_lines(self.session, &batch, &mut indents, out)?;
+            write_lines(self.session, &batch, layout, &mut indents, out)?;
         }
         if count == 0 {
             say!("no matching calls");
         }
         Ok(())
+    }
+}
+
+/// What a terminal has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    /// Columns of the terminal; `None` without one, when nothing is shortened.
+    width: Option<usize>,
+    /// Without the column SELF, and with shorter names of threads.
+    is_narrow: bool,
+}
+
+impl Layout {
+    /// Below this width, less than a third of a line would be left for the call.
+    const WIDE: usize = 120;
+
+    fn of(width: Option<usize>) -> Layout {
+        Layout {
+            width,
+            is_narrow: width.is_some_and(|width| width < Layout::WIDE),
+        }
+    }
+
+    fn heading(self) -> &'static str {
+        match self.is_narrow {
+            true => "#     TIME        CPU  TASK              DURATION        FUNCTION CALLS",
+            false => {
+                "#     TIME        CPU  TASK                    DURATION             SELF        FUNCTION CALLS"
+            }
+        }
+    }
+
+    /// The line before the call.
+    fn begin(self, time: &str, cpu: &str, task: &str, times: [Option<i64>; 2]) -> String {
+        let [all, own] = times;
+        let (all, own) = (duration(all, true), duration(own, false));
+        match self.is_narrow {
+            true => format!("{time:>16}  {cpu:>4}  {:<12} {all} |  ", cut(task, 12)),
+            false => format!(
+                "{time:>16}  {cpu:>4}  {:<18} {all} | {own} |  ",
+                cut(task, 18)
+            ),
+        }
+    }
+
+    /// Adds the indented call to a line. What is wider than the terminal loses the module, then the arguments, then a part of the
+    /// indentation. Names, results and remarks are never cut.
+    fn add_call(self, line: &mut String, depth: u32, call: &Call) {
+        let indent = 2 * depth.min(DEEPEST_SHOWN) as usize;
+        let Some(width) = self.width else {
+            line.extend(std::iter::repeat_n(' ', indent));
+            line.push_str(&call.text(true, true));
+            return;
+        };
+        let room = width.saturating_sub(columns(line));
+        let forms = [(true, true), (false, true), (false, false)];
+        let forms = forms.map(|(module, args)| call.text(module, args));
+        let fitting = forms.iter().find(|form| indent + columns(form) <= room);
+        let text = fitting.unwrap_or(&forms[2]);
+        let indent = indent.min(room.saturating_sub(columns(text)));
+        line.extend(std::iter::repeat_n(' ', indent));
+        line.push_str(text);
+    }
+}
+
+/// A call as it is printed.
+struct Call {
+    function: String,
+    module: Option<String>,
+    args: String,
+    remarks: Vec<String>,
+}
+
+impl Call {
+    fn text(&self, with_module: bool, with_args: bool) -> String {
+        let mut text = self.function.clone();
+        if let Some(module) = self.module.as_ref().filter(|_| with_module) {
+            text.push_str(&format!(" [{module}]"));
+        }
+        match with_args || self.args.is_empty() {
+            true => text.push_str(&format!("({});", self.args)),
+            false => text.push_str("(…);"),
+        }
+        if !self.remarks.is_empty() {
+            text.push_str(&format!(" /* {} */", self.remarks.join(", ")));
+        }
+        text
     }
 }
 
@@ -46,6 +131,7 @@ const DEEPEST_SHOWN: u32 = 100;
 fn write_lines(
     session: &Session,
     batch: &RecordBatch,
+    layout: Layout,
     indents: &mut [CallValues],
     out: &mut dyn Write,
 ) -> Result<()> {
@@ -82,12 +168,8 @@ fn write_lines(
             (None, Some(tid)) => tid.to_string(),
             (None, None) => context.clone().unwrap_or_default(),
         };
-        let mut line = format!(
-            "{time:>16}  {cpu:>4}  {:<18} {} | {} |  ",
-            cut(&task, 18),
-            duration(value(durations), true),
-            duration(value(owns), false)
-        );
+        let lengths = [value(durations), value(owns)];
+        let mut line = layout.begin(&time, &cpu, &task, lengths);
         // One deeper than the enclosing call, if that is printed: the depths of several tracers each begin at 0.
         let trace = match &traces {
             Some(names) => session.forest.trace(names.value(row)).unwrap_or(0),
@@ -96,21 +178,14 @@ fn write_lines(
         let around = value(parents).and_then(|parent| indents[trace].get(parent));
         let depth = around.map_or(number(depths).unwrap_or(0).max(0) as u32, |depth| depth + 1);
         indents[trace].set(ids.value(row), depth);
-        line.extend(std::iter::repeat_n(
-            ' ',
-            2 * depth.min(DEEPEST_SHOWN) as usize,
-        ));
-        line.push_str(&word(&functions).unwrap_or_else(|| "[unknown]".to_owned()));
-        if let Some(module) = word(&modules) {
-            line.push_str(&format!(" [{module}]"));
-        }
-        line.push('(');
-        if args.is_valid(row) {
-            let words = strings(&args.value(row))?;
-            let words: Vec<_> = words.iter().flatten().map(harmless).collect();
-            line.push_str(&words.join(", "));
-        }
-        line.push_str(");");
+        let args = match args.is_valid(row) {
+            true => {
+                let words = strings(&args.value(row))?;
+                let words: Vec<_> = words.iter().flatten().map(harmless).collect();
+                words.join(", ")
+            }
+            false => String::new(),
+        };
         let mut remarks = Vec::new();
         if let Some(retval) = value(retvals) {
             remarks.push(format!("= {retval}"));
@@ -125,9 +200,13 @@ fn write_lines(
         if let Some(traces) = &traces {
             remarks.extend(word(traces));
         }
-        if !remarks.is_empty() {
-            line.push_str(&format!(" /* {} */", remarks.join(", ")));
-        }
+        let call = Call {
+            function: word(&functions).unwrap_or_else(|| "[unknown]".to_owned()),
+            module: word(&modules),
+            args,
+            remarks,
+        };
+        layout.add_call(&mut line, depth, &call);
         writeln!(out, "{line}")?;
     }
     Ok(())
@@ -167,6 +246,40 @@ fn duration(ns: Option<i64>, marked: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_fit_the_terminal_and_keep_their_names() {
+        let call = Call {
+            function: "__alloc_pages_slowpath".to_owned(),
+            module: Some("vmlinux".to_owned()),
+            args: "gfp=0xcc0, order=3, preferred_nid=0".to_owned(),
+            remarks: vec!["= -14".to_owned()],
+        };
+        let line = |width, depth| {
+            let layout = Layout::of(width);
+            let mut line =
+                layout.begin("1.285942000", "0)", "kworker/u8:4-events-12", [Some(1); 2]);
+            layout.add_call(&mut line, depth, &call);
+            line
+        };
+        let whole = line(None, 20);
+        assert!(whole.ends_with(
+            "__alloc_pages_slowpath [vmlinux](gfp=0xcc0, order=3, preferred_nid=0); /* = -14 */"
+        ));
+        for width in [60, 80, 100, 120, 200] {
+            for depth in [0, 3, 20, 100] {
+                let line = line(Some(width), depth);
+                assert!(line.contains("__alloc_pages_slowpath"), "{line}");
+                assert!(columns(&line) <= width.max(100), "{width}: {line}");
+            }
+        }
+        assert!(line(Some(200), 0).contains("[vmlinux](gfp=0xcc0"));
+        assert!(
+            line(Some(150), 0)
+                .ends_with("slowpath(gfp=0xcc0, order=3, preferred_nid=0); /* = -14 */")
+        );
+        assert!(line(Some(80), 0).contains("slowpath(…);"));
+    }
 
     #[test]
     fn marks_are_those_of_function_graph() {

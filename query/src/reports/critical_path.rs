@@ -8,14 +8,16 @@
 //! ```
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
+use arrow::compute::concat_batches;
 use clap::Args;
 
 use crate::commands::Subcommand;
 use crate::filter::Filters;
 use crate::limits::Limits;
-use crate::render::{Answered, Form, Section, with_spares};
+use crate::render::{Answered, Form, Section, with_display, with_spares};
 use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::{Output, Traces};
@@ -92,9 +94,19 @@ impl Report for CriticalPath {
             .replace("{start}", &start.to_string())
             .replace("{limit}", &limit);
         let spares = ["parts", "depth", "interrupt", "waker_comm"];
-        let answer = session.query(&sql)?;
-        let schema = with_spares(&answer.schema(), &spares);
-        let answer = answer.with_schema(schema);
-        Ok(Answered::new(Section::Stream(answer)))
+        let mut answer = session.query(&sql)?;
+        let mut schema = with_spares(&answer.schema(), &spares);
+        if self.parts {
+            return Ok(Answered::new(Section::Stream(answer.with_schema(schema))));
+        }
+        // Without interrupts, the column is empty.
+        schema = with_display(&schema, "ended_by", "optional");
+        answer = answer.with_schema(Arc::clone(&schema));
+        let mut batches = Vec::new();
+        while let Some(batch) = answer.next()? {
+            batches.push(batch);
+        }
+        let rows = concat_batches(&schema, &batches)?;
+        Ok(Answered::new(Section::Table(rows)))
     }
 }
