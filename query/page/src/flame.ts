@@ -6,7 +6,7 @@ import { Canvas, Tip, button, color, commandLine, isDark, legendEntry, make, pan
 import { amount, counted, cut, percent, shortened } from "./format.ts";
 import { type Box, LEAST, LEAST_LEVEL, type Part, placed } from "./layout.ts";
 import type { Boxes, Stacks, TimedBoxes } from "./stacks.ts";
-import { exactTime, type State, VIEWS, type View } from "./state.ts";
+import { readableRange, type State, VIEWS, type View } from "./state.ts";
 
 const LEVEL = 18;
 const FONT = "12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
@@ -239,7 +239,7 @@ export class Flame {
     lines.push(`${amount(total, profile.unit)}, ${percent(total, all)}`);
     if (this.view === "time order") {
       const { from, to } = this.timed();
-      lines.push(`from ${exactTime(from[box.node]! * this.state.slot)} to ${exactTime(to[box.node]! * this.state.slot)}`);
+      lines.push(`from ${readableRange(from[box.node]! * this.state.slot, to[box.node]! * this.state.slot)}`);
     }
     const own = boxes.own[box.node]!;
     if (own > 0 && own < total && this.state.selection.view !== "sandwich") lines.push(`self ${amount(own, profile.unit)}, ${percent(own, all)}`);
@@ -276,7 +276,7 @@ export class Flame {
     const untimed = profile.cells === null && profile.kind !== "difference" && (selection.time !== null || selection.threads.size > 0)
       ? ["the whole trace: these stacks have neither time nor thread"] : [];
     const base = selection.base !== null && profile.cells !== null
-      ? [`colors and changes: against ${exactTime(selection.base[0] * this.state.slot)} to ${exactTime(selection.base[1] * this.state.slot)}, in shares`] : [];
+      ? [`colors and changes: against ${readableRange(selection.base[0] * this.state.slot, selection.base[1] * this.state.slot)}, in shares`] : [];
     this.panel.note.replaceChildren(...[text, ...profile.notes, ...order, ...untimed, ...base].map((line) => make("span", {}, line)));
     this.command.update();
     this.draw();

@@ -46,6 +46,13 @@ export function cut(name: string, letters: number): string {
   return [...name.slice(0, room)].join("") + "…";
 }
 
+/** As {@link cut}, but the number at the end remains: `sched-m… (4711)`. */
+export function cutBeforeNumber(name: string, letters: number): string {
+  const number = / \(?\d+\)?$/.exec(name)?.[0] ?? "";
+  if (name.length <= letters || number.length + 2 > letters) return cut(name, letters);
+  return cut(name.slice(0, name.length - number.length), letters - number.length) + number;
+}
+
 /** Places of the `::` between the parts of a name, outside of brackets. A closure is part of its function's name. */
 function separators(name: string): number[] {
   const found: number[] = [];

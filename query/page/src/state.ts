@@ -40,6 +40,13 @@ export function exactTime(ns: number): string {
   return `${ns}ns`;
 }
 
+/** A range of time for reading, to about a thousandth of its length: `0s to 7.833s`. */
+export function readableRange(from: number, to: number): string {
+  const step = 10 ** Math.max(0, Math.floor(Math.log10(Math.max(1, to - from))) - 3);
+  const rounded = (time: number) => exactTime(Math.round(time / step) * step);
+  return `${rounded(from)} to ${rounded(to)}`;
+}
+
 /** Nanoseconds of a time as {@link exactTime} writes it. */
 export function parsedTime(text: string): number | null {
   const found = /^(\d+)(?:\.(\d+))?(ns|us|ms|s)$/.exec(text);

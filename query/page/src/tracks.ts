@@ -3,8 +3,8 @@
 
 import { type Calls, type Chart, type Data, STATES, type Track } from "./data.ts";
 import { Canvas, Tip, button, color, commandLine, isDark, legendEntry, make, panel, pictureButton } from "./dom.ts";
-import { counted, cut, duration, grouped, shortened } from "./format.ts";
-import { exactTime, type State } from "./state.ts";
+import { counted, cut, cutBeforeNumber, duration, grouped, shortened } from "./format.ts";
+import { exactTime, readableRange, type State } from "./state.ts";
 import { Table } from "./tables.ts";
 import { axis } from "./time.ts";
 import { offCpu, waitOf } from "./waits.ts";
@@ -441,7 +441,7 @@ export class Tracks {
     const cpus = rows.filter((row) => row.kind === "cpu").length;
     const source = this.data.tracks?.source ?? null;
     const notes = [
-      `${exactTime(from)} to ${exactTime(to)}`,
+      readableRange(from, to),
       ...(cpus > 0 ? [counted(cpus, "CPU")] : []), counted(rows.filter((row) => row.kind === "thread").length, "thread"),
       ...(omittedThreads > 0 ? [`those of ${THREADS + omittedThreads} that are busy longest in this time`] : []),
       ...(source !== null ? [`CPUs from samples of ${source}: a row is full where they are most`] : []),
@@ -514,7 +514,7 @@ export class Tracks {
     const all = [...sums.values()].reduce((sum, time) => sum + time, 0);
     return [...sums].sort((a, b) => b[1] - a[1]).slice(0, COLORS).map(([thread, time]) => {
       const [fill, alpha] = this.shade(this.ranks.get(thread) ?? thread);
-      const entry = legendEntry(fill, `${cut(this.threadName(thread), 28)} ${((time / Math.max(1, all)) * 100).toFixed(1)}%`);
+      const entry = legendEntry(fill, `${cutBeforeNumber(this.threadName(thread), 28)} ${((time / Math.max(1, all)) * 100).toFixed(1)}%`);
       (entry.firstChild as HTMLElement).style.opacity = String(alpha);
       return entry;
     });
@@ -556,7 +556,7 @@ export class Tracks {
       context.fillStyle = row.kind === "thread" ? ink : quiet;
       const letters = Math.floor((left - 8) / 5.8);
       const isInside = row.kind === "thread" && isProcess(row);
-      context.fillText(cut(this.name(row), letters), isInside ? 12 : 2, row.y + ROW / 2 + 1, left - 8);
+      context.fillText(cutBeforeNumber(this.name(row), isInside ? letters - 2 : letters), isInside ? 12 : 2, row.y + ROW / 2 + 1, left - 8);
       if (index === this.cursor) {
         context.strokeStyle = focus;
         context.lineWidth = 1.5;

@@ -33,6 +33,16 @@ pub(super) struct Cell {
 pub(super) struct Cells(pub(super) Vec<Cell>);
 
 impl Cells {
+    /// The cells of rows, whose nodes are the indexes of `leaves`.
+    pub(super) fn of_rows(mut cells: Vec<Cell>, leaves: &[u32]) -> Cells {
+        for cell in &mut cells {
+            cell.node = leaves[cell.node as usize];
+        }
+        let mut cells = Cells(cells);
+        cells.coarsen(1);
+        cells
+    }
+
     /// Joins `steps` slots to one.
     pub(super) fn coarsen(&mut self, steps: i64) {
         for cell in &mut self.0 {

@@ -53,23 +53,33 @@ fn profile(
     let condition = filters.condition(session)?;
     let event = event(begin, slot);
     let groups = Groups::new(&[])?;
-    let key = groups.sql_with(&[
-        STATE.to_owned(),
-        waker(),
-        "CAST(part AS VARCHAR)".to_owned(),
-        "CAST(cell_slots AS VARCHAR)".to_owned(),
-        "CAST(cell AS VARCHAR)".to_owned(),
-        format!("coalesce(CAST(tid AS VARCHAR), '{NO_THREAD}')"),
-    ]);
-    let folded = Folded::query(session, &event, &condition, Some(&key))?;
+    let key = groups.sql_with(&[STATE.to_owned(), waker()]);
+    let numbers = [
+        "CAST(part AS BIGINT)".to_owned(),
+        "CAST(cell_slots AS BIGINT)".to_owned(),
+        "CAST(cell AS BIGINT)".to_owned(),
+        format!("coalesce(CAST(tid AS BIGINT), {NO_THREAD})"),
+    ];
+    let mut cells = Vec::new();
+    let folded = Folded::query_parts(session, &event, &condition, &key, &numbers, |part| {
+        let [number, slots, cell, tid] = part.numbers;
+        cells.push(Cell {
+            slot: cell,
+            thread: threads.of(i32::try_from(tid).unwrap_or(NO_THREAD)),
+            node: part.row,
+            bar: u32::try_from(slots).unwrap_or_default(),
+            weight: part.weight,
+            // Every period has a first part.
+            count: if number == 0 { part.samples } else { 0 },
+        });
+    })?;
     let mut names = groups.names(session, &folded)?;
-    let keys: Vec<Key<'_>> = folded
-        .rows
-        .iter()
-        .map(|row| Key::of(folded.keys.get(row.key as usize).map_or("", String::as_str)))
-        .collect();
-    for (names, key) in names.iter_mut().zip(&keys) {
-        let levels = [key.state, key.waker].into_iter();
+    for (names, row) in names.iter_mut().zip(&folded.rows) {
+        let key = folded.keys.get(row.key as usize).map_or("", String::as_str);
+        // The names before them, which may have any letters, are those of the groups.
+        let mut parts = key.rsplit(PARTS);
+        let (waker, state) = (parts.next(), parts.next());
+        let levels = [state, waker].into_iter().flatten();
         names.extend(levels.filter(|name| !name.is_empty()).map(str::to_owned));
     }
     let mut merge = Merge::new(Shape {
@@ -81,21 +91,7 @@ fn profile(
         before: None,
     });
     merge.add(&session.forest, &folded, &names)?;
-    let cells = folded.rows.iter().zip(&merge.leaves).zip(&keys);
-    let mut cells = Cells(
-        cells
-            .map(|((row, &node), key)| Cell {
-                slot: key.cell,
-                thread: threads.of(key.tid),
-                node,
-                bar: key.slots,
-                weight: row.weight,
-                // Every period has a first part.
-                count: if key.part == 0 { row.samples } else { 0 },
-            })
-            .collect(),
-    );
-    cells.coarsen(1);
+    let cells = Cells::of_rows(cells, &merge.leaves);
     let endless = format!("SELECT count(*) FROM off_cpu WHERE {condition} AND duration IS NULL");
     let endless = session.collect(&endless)?.iter().fold(0, |sum, batch| {
         let counts = batch.column(0).as_primitive::<Int64Type>().values();
@@ -148,32 +144,4 @@ fn waker() -> String {
          WHEN waker_comm IS NULL THEN '' ELSE concat('woken by ', replace(waker_comm, chr({}), '?')) END",
         PARTS as u32
     )
-}
-
-/// The end of a row's key.
-struct Key<'k> {
-    state: &'k str,
-    waker: &'k str,
-    part: u8,
-    slots: u32,
-    cell: i64,
-    tid: i32,
-}
-
-impl Key<'_> {
-    /// The names before it, which may have any letters, are those of the groups.
-    fn of(key: &str) -> Key<'_> {
-        let mut parts = key.rsplit(PARTS);
-        let mut next = || parts.next().unwrap_or_default();
-        let (tid, cell, slots, part, waker, state) =
-            (next(), next(), next(), next(), next(), next());
-        Key {
-            state,
-            waker,
-            part: part.parse().unwrap_or_default(),
-            slots: slots.parse().unwrap_or_default(),
-            cell: cell.parse().unwrap_or(-1),
-            tid: tid.parse().unwrap_or(NO_THREAD),
-        }
-    }
 }

@@ -18,7 +18,6 @@ use crate::reports::event_weight::{EventChoice, WeightedEvent, with_any_row};
 use crate::reports::flamegraph::Flamegraph;
 use crate::reports::folding::Folded;
 use crate::reports::row_source::has_rows;
-use crate::reports::stored_aggregates::PARTS;
 use crate::session::Session;
 
 /// Events of a page, unless they are chosen.
@@ -116,11 +115,23 @@ fn of_event(
 ) -> Result<Profile> {
     let condition = filters.condition(session)?;
     let groups = Groups::new(&[])?;
-    let key = groups.sql_with(&[
-        format!("coalesce(CAST((time - {begin}) / {slot} AS VARCHAR), '-1')"),
-        format!("coalesce(CAST(tid AS VARCHAR), '{NO_THREAD}')"),
-    ]);
-    let folded = Folded::query(session, &event, &condition, Some(&key))?;
+    let key = groups.sql_with(&[]);
+    let numbers = [
+        format!("coalesce(CAST((time - {begin}) / {slot} AS BIGINT), -1)"),
+        format!("coalesce(CAST(tid AS BIGINT), {NO_THREAD})"),
+    ];
+    let mut cells = Vec::new();
+    let folded = Folded::query_parts(session, &event, &condition, &key, &numbers, |part| {
+        let [slot, tid] = part.numbers;
+        cells.push(Cell {
+            slot,
+            thread: threads.of(i32::try_from(tid).unwrap_or(NO_THREAD)),
+            node: part.row,
+            bar: 0,
+            weight: part.weight,
+            count: part.samples,
+        });
+    })?;
     let names = groups.names(session, &folded)?;
     let incomplete = Incomplete::of(session, &event.table);
     let mut merge = Merge::new(Shape {
@@ -131,28 +142,7 @@ fn of_event(
         before: None,
     });
     merge.add(&session.forest, &folded, &names)?;
-    let cells = folded.rows.iter().zip(&merge.leaves).map(|(row, &node)| {
-        let key = folded.keys.get(row.key as usize).map_or("", String::as_str);
-        // A thread name, which comes first, may have any letters.
-        let mut parts = key.rsplit(PARTS);
-        let mut number = || {
-            parts
-                .next()
-                .and_then(|part| part.parse::<i64>().ok())
-                .unwrap_or(-1)
-        };
-        let (tid, slot) = (number(), number());
-        Cell {
-            slot,
-            thread: threads.of(i32::try_from(tid).unwrap_or(NO_THREAD)),
-            node,
-            bar: 0,
-            weight: row.weight,
-            count: row.samples,
-        }
-    });
-    let mut cells = Cells(cells.collect());
-    cells.coarsen(1);
+    let cells = Cells::of_rows(cells, &merge.leaves);
     let hint = incomplete.hint(&event.table);
     let note = note_of_incomplete(merge.incomplete, folded.samples, hint);
     Ok(Profile {
