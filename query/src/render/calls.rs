@@ -48,8 +48,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// Below this width, less than a third of a line would be left for the call.
-    const WIDE: usize = 120;
+    /// Below this width, too little would be left for the call: the columns before it take 85.
+    const WIDE: usize = 140;
 
     fn of(width: Option<usize>) -> Layout {
         Layout {
@@ -275,7 +275,7 @@ mod tests {
         }
         assert!(line(Some(200), 0).contains("[vmlinux](gfp=0xcc0"));
         assert!(
-            line(Some(150), 0)
+            line(Some(162), 0)
                 .ends_with("slowpath(gfp=0xcc0, order=3, preferred_nid=0); /* = -14 */")
         );
         assert!(line(Some(80), 0).contains("slowpath(…);"));
