@@ -62,7 +62,7 @@ fn wait_for(path: &Path, recorder: &mut Child) {
     };
     while complete().is_none() {
         assert!(
-            begin.elapsed() < Duration::from_secs(60),
+            begin.elapsed() < Duration::from_secs(110),
             "{path:?} does not come"
         );
         assert!(recorder.try_wait().unwrap().is_none(), "the recorder ended");

@@ -378,9 +378,8 @@ fn stacks_by_frame_pointers_are_whole_or_marked() {
     let record = |options: &[&str]| {
         let switches = ["-e", "sched:sched_switch"];
         let stderr = room.record(&[options, &switches, &command].concat());
-        let cut = pairs(room.rows("stacks", &["stack_id", "cut"]));
+        let is_cut = cut_stacks(&room);
         let rows = room.rows("events/sched/sched_switch", &["user_stack"]);
-        let is_cut = |stack: &String| cut.get(stack).is_some_and(|cut| cut == "true");
         let marked = rows.iter().filter(|stack| is_cut(stack)).count();
         // A stack whose only frame is no code has no row.
         let without = rows.iter().filter(|stack| *stack == "-").count();
@@ -405,18 +404,23 @@ fn stacks_by_frame_pointers_are_whole_or_marked() {
     assert!(marked * 50 <= all, "{marked} of {all}: {stderr}");
 }
 
-/// The share of the aggregates' sum, in percent, with the stack of a function at a depth, up to the start of the thread. Fails if a
-/// stack is neither whole nor marked as cut.
-fn whole_share(room: &Room, leaf: &str, depth: usize) -> f64 {
+/// Whether a stack is marked as cut, which its outermost frame is.
+fn cut_stacks(room: &Room) -> impl Fn(&str) -> bool {
     let parents = pairs(room.rows("stacks", &["stack_id", "parent_id"]));
     let cut = pairs(room.rows("stacks", &["stack_id", "cut"]));
-    let is_cut = |stack: &str| {
+    move |stack| {
         let mut outermost = stack;
         while let Some(parent) = parents.get(outermost).filter(|parent| *parent != "0") {
             outermost = parent;
         }
         cut.get(outermost).is_some_and(|cut| cut == "true")
-    };
+    }
+}
+
+/// The share of the aggregates' sum, in percent, with the stack of a function at a depth, up to the start of the thread. Fails if a
+/// stack is neither whole nor marked as cut.
+fn whole_share(room: &Room, leaf: &str, depth: usize) -> f64 {
+    let is_cut = cut_stacks(room);
     let rows = room.rows("aggregates", &["value", "user_stack"]);
     let (mut all, mut whole) = (0.0, 0.0);
     for (row, (names, _)) in rows.iter().zip(stacks_of(room, "aggregates")) {
