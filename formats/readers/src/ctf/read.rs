@@ -111,6 +111,18 @@ fn traces<'f>(
                         format!("{file}: {message}")
                     })?;
                 }
+                let clocks = &metadata.clocks;
+                if let Some(first) = clocks.first()
+                    && clocks.iter().any(|other| !other.runs_like(first))
+                {
+                    problems.report(sink, Place::Whole, "clocks", || {
+                        format!(
+                            "{file}: expected one clock, found {}; all times are read as those of {:?}",
+                            clocks.len(),
+                            first.name
+                        )
+                    })?;
+                }
                 traces.push(Trace {
                     folder,
                     metadata,

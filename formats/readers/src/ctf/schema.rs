@@ -96,6 +96,12 @@ impl Default for Clock {
 }
 
 impl Clock {
+    /// Whether both give the same cycles the same time.
+    pub(super) fn runs_like(&self, other: &Clock) -> bool {
+        let of = |clock: &Clock| (clock.frequency, clock.offset_seconds, clock.offset_cycles);
+        of(self) == of(other)
+    }
+
     /// Nanoseconds of a number of cycles.
     pub(super) fn nanoseconds(&self, cycles: u64) -> u64 {
         if self.frequency == 1_000_000_000 {

@@ -277,6 +277,21 @@ fn clocks_of_other_traces_are_refused() {
 }
 
 #[test]
+fn another_clock_of_a_trace_is_reported() {
+    let text = |other: &str| {
+        let clocks = format!("clock {{ name = a; freq = 1000; }}; clock {{ name = b; {other} }};");
+        read(&clocks, b"")
+    };
+    let expected = "expected one clock, found 2; all times are read as those of \"a\"";
+    assert!(
+        text("freq = 999;").contains(expected),
+        "{}",
+        text("freq = 999;")
+    );
+    assert!(!text("freq = 1000;").contains(expected));
+}
+
+#[test]
 fn metadata_alone_is_refused_with_a_hint() {
     let text = read_bytes(&CTF, b"/* CTF 1.8 */ trace { byte_order = le; };");
     assert!(text.contains("hint: this is the metadata alone"), "{text}");
