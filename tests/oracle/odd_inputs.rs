@@ -304,7 +304,7 @@ const CASES: &[Case] = &[
         "SELECT count(*), count(build_id) FROM mappings WHERE path LIKE '/%' AND build_id LIKE '00000000%'",
         &["0,0"],
     ),
-    // A caller outside of any mapping hides no caller of its own.
+    // A caller outside of all mappings does not hide its own callers.
     ("lost-mapping.data", PERIODS, &["28,56112224,1"]),
     ("lost-mapping-whole.data", PERIODS, &["28,56112224,1"]),
     (

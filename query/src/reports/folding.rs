@@ -35,7 +35,7 @@ pub(super) struct Folded {
     pub(super) samples: u64,
 }
 
-/// A part of a row's weight, with numbers of its own.
+/// A part of a row's weight, as numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part<const N: usize> {
     /// Index in [`Folded::rows`].
