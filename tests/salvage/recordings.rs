@@ -42,7 +42,7 @@ impl Family {
         match self {
             Family::PerfData | Family::TraceDat => 0.95,
             Family::Packed => 0.4,
-            Family::SmallTraceDat => 0.55,
+            Family::SmallTraceDat => 0.65,
         }
     }
 }
