@@ -195,6 +195,8 @@ fn sum_where(by_kind: &[Figures], is_wanted: impl Fn(Damage) -> bool) -> Figures
     sum
 }
 
+type IsKind = fn(Damage) -> bool;
+
 /// A row per recording with the shares by size, and a row per family and kind of damage.
 fn table(all: &[(&Recording, Vec<Figures>)]) -> String {
     let sizes: Vec<String> = SIZES.iter().map(ToString::to_string).collect();
@@ -238,7 +240,7 @@ fn table(all: &[(&Recording, Vec<Figures>)]) -> String {
         if sums.iter().all(|figures| figures.damages == 0) {
             continue;
         }
-        let kinds: [(&str, fn(Damage) -> bool); 3] = [
+        let kinds: [(&str, IsKind); 3] = [
             ("lost", |damage| matches!(damage, Damage::Lost(_))),
             ("doubled", |damage| matches!(damage, Damage::Doubled(_))),
             ("overwritten", |damage| matches!(damage, Damage::Garbage(_))),

@@ -260,10 +260,8 @@ impl Definitions {
                 return failed(format!("{text}: not permitted to define probes"))
                     .hint("run as root");
             }
-            Some(libc::ENOENT) if error.kind() == io::ErrorKind::NotFound => {
-                if !supports(&self.tracefs, definition.place) {
-                    return unsupported(definition);
-                }
+            Some(libc::ENOENT) if !supports(&self.tracefs, definition.place) => {
+                return unsupported(definition);
             }
             _ => {}
         }
