@@ -4,7 +4,7 @@ use perfquet_events::bytes::Endian;
 use perfquet_events::event::Value;
 
 use super::bits;
-use super::layout::{IntegerNode, Length, NONE, Node, Role};
+use super::layout::{Choice, IntegerNode, Length, NONE, Node, Role};
 
 /// Longest JSON of an array; the rest is dropped.
 const JSON_BYTES: usize = 1 << 16;
@@ -171,12 +171,7 @@ impl<'a> Decoder<'a> {
                 options,
                 column,
             } => {
-                let selected = self.register(*register);
-                let found = choices
-                    .iter()
-                    .find(|(low, high, _)| (*low..=*high).contains(&selected));
-                let option = found.and_then(|(.., option)| options.get(*option));
-                let (name, node) = option.ok_or("no option of a variant has its selector")?;
+                let (name, node) = self.selected(*register, choices, options)?;
                 self.put(*column, Slot::Bytes(name.as_bytes()));
                 self.decode(node)?;
             }
@@ -297,6 +292,21 @@ impl<'a> Decoder<'a> {
         let length = memchr::memchr(0, rest).ok_or("a text without its NUL")?;
         self.at += (length as u64 + 1) * 8;
         Ok(rest.get(..length).unwrap_or_default())
+    }
+
+    /// The option of a variant that its selector chooses.
+    fn selected<'n>(
+        &self,
+        register: u32,
+        choices: &[Choice],
+        options: &'n [(String, Node)],
+    ) -> Result<&'n (String, Node), Broken> {
+        let selected = self.register(register);
+        let found = choices
+            .iter()
+            .find(|(low, high, _)| (*low..=*high).contains(&selected));
+        let option = found.and_then(|(.., option)| options.get(*option));
+        option.ok_or("no option of a variant has its selector")
     }
 
     fn length(&self, length: Length) -> Result<u64, Broken> {
@@ -424,12 +434,7 @@ impl<'a> Decoder<'a> {
                 options,
                 ..
             } => {
-                let selected = self.register(*register);
-                let found = choices
-                    .iter()
-                    .find(|(low, high, _)| (*low..=*high).contains(&selected));
-                let option = found.and_then(|(.., option)| options.get(*option));
-                let (_, node) = option.ok_or("no option of a variant has its selector")?;
+                let (_, node) = self.selected(*register, choices, options)?;
                 self.render(node, json, start)?;
             }
             Node::List {
