@@ -1,4 +1,4 @@
-//! The limit of what is examined of a damaged file.
+//! The search in a damaged file: the order of the places, and the limit of what is examined.
 
 use std::cell::Cell;
 
@@ -21,4 +21,11 @@ impl Budget {
         self.0.set(left.unwrap_or(0));
         left.is_some()
     }
+}
+
+/// The distances before and after the expected place, as in `-1, 1, -2, 2`.
+pub(super) fn either_way(distances: impl IntoIterator<Item = i64>) -> impl Iterator<Item = i64> {
+    distances
+        .into_iter()
+        .flat_map(|distance| [-distance, distance])
 }

@@ -9,6 +9,8 @@ use std::rc::Rc;
 
 use perfquet_events::bytes::{Cursor, Endian, Short, before_nul};
 
+use crate::trace_dat::budget::either_way;
+
 /// IDs of options; sections use the same IDs.
 pub(super) mod id {
     pub(in crate::trace_dat) const DONE: u16 = 0;
@@ -242,7 +244,7 @@ impl<'s> Options<'s> {
 /// Distance from `body` to the next options that lead to `end`, or to a few bytes before or after it, if a byte is lost
 /// or duplicated.
 fn find_options_before(body: Cursor<'_>, end: u64) -> Option<u64> {
-    let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+    let shifts = either_way(1..=SHIFT_MAX);
     let mut ends = std::iter::once(0)
         .chain(shifts)
         .filter_map(|shift| end.checked_add_signed(shift)?.checked_sub(body.offset()));

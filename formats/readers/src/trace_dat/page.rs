@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use perfquet_events::bytes::{Cursor, Endian, Short};
 
-use crate::trace_dat::budget::Budget;
+use crate::trace_dat::budget::{Budget, either_way};
 
 const USED_MASK: u64 = (1 << 27) - 1;
 const LOST: u64 = 1 << 31;
@@ -291,7 +291,7 @@ impl Layout {
         if drift != 0 && drift > -whole && is_there(drift) {
             return drift;
         }
-        let near = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+        let near = either_way(1..=SHIFT_MAX);
         if let Some(near) = near.into_iter().find(|&shift| is_there(shift)) {
             return near;
         }
@@ -304,7 +304,7 @@ impl Layout {
             let end = (start as u64).checked_add_signed(shift + whole);
             end.is_none_or(|end| end >= bytes.len() as u64) || is_there(shift + whole)
         };
-        let far = (SHIFT_MAX + 1..whole).flat_map(|shift| [-shift, shift]);
+        let far = either_way(SHIFT_MAX + 1..whole);
         let is_head = |shift: i64| {
             let start = (start as u64).checked_add_signed(shift);
             let page = start.and_then(|start| bytes.get(start as usize..));

@@ -17,7 +17,7 @@ use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::event::Place;
 
-use crate::trace_dat::budget::Budget;
+use crate::trace_dat::budget::{Budget, either_way};
 use crate::trace_dat::clock::Clock;
 use crate::trace_dat::formats::{Common, CommonFields, KnownIds, StackKind};
 use crate::trace_dat::page::{Layout, Lost, Step, sound_bytes, step};
@@ -624,14 +624,12 @@ pub(super) fn shift_of_chunks(
 ) -> i64 {
     /// What has this size could be a chunk by chance.
     const NEAR_MAX: i64 = 8;
-    const FAR_MAX: i64 = 1 << 16;
     const COUNT_MAX: u32 = 1 << 20;
     let is_there = |shift: i64| are_chunks(bytes, start.checked_add_signed(shift), endian, packing);
     if is_there(0) {
         return 0;
     }
-    let both = |shift: i64| [-shift, shift];
-    let near = (1..=NEAR_MAX).flat_map(both);
+    let near = either_way(1..=NEAR_MAX);
     if let Some(near) = near.into_iter().find(|&shift| is_there(shift)) {
         return near;
     }
@@ -651,8 +649,8 @@ pub(super) fn shift_of_chunks(
         let after = rest.u32().and_then(|_| rest.bytes(packed_bytes.into()));
         is_possible && after.is_ok() && (count == 1 || is_chunk(rest, packing))
     };
-    let room = i64::try_from(room).unwrap_or(FAR_MAX).min(FAR_MAX);
-    let far = (NEAR_MAX + 1..room).flat_map(both);
+    let room = i64::try_from(room).unwrap_or(DRIFT_MAX).min(DRIFT_MAX);
+    let far = either_way(NEAR_MAX + 1..room);
     far.into_iter()
         .take_while(|_| budget.take(16))
         .find(|&shift| is_there(shift) && is_whole(shift))

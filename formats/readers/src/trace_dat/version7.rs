@@ -17,6 +17,7 @@ use perfquet_events::bytes::{Cursor, Endian, Short};
 use perfquet_events::event::Place;
 use perfquet_events::scan::find_text;
 
+use crate::trace_dat::budget::either_way;
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
 use crate::trace_dat::options::{
     Options, SHIFT_MAX, buffer_option, find_options, id, section_name,
@@ -153,7 +154,7 @@ impl<'m> Sections<'m> {
     /// The body of a section whose head is damaged, and whether it is packed. Packed data begins with two sizes; other
     /// data ends at the next section listed in the options.
     fn headless(&self, offset: u64, packing: Packing) -> Option<(Cursor<'m>, bool)> {
-        let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+        let shifts = either_way(1..=SHIFT_MAX);
         let bodies = std::iter::once(0).chain(shifts).filter_map(|shift| {
             let body = (offset + SECTION_HEAD_BYTES).checked_add_signed(shift)?;
             Some(self.at(body))
@@ -216,7 +217,7 @@ impl<'m> Sections<'m> {
                 head.id == id && head.flags <= PACKED && (1..=left).contains(&head.size)
             })
         };
-        let shifts = (1..=SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+        let shifts = either_way(1..=SHIFT_MAX);
         let near = std::iter::once(0)
             .chain(shifts)
             .filter_map(|shift| Some(self.at(offset.checked_add_signed(shift)?)))
@@ -226,7 +227,7 @@ impl<'m> Sections<'m> {
             if id == id::DONE {
                 return None;
             }
-            let shifts = (SHIFT_MAX + 1..=DRIFT_MAX).flat_map(|shift| [-shift, shift]);
+            let shifts = either_way(SHIFT_MAX + 1..=DRIFT_MAX);
             let places = shifts.filter_map(|shift| offset.checked_add_signed(shift));
             places
                 .filter(|&place| self.is_section(place))
@@ -265,7 +266,7 @@ impl<'m> Sections<'m> {
 
     /// The section nearest to `offset`, not before `lowest`.
     fn nearest_section(&self, offset: u64, lowest: u64) -> Option<u64> {
-        let shifts = (1..=DRIFT_MAX).flat_map(|shift| [-shift, shift]);
+        let shifts = either_way(1..=DRIFT_MAX);
         std::iter::once(0)
             .chain(shifts)
             .filter_map(|shift| offset.checked_add_signed(shift))
