@@ -67,6 +67,7 @@
 )]
 
 pub mod bytes;
+pub mod directory;
 pub mod errno;
 mod error;
 pub mod event;

@@ -22,6 +22,7 @@ use zstd::stream::read::Decoder;
 use zstd::zstd_safe::CParameter;
 
 use perfquet_events::Error;
+use perfquet_events::directory::directory_of;
 
 /// Prefix of piece names; the start and end in the journal follow, in 16 digits each.
 const PREFIX: &str = "packed.";
@@ -63,7 +64,7 @@ impl Piece {
 /// Compresses a range of a journal into a piece next to it, and syncs it to disk; the caller may then punch the range
 /// out of the journal. Returns the size of the piece.
 pub fn pack_journal(journal: &Path, range: Range<u64>) -> Result<u64, Error> {
-    let folder = folder_of(journal);
+    let folder = directory_of(journal);
     let unfinished = folder.join(UNFINISHED);
     let written = write(journal, &range, &unfinished);
     let settled = written.and_then(|bytes| {
@@ -111,12 +112,6 @@ fn write(journal: &Path, range: &Range<u64>, unfinished: &Path) -> io::Result<u6
     Ok(file.metadata()?.len())
 }
 
-/// The directory of a file; a name alone is in the current one.
-fn folder_of(file: &Path) -> &Path {
-    let folder = file.parent().filter(|folder| *folder != Path::new(""));
-    folder.unwrap_or(Path::new("."))
-}
-
 /// The original contents of a journal with compressed pieces. The rest of an unreadable piece reads as zeros, which are
 /// never a record: the reader continues after it and reports the skipped bytes.
 pub struct Unpacked {
@@ -136,7 +131,7 @@ struct Open {
 impl Unpacked {
     /// The journal with the pieces in its directory.
     pub fn open(journal: &Path) -> io::Result<Unpacked> {
-        let folder = folder_of(journal);
+        let folder = directory_of(journal);
         let mut pieces = Vec::new();
         for entry in fs::read_dir(folder)? {
             pieces.extend(Piece::at(&entry?.path()));

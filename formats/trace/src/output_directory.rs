@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use perfquet_events::Error;
+use perfquet_events::directory::directory_of;
 
 /// Marks a directory that was written here.
 const MARK: &str = ".perfquet-export";
@@ -107,9 +108,8 @@ fn clean_up(path: &Path) -> Result<(), Error> {
     let Some(before) = name_before(path) else {
         return Ok(());
     };
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
     // An unreadable directory is reported when it is written to.
-    let entries = std::fs::read_dir(parent.unwrap_or(Path::new(".")));
+    let entries = std::fs::read_dir(directory_of(path));
     for entry in entries.into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(rest) = name.strip_prefix(&before) else {

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use perfquet_events::Error;
+use perfquet_events::directory::directory_of;
 
 /// A file that gets its name only when it is complete.
 #[derive(Debug)]
@@ -183,10 +184,7 @@ fn create_beside(path: &Path) -> Result<(File, PathBuf), Error> {
     // A name has at most 255 bytes.
     let name: String = name.to_string_lossy().chars().take(50).collect();
     let prefix = format!(".{name}.perfquet-");
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = directory_of(path);
     remove_abandoned(folder, &prefix);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let temporary = folder.join(format!("{prefix}{}-{number}", std::process::id()));

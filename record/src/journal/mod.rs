@@ -35,6 +35,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use perfquet_events::directory::directory_of;
+
 use crate::probe::Kind;
 use crate::recording::{Recording, Track};
 use crate::sys::clock;
@@ -80,8 +82,7 @@ impl Journal {
 
     /// Keeps space beside the journal for the records that count the losses on a full disk.
     pub(crate) fn reserve(&mut self, journal: &Path) -> io::Result<()> {
-        let folder = journal.parent().filter(|folder| *folder != "");
-        let folder = folder.unwrap_or(Path::new("."));
+        let folder = directory_of(journal);
         let reserve = OpenOptions::new()
             .write(true)
             .custom_flags(libc::O_TMPFILE)

@@ -19,6 +19,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use perfquet_cli::escaped;
+use perfquet_events::directory::directory_of;
 use perfquet_trace::store::{Directory, State, part_path};
 use perfquet_trace::symbols::limits::FETCHED_PERCENT_MAX;
 use tempfile::TempDir;
@@ -46,10 +47,7 @@ pub(super) enum Fetched {
 
 /// Creates the private directory in which a trace is received, next to its place. Before a recording, this is a test whether it can be.
 pub(super) fn private_folder(output: &Path) -> Result<TempDir> {
-    let parent = match output.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
+    let parent = directory_of(output);
     tempfile::Builder::new()
         .prefix(".perfquet-")
         .tempdir_in(parent)

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use perfquet_events::directory::directory_of;
 use perfquet_events::input::Map;
 
 use crate::trace_dat::head::{Buffer, CpuData};
@@ -73,10 +74,7 @@ pub(super) fn beside(path: &Path, clock: &[u8], page_size: u64) -> Beside {
 }
 
 fn find(path: &Path) -> Found {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = directory_of(path);
     let own = path.file_name().unwrap_or_default().to_string_lossy();
     let mut recordings: BTreeMap<String, Found> = BTreeMap::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {

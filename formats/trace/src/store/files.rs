@@ -12,6 +12,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use perfquet_events::directory::directory_of;
+
 /// Extension of an incomplete file. `*.parquet` does not match it.
 pub(super) const TEMPORARY: &str = ".tmp";
 
@@ -22,8 +24,7 @@ pub(super) fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
 
 /// The mode of the directory in which `path` is or will be.
 fn mode_around(path: &Path) -> io::Result<u32> {
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    let found = parent.unwrap_or(Path::new(".")).metadata()?;
+    let found = directory_of(path).metadata()?;
     Ok(found.permissions().mode() & 0o777)
 }
 
