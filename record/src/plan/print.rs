@@ -21,7 +21,7 @@ use crate::control::Delay;
 use crate::output::{Format, Output};
 use crate::probe::definition::Definition;
 use crate::probe::{Kind, Probe, Wanted, counter};
-use crate::recording::DEFAULT_FREQUENCY_HZ;
+use crate::recording::{Rate, rate};
 use crate::sys::host;
 
 /// Longer lists are counted.
@@ -44,10 +44,10 @@ pub(crate) fn print(cli: &Cli) -> Result<String> {
         lines.add("command", words.collect::<Vec<_>>().join(" "));
     }
     for request in &plan.requests.events {
-        lines.request(request, cli);
+        lines.request(request, &plan, cli);
     }
     if let Some(default) = &plan.requests.default {
-        lines.events(std::slice::from_ref(default), None, cli);
+        lines.events(std::slice::from_ref(default), None, &plan, cli);
     }
     for (name, what) in cli.bpf.programs() {
         lines.add("aggregation", format!("{name}: {what}"));
@@ -79,10 +79,10 @@ impl Lines {
         let _ = writeln!(self.text, "{label:<11} {text}");
     }
 
-    fn request(&mut self, request: &Request<'_>, cli: &Cli) {
+    fn request(&mut self, request: &Request<'_>, plan: &Plan<'_>, cli: &Cli) {
         let filter = request.filter.as_deref();
         match &request.what {
-            What::Rows(Wanted::Events(probes)) => self.events(probes, filter, cli),
+            What::Rows(Wanted::Events(probes)) => self.events(probes, filter, plan, cli),
             What::Rows(Wanted::Probes(wanted)) => self.probes(wanted, filter),
             What::Rows(Wanted::Calls(functions)) | What::Paired(functions) => {
                 let names = functions.all.iter().map(|both| both.function.clone());
@@ -100,7 +100,7 @@ impl Lines {
         }
     }
 
-    fn events(&mut self, probes: &[Probe], filter: Option<&str>, cli: &Cli) {
+    fn events(&mut self, probes: &[Probe], filter: Option<&str>, plan: &Plan<'_>, cli: &Cli) {
         for probe in probes.iter().take(MOST_NAMES) {
             let names = probe.members.iter().map(|member| member.name.as_str());
             let names: Vec<&str> = [probe.name.as_str()].into_iter().chain(names).collect();
@@ -109,7 +109,7 @@ impl Lines {
                 false => "",
             };
             let names = names.join(", ");
-            let text = format!("{names}: {}{substitute}", rate(probe, cli));
+            let text = format!("{names}: {}{substitute}", occasion(probe, plan, cli));
             self.add("event", with_filter(text, filter));
         }
         if probes.len() > MOST_NAMES {
@@ -192,34 +192,23 @@ fn listed(names: &[String]) -> String {
 }
 
 /// When an event makes a record.
-fn rate(probe: &Probe, cli: &Cli) -> String {
-    let is_breakpoint = probe.name.starts_with("mem:");
-    match (&probe.kind, cli.count, &cli.frequency) {
-        (Kind::Tracepoint(_) | Kind::Output { .. }, ..) => "every hit".to_owned(),
-        _ if probe.attr.sample_period != 0 && probe.attr.freq() == 1 => {
-            format!("{} samples per second", probe.attr.sample_period)
-        }
-        _ if probe.attr.sample_period != 0 => format!("every {}", probe.attr.sample_period),
-        (_, Some(count), _) => format!("every {count}"),
-        (_, None, None) if is_breakpoint => "every hit".to_owned(),
-        (_, None, Some(frequency)) => format!("{frequency} samples per second"),
-        (_, None, None) => format!("{DEFAULT_FREQUENCY_HZ} samples per second"),
+fn occasion(probe: &Probe, plan: &Plan<'_>, cli: &Cli) -> String {
+    if !probe.is_sampled() {
+        return "every hit".to_owned();
+    }
+    match rate(&probe.attr, cli.count, plan.frequency_hz) {
+        Rate::Every(1) => "every hit".to_owned(),
+        Rate::Every(count) => format!("every {count}"),
+        Rate::PerSecond(frequency) => format!("{frequency} samples per second"),
     }
 }
 
 /// What the recording needs root for, and whether this user is.
 fn privileges(plan: &Plan<'_>, cli: &Cli) -> String {
-    let whats = plan.requests.events.iter().map(|request| &request.what);
-    let has_tracepoint = |wanted: &Wanted| match wanted {
-        Wanted::Events(probes) => probes
-            .iter()
-            .any(|probe| matches!(probe.kind, Kind::Tracepoint(_))),
-        Wanted::Probes(_) | Wanted::Calls(_) => false,
-    };
-    let has_tracepoints = whats
-        .clone()
-        .any(|what| matches!(what, What::Rows(wanted) if has_tracepoint(wanted)));
-    let has_probes = whats.clone().any(|what| {
+    let mut recorded = plan.requests.events.iter().flat_map(Request::existing);
+    let has_tracepoints = recorded.any(|probe| matches!(probe.kind, Kind::Tracepoint(_)));
+    let mut whats = plan.requests.events.iter().map(|request| &request.what);
+    let has_probes = whats.any(|what| {
         matches!(
             what,
             What::Rows(Wanted::Probes(_) | Wanted::Calls(_)) | What::Paired(_)

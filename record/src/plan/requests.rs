@@ -50,13 +50,11 @@ impl<'a> Requests<'a> {
         }
         let events = cli.requests.iter().map(|option| request(cli, option));
         let events = events.collect::<Result<Vec<Request<'_>>, Failure>>()?;
-        let recorded = events.iter().filter_map(|request| match &request.what {
-            What::Rows(wanted) => Some(wanted),
-            _ => None,
-        });
-        let is_sampled = |wanted: &Wanted| matches!(wanted, Wanted::Events(probes) if probes.iter().any(Probe::is_sampled));
-        let has_sampled = recorded.clone().any(is_sampled);
-        let has_recorded = recorded.count() > 0;
+        let mut existing = events.iter().flat_map(Request::existing);
+        let has_sampled = existing.any(Probe::is_sampled);
+        let has_recorded = events
+            .iter()
+            .any(|request| matches!(request.what, What::Rows(_)));
         if !has_sampled && cli.count.is_some() && has_recorded {
             return Err(
                 misuse("-c: applies only to counters and clocks, not to tracepoints")
@@ -78,14 +76,8 @@ impl<'a> Requests<'a> {
 
     /// Returns the recorded events that need no definition.
     pub(super) fn existing(&self) -> Vec<Probe> {
-        let recorded = self
-            .events
-            .iter()
-            .filter_map(|request| match &request.what {
-                What::Rows(Wanted::Events(probes)) => Some(probes),
-                _ => None,
-            });
-        recorded.flatten().chain(&self.default).cloned().collect()
+        let recorded = self.events.iter().flat_map(Request::existing);
+        recorded.chain(&self.default).cloned().collect()
     }
 
     /// Defines the probes, and returns the events to record. Aggregations become plans.
@@ -121,6 +113,14 @@ impl<'a> Requests<'a> {
 }
 
 impl Request<'_> {
+    /// Returns the recorded events that need no definition.
+    pub(super) fn existing(&self) -> &[Probe] {
+        match &self.what {
+            What::Rows(Wanted::Events(probes)) => probes,
+            _ => &[],
+        }
+    }
+
     fn is_paired(&self) -> bool {
         matches!(self.what, What::Paired(_))
     }

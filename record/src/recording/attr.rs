@@ -60,7 +60,7 @@ impl Kernel {
             }
             Kind::Sampled => {
                 sample_type |= abi::PERF_SAMPLE_IP;
-                set_rate(&mut attr, probe, settings);
+                set_rate(&mut attr, settings);
                 // With a fixed period, the kernel would take a sample of every software event, and report 1 as its period
                 // (kernel/events/core.c, perf_swevent_event).
                 if attr.freq() == 1 {
@@ -181,18 +181,37 @@ fn dummy() -> Attr {
     attr
 }
 
-/// Sets the rate. A rate in the event's own terms (`cpu/…,period=N/`) takes precedence over the command line.
-fn set_rate(attr: &mut Attr, probe: &Probe, settings: &Settings) {
-    if probe.attr.sample_period != 0 {
-        return;
+/// How often a counter, clock or breakpoint makes a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rate {
+    /// Once in this many events.
+    Every(u64),
+    /// This many times per second.
+    PerSecond(u64),
+}
+
+/// Returns the rate of an event. One in the event's own terms (`cpu/…,period=N/`) takes precedence over the command line.
+pub(crate) fn rate(attr: &Attr, period: Option<u64>, frequency_hz: Option<u64>) -> Rate {
+    if attr.sample_period != 0 {
+        return match attr.freq() {
+            1 => Rate::PerSecond(attr.sample_freq),
+            _ => Rate::Every(attr.sample_period),
+        };
     }
-    match (settings.period, settings.frequency_hz) {
-        (Some(period), _) => attr.sample_period = period,
+    match (period, frequency_hz) {
+        (Some(period), _) => Rate::Every(period),
         // As in perf, every hit.
-        (None, None) if attr.type_ == abi::PERF_TYPE_BREAKPOINT => attr.sample_period = 1,
-        (None, frequency) => {
+        (None, None) if attr.type_ == abi::PERF_TYPE_BREAKPOINT => Rate::Every(1),
+        (None, frequency) => Rate::PerSecond(frequency.unwrap_or(DEFAULT_FREQUENCY_HZ)),
+    }
+}
+
+fn set_rate(attr: &mut Attr, settings: &Settings) {
+    match rate(attr, settings.period, settings.frequency_hz) {
+        Rate::Every(period) => attr.sample_period = period,
+        Rate::PerSecond(frequency) => {
             attr.set_freq(1);
-            attr.sample_freq = frequency.unwrap_or(DEFAULT_FREQUENCY_HZ);
+            attr.sample_freq = frequency;
         }
     }
 }

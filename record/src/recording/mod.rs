@@ -35,7 +35,7 @@ use crate::sys::sample_filter::SampleFilter;
 use crate::target::{Place, Target};
 use open::Owner;
 
-pub(crate) use attr::{DEFAULT_FREQUENCY_HZ, attr_of_own_records};
+pub(crate) use attr::{DEFAULT_FREQUENCY_HZ, Rate, attr_of_own_records, rate};
 
 /// Message for tracepoints of a pattern.
 pub(crate) const NOT_RECORDED: &str = "cannot be recorded";
