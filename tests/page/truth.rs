@@ -93,6 +93,41 @@ fn rates_are_possible_ones() {
     assert_eq!(most, Some("3 calls at a time"));
 }
 
+/// An idle CPU is sampled, too: its samples are neither use, nor the busiest time, nor the hottest thread or function.
+#[test]
+fn idle_cpus_are_not_in_use() {
+    if !needs::met(&["chromium"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut text = String::new();
+    for step in 0..1000u64 {
+        let (comm, tid, function) = match step % 10 {
+            0 => ("work", 11, "busy_part"),
+            1 => ("other", 12, "other_part"),
+            _ => ("swapper", 0, "default_idle"),
+        };
+        text.push_str(&format!(
+            "{comm} {tid} [000] {:.6}: 1000000 cpu-clock: \n\t ffffffff81401200 {function}+0x10 ([kernel.kallsyms])\n\n",
+            100.0 + step as f64 / 1000.0
+        ));
+    }
+    let trace = converted(directory.path(), "idle.txt", text.as_bytes());
+    let shown = opened(&report(directory.path(), &[&trace]), "");
+    let line = between(&shown, "<p class=\"summary\">", "</p>").unwrap();
+    for words in [
+        "200.0 ms of cpu-clock",
+        "in 200 samples",
+        "beside 800.0 ms of idle CPUs",
+        "_part (50.0%)",
+    ] {
+        assert!(line.contains(words), "{line}");
+    }
+    let findings = between(&shown, "<section id=\"findings\"", "</section>").unwrap();
+    assert!(findings.contains("_part"), "{findings}");
+    assert!(!findings.contains("idle") && !findings.contains("swapper"), "{findings}");
+}
+
 /// The comparison page has the numbers and the significance of `diff`, of samples, of threads and of calls.
 #[test]
 fn changes_are_those_of_diff() {

@@ -98,6 +98,11 @@ export interface Track {
   reach: Float64Array;
 }
 
+/** Whether a thread is that of a CPU without work: every CPU has one with TID 0, swapper/0 and so on. */
+export function isIdleThread([tid]: Data["threads"][number]): boolean {
+  return tid === 0;
+}
+
 /** Wake-ups in the order of time, and the indexes of the threads. */
 export interface Wakes {
   time: Float64Array;

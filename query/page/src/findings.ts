@@ -1,6 +1,6 @@
 // What stands out in the whole trace, in lines that select it in the panels.
 
-import type { Data, FindingRow } from "./data.ts";
+import { type Data, type FindingRow, isIdleThread } from "./data.ts";
 import { button, copied, make, panel } from "./dom.ts";
 import { amount, cut, duration, grouped, percent } from "./format.ts";
 import type { Stacks } from "./stacks.ts";
@@ -53,14 +53,20 @@ export class Findings {
     const [slot, column] = [this.data.slot ?? 1, this.data.column ?? 1];
     if (profile === undefined) return [];
     const slots = Math.floor((this.data.length ?? 1) / slot) + 1;
-    const weights = new Float64Array(slots);
+    const [weights, isSeen] = [new Float64Array(slots), new Uint8Array(slots)];
     const threads = new Map<number, number>();
     const { slot: times, thread, weight } = profile.cells!;
     let all = 0;
     const { bar } = profile.cells!;
+    const isIdle = this.data.threads.map((one) => isIdleThread(one));
     times.forEach((time, index) => {
       const spans = profile.is_off_cpu ? Math.max(1, bar[index]!) : 1;
-      for (let at = time; at < Math.min(slots, time + spans); at++) if (at >= 0) weights[at]! += weight[index]! / spans;
+      for (let at = Math.max(0, time); at < Math.min(slots, time + spans); at++) {
+        isSeen[at] = 1;
+        if (!isIdle[thread[index]!]) weights[at]! += weight[index]! / spans;
+      }
+      // The time of an idle CPU is no use of it.
+      if (isIdle[thread[index]!]) return;
       threads.set(thread[index]!, (threads.get(thread[index]!) ?? 0) + weight[index]!);
       all += weight[index]!;
     });
@@ -71,7 +77,7 @@ export class Findings {
     for (let time = 0; time < slots; time++) {
       sum += weights[time]! - (time >= wide ? weights[time - wide]! : 0);
       if (sum > most) [most, at] = [sum, Math.max(0, time - wide + 1)];
-      empty = weights[time] === 0 ? empty + 1 : 0;
+      empty = isSeen[time] === 0 ? empty + 1 : 0;
       if (empty > gap) [gap, gapEnd] = [empty, time + 1];
     }
     // A stretch that is as busy as the others is no finding.
@@ -106,7 +112,7 @@ export class Findings {
   private ofStacks(stacks: Stacks[]): Finding[] {
     const first = stacks[0];
     if (first === undefined) return [];
-    const { boxes } = first.whole();
+    const { boxes } = first.withoutIdle(this.data.threads);
     const lines = first.functions(boxes).filter((line) => line.group > 0 && line.name !== "[light frames]");
     const sandwich = (focus: string) => () => this.state.change({ profile: 0, view: "sandwich", focus, zoom: 0 });
     const [all, before] = [boxes.total[0]!, boxes.before?.[0] ?? 0];

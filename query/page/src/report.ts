@@ -52,7 +52,7 @@ function summary(data: Data, stacks: Stacks[]): string {
   const parts = [...(data.traces.length === 1 && data.traces[0]!.length !== null ? [data.traces[0]!.length] : [])];
   data.profiles.slice(0, 3).forEach((profile, index) => {
     if (profile.kind === "difference") return;
-    const { boxes, samples } = stacks[index]!.whole();
+    const { boxes, samples, idle } = stacks[index]!.withoutIdle(data.threads);
     const all = boxes.total[0]!;
     const host = cpus(data);
     const isClock = profile.unit === "ns" && profile.kind === "event" && !profile.is_off_cpu;
@@ -60,7 +60,7 @@ function summary(data: Data, stacks: Stacks[]): string {
     const lines = stacks[index]!.functions(boxes).filter((line) => line.group > 0 && !line.name.startsWith("["));
     const [hottest] = lines.sort((a, b) => b.own - a.own);
     const top = hottest === undefined || profile.is_off_cpu || all === 0 ? "" : `, most in ${cut(hottest.name, 60)} (${percent(hottest.own, all)})`;
-    parts.push(`${amount(Math.round(all), profile.unit)} of ${profile.name}${share}${profile.is_count || samples === 0 ? "" : ` in ${grouped(samples)} ${profile.is_off_cpu ? "periods" : "samples"}`}${top}`);
+    parts.push(`${amount(Math.round(all), profile.unit)} of ${profile.name}${share}${profile.is_count || samples === 0 ? "" : ` in ${grouped(samples)} ${profile.is_off_cpu ? "periods" : "samples"}`}${idle === 0 ? "" : `, beside ${amount(Math.round(idle), profile.unit)} of idle CPUs`}${top}`);
   });
   if (data.calls !== null) {
     const [first] = data.calls.rows;

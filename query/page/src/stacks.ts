@@ -1,6 +1,6 @@
 // Sums over the stacks of a profile.
 
-import type { Label, Profile } from "./data.ts";
+import { type Data, isIdleThread, type Label, type Profile } from "./data.ts";
 import type { State } from "./state.ts";
 import { SCHEDULER } from "./waits.ts";
 
@@ -86,6 +86,7 @@ export class Stacks {
   private last: { key: string; boxes: Boxes; samples: number; functions?: FunctionLine[] } | null = null;
   private lastFolded: { of: Boxes; boxes: Boxes } | null = null;
   private all: { boxes: Boxes; samples: number; functions?: FunctionLine[] } | null = null;
+  private busy: { boxes: Boxes; samples: number; idle: number } | null = null;
 
   constructor(readonly profile: Profile) {
     const known = new Map<string, number>();
@@ -168,6 +169,17 @@ export class Stacks {
   /** The boxes of the whole trace. */
   whole(): { boxes: Boxes; samples: number } {
     return (this.all ??= this.boxes(() => 1, null));
+  }
+
+  /** The boxes of the whole trace without the threads that stand for an idle CPU, and the weight of those. */
+  withoutIdle(threads: Data["threads"]): { boxes: Boxes; samples: number; idle: number } {
+    if (this.busy !== null) return this.busy;
+    const whole = this.whole();
+    const isIdle = threads.map((thread) => isIdleThread(thread));
+    const { cells, is_off_cpu: isOffCpu } = this.profile;
+    if (cells === null || isOffCpu || !cells.thread.some((thread) => isIdle[thread])) return (this.busy = { ...whole, idle: 0 });
+    const busy = this.boxes((_slot, _slots, thread) => (isIdle[thread] ? 0 : 1), null);
+    return (this.busy = { ...busy, idle: whole.boxes.total[0]! - busy.boxes.total[0]! });
   }
 
   /** The boxes of the cells that are wanted. */
