@@ -1,9 +1,7 @@
 //! A value per call, indexed by call ID.
 
+use perfquet::{Session, Trace, TraceTable};
 use std::collections::HashMap;
-
-use crate::session::Session;
-use crate::trace::{Trace, TraceTable};
 
 /// Values of the calls of one trace.
 #[derive(Debug, Default)]
@@ -24,7 +22,7 @@ impl CallValues {
     /// One per trace.
     pub(crate) fn for_calls(session: &Session) -> Vec<CallValues> {
         let rows = |trace: &Trace| trace.table("calls").map_or(0, TraceTable::rows) as usize;
-        let each = session.traces.iter().map(|trace| CallValues {
+        let each = session.traces().iter().map(|trace| CallValues {
             base: trace.id_offset,
             ..CallValues::below(rows(trace).saturating_mul(2).saturating_add(1024))
         });

@@ -7,15 +7,15 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::functions::in_fitting_unit;
+use perfquet::sql::literals::with_nanoseconds;
+use perfquet::sql::names::literal;
+use perfquet::sql::scoping::Condition;
+use perfquet::stacks::strings;
 use perfquet_cli::nearest;
 use perfquet_cli::quantity::time_range;
-
-use crate::failure::Misuse;
-use crate::functions::in_fitting_unit;
-use crate::literals::with_nanoseconds;
-use crate::scoping::Condition;
-use crate::session::{Session, literal};
-use crate::text::strings;
 
 /// Filters for rows.
 #[derive(Debug, Clone, Default, Args)]
@@ -241,7 +241,10 @@ impl Scope {
 /// Returns the condition for the range in each trace, because each trace has its own start.
 fn time_condition(session: &Session, text: &str) -> Result<String> {
     let (from, to) = time_range(text).map_err(|error| Misuse(format!("--time {text}: {error}")))?;
-    let lengths = session.traces.iter().filter_map(|trace| trace.time_range());
+    let lengths = session
+        .traces()
+        .iter()
+        .filter_map(|trace| trace.time_range());
     let longest = lengths.map(|(start, end)| end.saturating_sub(start)).max();
     if let (Some(from), Some(longest)) = (from, longest)
         && from > longest
@@ -253,7 +256,7 @@ fn time_condition(session: &Session, text: &str) -> Result<String> {
         );
     }
     let mut each = Vec::new();
-    for trace in session.traces.iter() {
+    for trace in session.traces().iter() {
         let Some((start, _)) = trace.time_range() else {
             continue;
         };
@@ -264,7 +267,7 @@ fn time_condition(session: &Session, text: &str) -> Result<String> {
         if let Some(to) = to {
             bounds.push(format!("time < {}", start.saturating_add(to)));
         }
-        if session.traces.len() > 1 {
+        if session.traces().len() > 1 {
             bounds.push(format!("trace = {}", literal(&trace.name)));
         }
         each.push(format!("({})", bounds.join(" AND ")));

@@ -8,51 +8,17 @@
 mod terminal;
 mod text;
 
-mod bins;
 mod call_values;
-mod catalog;
-mod checked_reader;
 mod commands;
-mod dialect;
-mod distinct;
-mod engine;
-mod explain;
-mod failure;
 mod filter;
-mod functions;
-mod interrupt;
-mod leaf;
-mod library;
 mod limits;
-mod linux;
-mod literals;
-mod macros;
 mod misplaced;
-mod part_runs;
-mod passes;
-mod planning;
-mod progress;
 mod render;
 mod report;
 mod reports;
-mod result_units;
-mod scoping;
-mod sentences;
-mod session;
 mod settings;
-mod stack_key;
-mod stacks;
-mod statements;
-mod stored_columns;
-mod summarize;
-mod synonyms;
-mod table;
-mod text_conditions;
-mod times;
+mod signals;
 mod totals;
-mod trace;
-mod unit;
-mod views;
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -61,8 +27,9 @@ use arrow::error::ArrowError;
 use clap::{ArgMatches, Command};
 use parquet::errors::ParquetError;
 
+use perfquet::failure::{Interrupted, Misuse};
+
 use crate::commands::{COMMANDS, Subcommand};
-use crate::failure::{Interrupted, Misuse};
 use crate::reports::REPORTS;
 
 /// Exit codes: 0 success, 1 failure, 2 misuse, 130 interrupted. They are chosen only here.
@@ -71,6 +38,9 @@ fn main() -> ExitCode {
         return status;
     }
     perfquet_trace::store::watch_readers();
+    perfquet_cli::logger::start(0, |_, text| {
+        say!("{}", text::harmless_lines(&text.to_string()))
+    });
     perfquet_cli::outlive_file_limits();
     let matches = match perfquet_cli::with_width(command()).try_get_matches() {
         Ok(matches) => matches,
@@ -132,7 +102,7 @@ fn command() -> Command {
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    interrupt::watch()?;
+    signals::watch()?;
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     let mut all = subcommands();
     let subcommand = all

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-
-use crate::views::VIEWS;
+use perfquet::VIEWS;
 
 /// Adds a tip to an error of the command line. Misspelled subcommands have one by clap.
 pub(crate) fn with_tip(mut error: clap::Error) -> clap::Error {

@@ -11,11 +11,12 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{ArgMatches, Args, FromArgMatches};
 
+use perfquet::Session;
+use perfquet::failure::Interrupted;
+
 use crate::commands::{Subcommand, arguments};
-use crate::failure::Interrupted;
 use crate::limits::Limits;
 use crate::render::{self, Answered, Form};
-use crate::session::Session;
 use crate::text::harmless_lines;
 
 /// A report is a subcommand that answers instead of printing.
@@ -48,13 +49,13 @@ fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
     let report: R = arguments(matches)?;
     let Some(interval) = report.watch() else {
         let output = render::Output::open(report.form()?)?;
-        let session = Session::open(&report.traces(), report.limits())?;
+        let session = Session::open(&report.traces(), &report.limits().options())?;
         return output.write(report.answer(&session)?);
     };
     // Repeats the report until the recording is complete.
     loop {
         let output = render::Output::open(report.form()?)?;
-        let session = Session::open(&report.traces(), report.limits())?;
+        let session = Session::open(&report.traces(), &report.limits().options())?;
         let is_complete = session.is_complete();
         // Queried before the screen is cleared, so that the screen is never empty.
         match report.answer(&session) {

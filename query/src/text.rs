@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use anyhow::Result;
-use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
+use arrow::array::{Array, ArrayRef};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -47,13 +47,6 @@ impl<'a> Texts<'a> {
         self.formatter.value(row).write(into)?;
         Ok(true)
     }
-}
-
-/// A string column, whichever of Arrow's string types it has.
-pub(crate) fn strings(column: &ArrayRef) -> Result<StringViewArray> {
-    Ok(arrow::compute::cast(column, &DataType::Utf8View)?
-        .as_string_view()
-        .clone())
 }
 
 /// Whether the values are numbers, which are right-aligned.

@@ -6,8 +6,7 @@ use anyhow::Result;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, UInt64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type};
-
-use crate::functions::TOTAL;
+use perfquet::functions::TOTAL;
 
 /// A column of totals, of any integer type.
 pub(crate) fn read(column: &ArrayRef) -> Result<Decimal128Array> {

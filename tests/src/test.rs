@@ -59,6 +59,8 @@ const STEPS: &[Step] = &[
             "--no-fail-fast",
             "--release",
             "-p",
+            "perfquet",
+            "-p",
             "perfquet-query",
             "--",
             "--show-output",
@@ -74,6 +76,8 @@ const STEPS: &[Step] = &[
             "--workspace",
             "--exclude",
             "perfquet-query",
+            "--exclude",
+            "perfquet",
             "--",
             "--show-output",
             // Recordings observe the whole system: in parallel they disturb each other.

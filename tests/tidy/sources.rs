@@ -120,6 +120,7 @@ fn no_program_panics_on_a_closed_stderr() {
         "record/src",
         "convert/src",
         "query/src",
+        "query/library/src",
         "formats",
         "ebpf/src",
     ];

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// An invalid command line: exit code 2.
 #[derive(Debug)]
-pub(crate) struct Misuse(pub(crate) String);
+pub struct Misuse(pub String);
 
 impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -16,7 +16,7 @@ impl std::error::Error for Misuse {}
 
 /// Ctrl-C: exit code 130.
 #[derive(Debug)]
-pub(crate) struct Interrupted;
+pub struct Interrupted;
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,25 +1,10 @@
-//! Handles Ctrl-C and other termination signals on a dedicated thread.
+//! Interrupts queries from another thread, as a handler of Ctrl-C does, and lists the temporary files to remove.
 //!
-//! ```text
-//! SIGINT   first: the query ends (exit 130; the shell returns to its prompt)      second: the program ends immediately
-//! SIGTERM, SIGHUP                                                                 the program ends immediately
-//! ```
-//! Workers do not notice signals: a cross join may keep all of them busy for minutes between two rows. This module
-//! therefore wakes the waiting thread and, if the program does not end soon, ends it. Temporary files are removed in
-//! either case.
+//! Workers may not notice for a long time: a cross join may keep all of them busy for minutes between two rows. Therefore an
+//! interruption wakes the thread that waits for a result, and the busy workers are abandoned.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use signal_hook::low_level;
-
-/// Time that the program gets to end normally.
-const PATIENCE: Duration = Duration::from_millis(600);
 
 /// Wakes the thread that waits for a result.
 type Waker = Box<dyn Fn() + Send>;
@@ -27,18 +12,15 @@ type Waker = Box<dyn Fn() + Send>;
 type Temporary = Box<dyn Fn() -> Vec<PathBuf> + Send>;
 
 struct State {
-    /// A query was interrupted and has not ended yet.
-    is_raised: bool,
-    /// Interrupting a query does not end the program, as in the shell.
-    outlives_questions: bool,
     waker: Option<Waker>,
+    /// Whether the query that runs was interrupted.
+    is_raised: bool,
     temporary: Vec<Temporary>,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
-    is_raised: false,
-    outlives_questions: false,
     waker: None,
+    is_raised: false,
     temporary: Vec::new(),
 });
 
@@ -47,61 +29,32 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread.
-pub(crate) fn watch() -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if signal == SIGINT {
-                    interrupted();
-                } else {
-                    remove_temporary();
-                    let _ = low_level::emulate_default_handler(signal);
-                }
-            }
-        })
-        .context("cannot start a thread for signals")?;
-    Ok(())
+/// What an interruption met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Met {
+    /// A query, which fails with [`Interrupted`](crate::failure::Interrupted).
+    Query,
+    /// A query that was interrupted before and has not ended yet.
+    InterruptedQuery,
+    /// No query runs.
+    Nothing,
 }
 
-fn interrupted() {
+/// Interrupts the query that runs.
+pub fn interrupt() -> Met {
     let mut state = state();
-    if state.is_raised || (state.waker.is_none() && !state.outlives_questions) {
-        drop(state);
-        end();
+    if state.is_raised {
+        return Met::InterruptedQuery;
     }
-    if let Some(wake) = &state.waker {
-        wake();
-        state.is_raised = true;
-    }
-    if state.outlives_questions {
-        return;
-    }
-    drop(state);
-    // On another thread: this one waits for the second Ctrl-C.
-    let impatient = std::thread::Builder::new().spawn(|| {
-        std::thread::sleep(PATIENCE);
-        end();
-    });
-    if impatient.is_err() {
-        end();
-    }
+    let Some(wake) = &state.waker else {
+        return Met::Nothing;
+    };
+    wake();
+    state.is_raised = true;
+    Met::Query
 }
 
-fn end() -> ! {
-    remove_temporary();
-    let _ = writeln!(std::io::stderr(), "perfquet-query: interrupted");
-    low_level::exit(130)
-}
-
-/// Makes Ctrl-C end a query, but not the program.
-pub(crate) fn outlive_questions() {
-    state().outlives_questions = true;
-}
-
-/// Calls `wake` on Ctrl-C while the result is alive.
+/// Calls `wake` on an interruption while the result is alive.
 pub(crate) fn wake(wake: impl Fn() + Send + 'static) -> Waiting {
     let mut state = state();
     state.is_raised = false;
@@ -116,18 +69,17 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let mut state = state();
         state.waker = None;
-        // The query has ended; what shows its rows may still run.
-        state.is_raised &= !state.outlives_questions;
+        state.is_raised = false;
     }
 }
 
 /// Registers files and directories to remove if the program is terminated.
-pub(crate) fn remove_at_end(paths: impl Fn() -> Vec<PathBuf> + Send + 'static) {
+pub fn remove_at_end(paths: impl Fn() -> Vec<PathBuf> + Send + 'static) {
     state().temporary.push(Box::new(paths));
 }
 
 /// Removes the temporary files, which running threads would keep.
-pub(crate) fn remove_temporary() {
+pub fn remove_temporary() {
     let paths: Vec<PathBuf> = state().temporary.iter().flat_map(|list| list()).collect();
     for path in paths {
         // It may already be gone.

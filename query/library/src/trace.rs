@@ -2,35 +2,39 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use datafusion::prelude::SessionContext;
 use perfquet_cli::glob_matches;
 use perfquet_trace::store::{
     ColumnSchema, Directory, FILE_NAME, JOURNAL, Part, Source, State, TableEntry, TableSchema,
 };
 
-use crate::text::bytes;
+use crate::functions::in_fitting_unit;
+use crate::register;
+use crate::sql::definitions::Definitions;
 
 /// One trace directory with its manifest.
 #[derive(Debug)]
-pub(crate) struct Trace {
+pub struct Trace {
     /// Name in the column `trace`: the directory's, without `.pqt`; with its parents if not unique.
-    pub(crate) name: String,
+    pub name: String,
     /// Offset added to the IDs of its stacks, frames, calls and aggregates, so that they are unique among several traces. 0 for
     /// the first trace.
-    pub(crate) id_offset: i64,
-    pub(crate) path: PathBuf,
+    pub id_offset: i64,
+    /// The directory.
+    pub path: PathBuf,
     /// "recording", "complete" or "recovered".
-    pub(crate) state: String,
+    pub state: String,
     /// Facts by name, in the manifest's order.
-    pub(crate) facts: Vec<(String, String)>,
+    pub facts: Vec<(String, String)>,
     /// Offset from `time` to nanoseconds since 1970 (UTC).
-    pub(crate) wall_offset: Option<i64>,
-    /// Descriptions of the inputs.
-    pub(crate) sources: Vec<String>,
-    /// Formats of the inputs.
-    pub(crate) formats: Vec<String>,
-    pub(crate) tables: Vec<TraceTable>,
+    pub wall_offset: Option<i64>,
+    /// The inputs.
+    pub sources: Vec<Source>,
+    /// Tables in the order of the manifest.
+    pub tables: Vec<TraceTable>,
 }
 
 /// Upper bound of the IDs of one trace: those of several traces stay distinct and readable.
@@ -38,37 +42,39 @@ pub(crate) const ID_STRIDE: i64 = 1_000_000_000_000;
 
 /// A table of one trace.
 #[derive(Debug)]
-pub(crate) struct TraceTable {
-    pub(crate) schema: TableSchema,
+pub struct TraceTable {
+    /// Name, columns, and what they mean.
+    pub schema: TableSchema,
     /// The columns of each form. Only events whose fields changed have more than one.
-    pub(crate) forms: Vec<Vec<ColumnSchema>>,
-    pub(crate) parts: Vec<TracePart>,
+    pub forms: Vec<Vec<ColumnSchema>>,
+    /// Its files.
+    pub parts: Vec<TracePart>,
 }
 
 /// One Parquet file of a table.
 #[derive(Debug)]
-pub(crate) struct TracePart {
+pub struct TracePart {
     /// Its entry in the manifest.
-    pub(crate) entry: Part,
+    pub entry: Part,
     /// Index of its form in the table.
-    pub(crate) form: usize,
+    pub form: usize,
 }
 
 impl TracePart {
     /// First and last time in the part.
-    pub(crate) fn time(&self) -> Option<(i64, i64)> {
+    pub fn time(&self) -> Option<(i64, i64)> {
         self.entry.time_min.zip(self.entry.time_max)
     }
 }
 
 impl Trace {
     /// Returns a table by its name in the manifest: "samples", "events/sched/sched_switch".
-    pub(crate) fn table(&self, name: &str) -> Option<&TraceTable> {
+    pub fn table(&self, name: &str) -> Option<&TraceTable> {
         self.tables.iter().find(|table| table.schema.name == name)
     }
 
     /// First and last time of any event, and of the printouts of aggregates.
-    pub(crate) fn time_range(&self) -> Option<(i64, i64)> {
+    pub fn time_range(&self) -> Option<(i64, i64)> {
         let events = self
             .tables
             .iter()
@@ -78,7 +84,7 @@ impl Trace {
     }
 
     /// How long was recorded; `None` if no two times are known, or only those of the recorder's notes from its start.
-    pub(crate) fn length(&self) -> Option<i64> {
+    pub fn length(&self) -> Option<i64> {
         let is_note = |table: &TraceTable| {
             ["events/perf/", "events/perfquet/"]
                 .iter()
@@ -93,13 +99,12 @@ impl Trace {
     }
 
     /// Whether its writer has finished.
-    pub(crate) fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.state != State::Recording.as_str()
     }
 
     /// Returns a note about what an incomplete trace lacks; `None` if the trace is complete.
-    /// `duration` formats nanoseconds.
-    pub(crate) fn incompleteness(&self, duration: fn(f64) -> String) -> Option<String> {
+    pub fn incompleteness(&self) -> Option<String> {
         let path = self.path.display();
         if self.is_complete() {
             let all = perfquet_trace::tables::all().into_iter();
@@ -122,7 +127,7 @@ impl Trace {
             false => format!("; not written yet: {}", missing.join(", ")),
         };
         let length = self.time_range().map(|(start, end)| {
-            let length = duration(end.saturating_sub(start) as f64);
+            let length = in_fitting_unit(end.saturating_sub(start) as f64);
             format!(", up to {length} after the first event")
         });
         Some(format!(
@@ -156,10 +161,7 @@ impl Trace {
             path: path.to_owned(),
             state: manifest.state.as_str().to_owned(),
             facts: manifest.facts.by_name(),
-            sources: manifest.facts.sources.iter().map(source).collect(),
-            formats: (manifest.facts.sources.iter())
-                .map(|source| source.format.clone())
-                .collect(),
+            sources: manifest.facts.sources.clone(),
             wall_offset: manifest.facts.wall_offset,
             tables: directory.tables().map(table).collect(),
         })
@@ -171,54 +173,100 @@ fn is_of_recording(table: &str) -> bool {
     ["samples", "calls", "aggregates"].contains(&table)
 }
 
-fn source(source: &Source) -> String {
-    match source.bytes {
-        Some(size) => format!("{}, {}, {}", source.name, source.format, bytes(size)),
-        None => format!("{}, {}", source.name, source.format),
-    }
-}
-
 impl TraceTable {
     /// Whether this is the table of an event type, below `events/`.
-    pub(crate) fn is_event(&self) -> bool {
+    pub fn is_event(&self) -> bool {
         self.schema.name.starts_with("events/")
     }
 
-    pub(crate) fn rows(&self) -> u64 {
+    /// Number of rows.
+    pub fn rows(&self) -> u64 {
         let rows = self.parts.iter().map(|part| part.entry.rows);
         rows.fold(0, u64::saturating_add)
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Size of its files in bytes.
+    pub fn bytes(&self) -> u64 {
         let bytes = self.parts.iter().map(|part| part.entry.bytes);
         bytes.fold(0, u64::saturating_add)
     }
 }
 
-/// Opens every trace that matches `patterns`. The path of a directory is used literally; otherwise `*`, `?` and `[…]`
-/// are expanded, so a quoted pattern is equivalent to one expanded by the shell.
-pub(crate) fn open_all(patterns: &[PathBuf]) -> Result<Vec<Trace>> {
-    let mut traces = Vec::new();
-    let mut opened = std::collections::HashSet::new();
-    for pattern in patterns {
-        for path in matching(pattern)? {
-            let place = path.canonicalize().unwrap_or_else(|_| path.clone());
-            match opened.insert(place) {
-                true => traces.push(Trace::open(&path)?),
-                // Otherwise its rows would count twice.
-                false => say!("{}: given twice, opened once", path.display()),
+/// Opened traces: their manifests, without their rows.
+#[derive(Debug, Clone)]
+pub struct Traces {
+    each: Arc<Vec<Trace>>,
+    repeated: Vec<PathBuf>,
+}
+
+impl Traces {
+    /// Opens every trace that matches `patterns`. The path of a directory is used literally; otherwise `*`, `?` and `[…]`
+    /// are expanded, so a quoted pattern is equivalent to one expanded by the shell.
+    ///
+    /// # Errors
+    ///
+    /// A path is no trace, a pattern matches none, or a manifest is unreadable.
+    pub fn open(patterns: &[impl AsRef<Path>]) -> Result<Traces> {
+        let mut traces = Vec::new();
+        let mut opened = std::collections::HashSet::new();
+        let mut repeated = Vec::new();
+        for pattern in patterns {
+            for path in matching(pattern.as_ref())? {
+                let place = path.canonicalize().unwrap_or_else(|_| path.clone());
+                match opened.insert(place) {
+                    true => traces.push(Trace::open(&path)?),
+                    // Otherwise its rows would count twice.
+                    false => repeated.push(path),
+                }
             }
         }
+        name_all(&mut traces);
+        for (number, trace) in traces.iter_mut().enumerate() {
+            trace.id_offset = ID_STRIDE.saturating_mul(number as i64);
+        }
+        Ok(Traces {
+            each: Arc::new(traces),
+            repeated,
+        })
     }
-    name_all(&mut traces);
-    for (number, trace) in traces.iter_mut().enumerate() {
-        trace.id_offset = ID_STRIDE.saturating_mul(number as i64);
+
+    /// Returns what is missing in incomplete traces, and which were given twice.
+    pub fn notes(&self) -> Vec<String> {
+        let repeated = self.repeated.iter();
+        let repeated = repeated.map(|path| format!("{}: given twice, opened once", path.display()));
+        let incomplete = self.each.iter().filter_map(Trace::incompleteness);
+        repeated.chain(incomplete).collect()
     }
-    Ok(traces)
+
+    /// Registers tables, views, functions, operators and optimizer rules in a context, in its default catalog. Tables
+    /// of its own keep their names; those of traces that were registered before are replaced.
+    ///
+    /// # Errors
+    ///
+    /// The default catalog is missing or takes no schemas.
+    pub fn register(&self, context: &SessionContext) -> Result<()> {
+        let none = Definitions {
+            without_own: true,
+            ..Definitions::default()
+        };
+        register::with_definitions(context, self, &none).map(|_| ())
+    }
+
+    pub(crate) fn shared(&self) -> Arc<Vec<Trace>> {
+        Arc::clone(&self.each)
+    }
+}
+
+impl std::ops::Deref for Traces {
+    type Target = [Trace];
+
+    fn deref(&self) -> &[Trace] {
+        &self.each
+    }
 }
 
 /// Whether two paths lead to the same trace.
-pub(crate) fn is_same(left: &Path, right: &Path) -> bool {
+pub fn is_same(left: &Path, right: &Path) -> bool {
     left == right
         || (left.canonicalize().ok()).is_some_and(|left| right.canonicalize().ok() == Some(left))
 }
@@ -256,7 +304,7 @@ fn name_all(traces: &mut [Trace]) {
 }
 
 /// Expands a path or pattern to trace directories, sorted by path.
-pub(crate) fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
+pub fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     if pattern.join(FILE_NAME).exists() {
         return Ok(vec![pattern.to_owned()]);
     }
@@ -355,7 +403,6 @@ mod tests {
             facts: Vec::new(),
             wall_offset: None,
             sources: Vec::new(),
-            formats: Vec::new(),
             tables,
         }
     }

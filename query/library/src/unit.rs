@@ -4,19 +4,19 @@ use std::collections::HashMap;
 
 /// Key in a field's metadata: the unit of its values. Tables for people have [`DURATION`] as `1.234 ms`, [`SHARE`] as `12.3%`;
 /// addresses and masks are written in hexadecimal, in CSV and JSON too.
-pub(crate) const UNIT: &str = "unit";
+pub const UNIT: &str = "unit";
 
 /// Unit of durations, in nanoseconds.
-pub(crate) const DURATION: &str = "ns";
+pub const DURATION: &str = "ns";
 
 /// Unit of times on the trace's clock, in nanoseconds too. They stay numbers, to be copied into a condition.
-pub(crate) const TIME: &str = "time";
+pub const TIME: &str = "time";
 
 /// Unit of `since_start`.
-pub(crate) const SECONDS: &str = "s";
+pub const SECONDS: &str = "s";
 
 /// Unit of parts of a whole, from 0 to 1.
-pub(crate) const SHARE: &str = "share";
+pub const SHARE: &str = "share";
 
 /// Units whose values are written in hexadecimal.
 const HEXADECIMAL: [&str; 2] = ["address", "mask"];
@@ -25,12 +25,12 @@ const HEXADECIMAL: [&str; 2] = ["address", "mask"];
 const TIMES: [&str; 4] = ["time", "since", "start_time", "end_time"];
 
 /// Whether values of this unit are written in hexadecimal.
-pub(crate) fn is_hexadecimal(unit: &str) -> bool {
+pub fn is_hexadecimal(unit: &str) -> bool {
     HEXADECIMAL.contains(&unit)
 }
 
 /// Returns the metadata of a table's column with this unit, if its values are written in another form in some format.
-pub(crate) fn metadata(column: &str, unit: &str) -> HashMap<String, String> {
+pub fn metadata(column: &str, unit: &str) -> HashMap<String, String> {
     let unit = match unit {
         DURATION if TIMES.contains(&column) => TIME,
         DURATION | SHARE => unit,

@@ -7,16 +7,16 @@ use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use clap::{ArgMatches, Args};
+use perfquet::functions::in_fitting_unit;
+use perfquet::{Session, Trace, Traces};
 use perfquet_trace::count::{counted, grouped};
 
 use super::{Subcommand, arguments};
-use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
 use crate::render::{self, Format};
-use crate::session::Session;
-use crate::settings::{Output, Traces};
+use crate::settings::{self, Output};
 use crate::text::{bytes, harmless};
-use crate::trace::Trace;
+use perfquet_trace::store::Source;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Info>("info", run);
 
@@ -31,7 +31,7 @@ pub(super) const COMMAND: Subcommand = Subcommand::new::<Info>("info", run);
   perfquet-query info a.pqt --format json")]
 struct Info {
     #[command(flatten)]
-    traces: Traces,
+    traces: settings::Traces,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -41,24 +41,29 @@ struct Info {
 fn run(matches: &ArgMatches) -> Result<()> {
     let info: Info = arguments(matches)?;
     if info.output.format != Format::Table {
-        let session = Session::open(&info.traces.traces, &info.limits)?;
+        let session = Session::open(&info.traces.traces, &info.limits.options())?;
         let mut answer = session.query("SELECT * FROM trace_info")?;
         render::answer(info.output.format, &mut answer)?;
         return Ok(());
     }
     let mut out = render::stdout();
     // One session per trace, because the counts are per trace.
-    for (index, trace) in crate::trace::open_all(&info.traces.traces)?
-        .iter()
-        .enumerate()
-    {
+    for (index, trace) in Traces::open(&info.traces.traces)?.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
         }
-        let session = Session::open(std::slice::from_ref(&trace.path), &info.limits)?;
+        let session = Session::open(std::slice::from_ref(&trace.path), &info.limits.options())?;
         out.write_all(about(&session, trace)?.as_bytes())?;
     }
     Ok(out.flush()?)
+}
+
+/// Name, format and size of an input.
+fn described(source: &Source) -> String {
+    match source.bytes {
+        Some(size) => format!("{}, {}, {}", source.name, source.format, bytes(size)),
+        None => format!("{}, {}", source.name, source.format),
+    }
 }
 
 /// Returns the summary of one trace.
@@ -78,9 +83,9 @@ pub(crate) fn about(session: &Session, trace: &Trace) -> Result<String> {
         }
     }
     for source in &trace.sources {
-        line("source", source);
+        line("source", &described(source));
     }
-    let rows = |table: &str| trace.table(table).map_or(0, crate::trace::TraceTable::rows);
+    let rows = |table: &str| trace.table(table).map_or(0, perfquet::TraceTable::rows);
     line("threads", &grouped(rows("threads")));
     line(
         "stacks",
@@ -91,11 +96,7 @@ pub(crate) fn about(session: &Session, trace: &Trace) -> Result<String> {
         ),
     );
     line("calls", &grouped(rows("calls")));
-    let total: u64 = trace
-        .tables
-        .iter()
-        .map(crate::trace::TraceTable::bytes)
-        .sum();
+    let total: u64 = trace.tables.iter().map(perfquet::TraceTable::bytes).sum();
     line(
         "size",
         &format!(
@@ -184,7 +185,7 @@ fn losses_and_problems(session: &Session, trace: &Trace) -> Result<String> {
     ];
     let mut text = String::new();
     for (name, sql) in questions {
-        let rows = trace.table(name).map_or(0, crate::trace::TraceTable::rows);
+        let rows = trace.table(name).map_or(0, perfquet::TraceTable::rows);
         if rows == 0 {
             let _ = writeln!(text, "\n{name}: none");
             continue;

@@ -32,7 +32,8 @@ impl Subcommand {
 
 /// Returns the parsed arguments of a subcommand.
 pub(crate) fn arguments<A: FromArgMatches>(matches: &ArgMatches) -> Result<A> {
-    A::from_arg_matches(matches).map_err(|error| crate::failure::Misuse(error.to_string()).into())
+    A::from_arg_matches(matches)
+        .map_err(|error| perfquet::failure::Misuse(error.to_string()).into())
 }
 
 /// All subcommands other than reports, in the order of `--help`.

@@ -6,15 +6,16 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args};
 
+use perfquet::failure::Misuse;
+use perfquet::sql::scoping::Restriction;
+use perfquet::sql::statements::statements;
+use perfquet::{Options, Session};
+
 use super::{Subcommand, arguments};
-use crate::failure::Misuse;
 use crate::filter::Scope;
 use crate::limits::Limits;
 use crate::render;
-use crate::scoping::Restriction;
-use crate::session::Session;
 use crate::settings::Output;
-use crate::statements::statements;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Sql>("sql", run);
 
@@ -44,6 +45,9 @@ struct Sql {
     /// Read the SQL from a file; - for stdin
     #[arg(short = 'f', long = "file", value_name = "PATH")]
     file: Option<PathBuf>,
+    /// Refuse statements other than queries, such as CREATE
+    #[arg(long)]
+    queries_only: bool,
     #[command(flatten)]
     scope: Scope,
     #[command(flatten)]
@@ -56,7 +60,13 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let mut sql: Sql = arguments(matches)?;
     let text = sql_text(&mut sql)?;
     let traces: Vec<PathBuf> = sql.words.iter().map(PathBuf::from).collect();
-    let session = Session::open(&traces, &sql.limits)?;
+    let session = Session::open(
+        &traces,
+        &Options {
+            queries_only: sql.queries_only,
+            ..sql.limits.options()
+        },
+    )?;
     session.restrict(Restriction {
         conditions: sql.scope.conditions(&session)?,
         must_fit: true,

@@ -7,19 +7,18 @@ use anyhow::{Result, bail};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::{DataType, Schema};
 use clap::{ArgMatches, Args};
+use perfquet::failure::Misuse;
+use perfquet::sql::names::quoted;
+use perfquet::tables::catalog;
+use perfquet::{Session, Trace, TraceTable, VIEWS, View, ViewColumn};
 use perfquet_trace::store::{ColumnSchema, TableSchema};
 
 use super::{Subcommand, arguments};
 use perfquet_cli::{nearest, suggestion};
 
-use crate::catalog;
-use crate::failure::Misuse;
 use crate::limits::Limits;
 use crate::render::{self, with_display, with_spares};
-use crate::session::{Session, quoted};
 use crate::settings::Output;
-use crate::trace::{Trace, TraceTable};
-use crate::views::{VIEWS, View, ViewColumn};
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Tables>("tables", run);
 
@@ -51,14 +50,14 @@ fn run(matches: &ArgMatches) -> Result<()> {
         [] => render::batch(format, &fixed_tables()?),
         [table] if !looks_like_trace(table) => render::batch(format, &known_table(table)?),
         [trace] => {
-            let session = Session::open(&[PathBuf::from(trace)], &tables.limits)?;
+            let session = Session::open(&[PathBuf::from(trace)], &tables.limits.options())?;
             render::batch(format, &list(&session)?)
         }
         [_, table, ..] if looks_like_trace(table) => bail!(Misuse(
             "expected TRACE and TABLE, found two traces\nhint: for several traces, use: perfquet-query sql TRACE...".to_owned()
         )),
         [trace, table, ..] => {
-            let session = Session::open(&[PathBuf::from(trace)], &tables.limits)?;
+            let session = Session::open(&[PathBuf::from(trace)], &tables.limits.options())?;
             render::batch(format, &describe(&session, table)?)
         }
     }
@@ -114,7 +113,7 @@ fn known_table(name: &str) -> Result<RecordBatch> {
 /// Lists the tables of all opened traces, then the views whose events were recorded.
 pub(super) fn list(session: &Session) -> Result<RecordBatch> {
     let mut names = std::collections::BTreeMap::new();
-    for trace in session.traces.iter() {
+    for trace in session.traces().iter() {
         for table in &trace.tables {
             let entry = names
                 .entry(&table.schema.name)
@@ -135,7 +134,7 @@ pub(super) fn list(session: &Session) -> Result<RecordBatch> {
         })
         .collect();
     let (mut available, mut other) = (Vec::new(), Vec::new());
-    for view in &session.views {
+    for view in session.views() {
         match session.has_events_of(view)? {
             true => available.push(view),
             false => other.push(view),
@@ -185,11 +184,11 @@ fn sql_name(table: &str) -> String {
 /// Describes the columns of a table or view, given by its SQL name.
 pub(super) fn describe(session: &Session, name: &str) -> Result<RecordBatch> {
     // Tables first: their columns have units and descriptions.
-    if let Some(schema) = declared(&session.traces, name) {
+    if let Some(schema) = declared(&session.traces(), name) {
         return columns(&schema);
     }
     let plain = name.replace('"', "");
-    let view = session.views.iter().find(|view| view.name == plain);
+    let view = session.views().iter().find(|view| view.name == plain);
     let view = view.map(AsRef::as_ref);
     match view {
         Some(called) if !called.arguments().is_empty() => view_columns(view, None),

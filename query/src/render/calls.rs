@@ -6,9 +6,11 @@ use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
 
+use perfquet::stacks::strings;
+use perfquet::{Answer, Session};
+
 use crate::call_values::CallValues;
-use crate::session::{Answer, Session};
-use crate::text::{columns, cut, harmless, strings};
+use crate::text::{columns, cut, harmless};
 
 /// Columns of the calls to print, in this order; with several traces, `trace` follows.
 pub(crate) const CALL_COLUMNS: &str = "time, cpu, pid, tid, comm, duration, self_time, function, module, caller, depth, call_id, parent_id, retval, args, context, entry_seen, exit_seen";
@@ -145,7 +147,7 @@ fn write_lines(
     let args = batch.column(14).as_list::<i32>();
     let (entries, exits) = (flag(16), flag(17));
     let (ids, parents) = (long(11), long(12));
-    let several = session.traces.len() > 1;
+    let several = session.traces().len() > 1;
     let traces = several.then(|| text(18)).transpose()?;
     for row in 0..batch.num_rows() {
         let value =
@@ -172,7 +174,7 @@ fn write_lines(
         let mut line = layout.begin(&time, &cpu, &task, lengths);
         // One deeper than the enclosing call, if that is printed: the depths of several tracers each begin at 0.
         let trace = match &traces {
-            Some(names) => session.forest.trace(names.value(row)).unwrap_or(0),
+            Some(names) => session.forest().trace(names.value(row)).unwrap_or(0),
             None => 0,
         };
         let around = value(parents).and_then(|parent| indents[trace].get(parent));

@@ -4,9 +4,10 @@ use anyhow::Result;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-use crate::functions::in_fitting_unit;
+use perfquet::functions::in_fitting_unit;
+use perfquet::unit::{DURATION, SHARE, UNIT};
+
 use crate::text::{Texts, harmless};
-use crate::unit::{DURATION, SHARE, UNIT};
 
 /// Separator of columns.
 pub(super) const GAP: &str = "  ";

@@ -22,7 +22,7 @@ impl Destination {
         match OutputFile::create(path, force) {
             Ok(file) => {
                 if let Some(temporary) = file.temporary().map(Path::to_owned) {
-                    crate::interrupt::remove_at_end(move || vec![temporary.clone()]);
+                    perfquet::interrupt::remove_at_end(move || vec![temporary.clone()]);
                 }
                 Ok(Destination::File(file))
             }

@@ -5,7 +5,8 @@
 
 use std::fmt::Write as _;
 
-use crate::functions::in_fitting_unit;
+use perfquet::functions::in_fitting_unit;
+
 use crate::text::{cut, harmless};
 
 /// Width in pixels of an image that is embedded or has no script.

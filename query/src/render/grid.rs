@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
+use perfquet::functions::in_fitting_unit;
 use perfquet_trace::count::grouped;
 
 use super::drawing::{Page, axis_label, below_titles, percent, plot_begin};
 use super::heat_colors::{cell, cells_begin, heat_color, legend};
-use crate::functions::in_fitting_unit;
 
 /// Data of a grid.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
+use perfquet::functions::in_fitting_unit;
 use perfquet_trace::count::grouped;
 
 use super::drawing::{LogAxis, Page, axis_label, below_titles, escaped, percent, plot_begin};
 use super::heat_colors::{HEAT, cell, cells_begin, heat_color, legend};
-use crate::functions::in_fitting_unit;
 use crate::text::cut;
 
 /// Data of a heat map.

@@ -8,10 +8,10 @@ use anyhow::Result;
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
 
+use perfquet::unit::{UNIT, is_hexadecimal};
 use perfquet_trace::store::with_items;
 
 use super::Rows;
-use crate::unit::{UNIT, is_hexadecimal};
 
 /// The columns of `schema` that are written in hexadecimal.
 pub(super) fn columns(schema: &Schema) -> Vec<usize> {

@@ -36,8 +36,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use clap::ValueEnum;
 
-use crate::failure::Misuse;
-use crate::session::Answer;
+use perfquet::Answer;
+use perfquet::failure::Misuse;
+use perfquet::stacks::strings;
+
 use crate::text;
 
 pub(crate) use calls::{CALL_COLUMNS, Calls};
@@ -186,10 +188,7 @@ fn plan(answer: &mut Answer<'_>) -> Result<u64> {
     let mut out = stdout();
     let mut count = 0;
     while let Some(batch) = answer.next()? {
-        let (kinds, plans) = (
-            text::strings(batch.column(0))?,
-            text::strings(batch.column(1))?,
-        );
+        let (kinds, plans) = (strings(batch.column(0))?, strings(batch.column(1))?);
         for row in 0..batch.num_rows() {
             let plan = text::harmless_lines(plans.value(row).trim_end());
             writeln!(

@@ -12,8 +12,10 @@ use std::io::Write;
 use anyhow::Result;
 use arrow::array::RecordBatch;
 
+use perfquet::stacks::strings;
+
 use super::width;
-use crate::text::{harmless, strings, wrapped};
+use crate::text::{harmless, wrapped};
 
 /// Rows with the columns severity, title, detail, why and sql.
 pub(crate) struct Notes {

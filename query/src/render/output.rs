@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use arrow::array::RecordBatch;
 
+use perfquet::failure::Misuse;
+
 use super::destination::Destination;
 use super::section::{Answered, Section};
 use super::{Format, begin, fail_on_terminal, is_colored, is_terminal, people, stream, width};
-use crate::failure::Misuse;
 
 /// The form of a report's output, and its destination.
 #[derive(Debug, Clone)]

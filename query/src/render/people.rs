@@ -7,10 +7,11 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Int64Type, Schema, SchemaRef};
 
+use perfquet::functions::bars::Bins;
+use perfquet::functions::in_fitting_unit;
+use perfquet::stacks::strings;
+
 use super::bars::{bars, is_unicode, shares};
-use crate::bins::Bins;
-use crate::functions::in_fitting_unit;
-use crate::text::strings;
 
 /// Key in a field's metadata with the display of the column. `optional`: only if a value is neither NULL nor 0;
 /// `hidden`: never; `bars`: a list of `low`, `high` and `count` in powers of two, as one letter per power; `shares`: a list of values

@@ -2,6 +2,8 @@
 
 use arrow::array::RecordBatch;
 
+use perfquet::Answer;
+
 use super::Calls;
 use super::distribution::Distributions;
 use super::flame::Flame;
@@ -11,7 +13,6 @@ use super::notes::Notes;
 use super::page::Page;
 use super::plot::Plot;
 use super::violins::Durations;
-use crate::session::Answer;
 
 /// The result of a report.
 pub(crate) struct Answered<'s> {

@@ -5,12 +5,12 @@ use std::io::Write;
 
 use anyhow::Result;
 use arrow::array::RecordBatch;
+use perfquet::functions::in_fitting_unit;
 use perfquet_trace::count::{counted, grouped};
 
 use super::drawing::{
     LogAxis, MARGIN, Page, axis_label, below_titles, escaped, percent, plot_begin,
 };
-use crate::functions::in_fitting_unit;
 use crate::text::cut;
 
 /// Durations per function.

@@ -15,18 +15,19 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringAr
 use arrow::datatypes::{DataType, Field, Float64Type, Schema};
 use clap::{Args, ValueEnum};
 
+use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::stacks::ids;
+use perfquet::stacks::strings;
+
 use super::row_source::{Rows, divided, expressions, has_rows, named};
 use super::stored_aggregates;
 use crate::commands::Subcommand;
-use crate::failure::Misuse;
 use crate::filter::Filters;
 use crate::limits::Limits;
 use crate::render::{Answered, Form, Section, TERMINAL, with_spares};
 use crate::report::{self, Report};
-use crate::session::Session;
 use crate::settings::Output;
-use crate::stacks::ids;
-use crate::text::strings;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Agg>();
 
@@ -188,7 +189,7 @@ fn imported_values(session: &Session, filters: &Filters) -> Result<RecordBatch> 
         for stacks in [5, 6] {
             let stacks = ids(rows.column(stacks))?;
             if stacks.is_valid(row) {
-                let tree = session.forest.tree(trace)?;
+                let tree = session.forest().tree(trace)?;
                 let node = tree.node(stacks.value(row));
                 words.extend(node.map(|node| tree.folded(node)));
             }

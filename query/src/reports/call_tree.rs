@@ -15,10 +15,11 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema};
 
+use perfquet::unit::UNIT;
+
 use super::paths::Paths;
 use crate::render::{INDENT, TERMINAL};
 use crate::totals;
-use crate::unit::UNIT;
 
 /// Limits of the printed tree.
 #[derive(Debug, Clone, Copy, PartialEq)]

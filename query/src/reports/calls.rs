@@ -11,19 +11,19 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::functions::in_fitting_unit;
 use perfquet_trace::count::{counted, grouped};
 
 use super::call_tree::{self, Pruning};
 use super::paths::Paths;
 use super::row_source::has_rows;
 use crate::commands::Subcommand;
-use crate::failure::Misuse;
 use crate::filter::Filters;
-use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
 use crate::render::{self, Answered, Form, Section};
 use crate::report::{self, Report};
-use crate::session::Session;
 use crate::settings::{Output, Traces};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Calls>();
@@ -118,7 +118,7 @@ fn tree<'s>(report: &Calls, session: &'s Session, condition: &str) -> Result<Ans
         By::Context => "context",
         By::Trace => "trace",
     });
-    if report.by == Some(By::Trace) && session.traces.len() == 1 {
+    if report.by == Some(By::Trace) && session.traces().len() == 1 {
         bail!(Misuse(
             "--by trace: requires more than one trace".to_owned()
         ));
@@ -149,7 +149,7 @@ fn tree<'s>(report: &Calls, session: &'s Session, condition: &str) -> Result<Ans
 }
 
 fn one_by_one<'s>(report: &Calls, session: &'s Session, condition: &str) -> Result<Answered<'s>> {
-    let several = session.traces.len() > 1;
+    let several = session.traces().len() > 1;
     let trace = if several { ", trace" } else { "" };
     // Call IDs are in the order of entries.
     let order = match report.by_thread {

@@ -14,12 +14,13 @@ use anyhow::Result;
 use arrow::compute::concat_batches;
 use clap::Args;
 
+use perfquet::Session;
+
 use crate::commands::Subcommand;
 use crate::filter::Filters;
 use crate::limits::Limits;
 use crate::render::{Answered, Form, Section, with_display, with_spares};
 use crate::report::{self, Report};
-use crate::session::Session;
 use crate::settings::{Output, Traces};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<CriticalPath>();

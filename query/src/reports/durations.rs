@@ -20,23 +20,23 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Schema};
 use clap::{Args, ValueEnum};
+use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::functions::bars::Bins;
+use perfquet::functions::in_fitting_unit;
+use perfquet::unit::UNIT;
 use perfquet_trace::count::{counted, grouped};
 
 use super::function_stats::{self, Line};
 use super::kd::{self, KdOptions};
-use crate::bins::Bins;
 use crate::commands::Subcommand;
-use crate::failure::Misuse;
 use crate::filter::Filters;
-use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
 use crate::render::violins::{self, Violin};
 use crate::render::{Answered, Form, SPARE, Section, Shape, TERMINAL};
 use crate::report::{self, Report};
-use crate::session::Session;
 use crate::settings::{Output, Overwriting, Traces, Watching};
 use crate::totals;
-use crate::unit::UNIT;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Durations>();
 
@@ -195,7 +195,7 @@ impl Report for Durations {
             false => total,
         };
         let names: Vec<&str> = session
-            .traces
+            .traces()
             .iter()
             .map(|trace| trace.name.as_str())
             .collect();
@@ -232,7 +232,7 @@ impl Durations {
                 keys.push(key);
             }
         }
-        if keys.contains(&"trace") && session.traces.len() == 1 {
+        if keys.contains(&"trace") && session.traces().len() == 1 {
             return Err(Misuse(
                 "--by trace: requires more than one trace".to_owned(),
             ));
@@ -254,10 +254,10 @@ fn total(session: &Session, lines: &[Line]) -> Result<String> {
     let (count, known) = (sum(|line| line.count), sum(|line| line.known));
     if count == 0 {
         let all: u64 = session
-            .traces
+            .traces()
             .iter()
             .filter_map(|trace| trace.table("calls"))
-            .map(crate::trace::TraceTable::rows)
+            .map(perfquet::TraceTable::rows)
             .sum();
         match all {
             0 => bail!(

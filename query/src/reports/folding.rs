@@ -6,10 +6,11 @@ use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 
+use perfquet::Session;
+use perfquet::stacks::ids;
+use perfquet::stacks::strings;
+
 use super::event_weight::WeightedEvent;
-use crate::session::Session;
-use crate::stacks::ids;
-use crate::text::strings;
 use crate::totals;
 
 /// A pair of stacks, to which weight is added.
@@ -113,7 +114,7 @@ fn of_rows<const N: usize>(
     mut each: impl FnMut(Weighted, [i64; N]),
 ) -> Result<Vec<String>> {
     let mut columns = vec!["kernel_stack", "user_stack"];
-    if session.traces.len() > 1 {
+    if session.traces().len() > 1 {
         columns.push("trace");
     }
     columns.extend(key);
@@ -155,7 +156,7 @@ fn of_batch<const N: usize>(
     keys: &mut Keys,
     each: &mut impl FnMut(Weighted, [i64; N]),
 ) -> Result<()> {
-    let several = session.traces.len() > 1;
+    let several = session.traces().len() > 1;
     let stacks = [ids(batch.column(0))?, ids(batch.column(1))?];
     let named = |name: &str| batch.column_by_name(name);
     let (Some(weights), Some(samples)) = (named("weight"), named("samples")) else {
@@ -170,7 +171,7 @@ fn of_batch<const N: usize>(
     let traces = if several { texts.pop() } else { None };
     for row in 0..batch.num_rows() {
         let trace = match &traces {
-            Some(names) => session.forest.trace(names.value(row)).unwrap_or_default(),
+            Some(names) => session.forest().trace(names.value(row)).unwrap_or_default(),
             None => 0,
         };
         let key = match &keyed {
@@ -178,7 +179,7 @@ fn of_batch<const N: usize>(
             Some(_) => keys.of("[unknown]"),
             None => 0,
         };
-        let tree = session.forest.tree(trace)?;
+        let tree = session.forest().tree(trace)?;
         // An ID missing from the tree is not a stack: the file is damaged, but the row still counts.
         let node = |column: &arrow::array::Int64Array| match column.is_valid(row) {
             true => tree.node(column.value(row)).unwrap_or_default(),

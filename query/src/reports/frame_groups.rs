@@ -10,8 +10,9 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
+use perfquet::stacks::{Forest, Frames, Tree};
+
 use super::folding::Weighted;
-use crate::stacks::{Forest, Frames, Tree};
 
 /// Name of a group in kernel or user space.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

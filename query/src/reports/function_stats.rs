@@ -6,10 +6,13 @@ use anyhow::{Context, Result};
 use arrow::array::{Array, AsArray, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{Float64Type, Int64Type};
 
+use perfquet::Session;
+use perfquet::sql::names::literal;
+use perfquet::stacks::strings;
+
 use crate::call_values::CallValues;
 use crate::filter::Filters;
-use crate::session::{Session, literal};
-use crate::text::{Texts, strings};
+use crate::text::Texts;
 use crate::totals;
 
 /// One bar of the fine distribution.
@@ -201,7 +204,7 @@ impl Children {
     }
 
     fn by_join(session: &Session, condition: &str, keys: &[&str]) -> Result<Children> {
-        let several = session.traces.len() > 1;
+        let several = session.traces().len() > 1;
         let columns: String = keys.iter().map(|key| format!("p.{key}, ")).collect();
         let mut picked: String = keys.iter().map(|key| format!("{key}, ")).collect();
         if several && !keys.contains(&"trace") {
@@ -222,7 +225,7 @@ impl Children {
 
     /// Joins calls through an array indexed by call ID, which takes a third of the time; IDs have few gaps.
     fn by_number(session: &Session, condition: &str) -> Result<Children> {
-        let several = session.traces.len() > 1;
+        let several = session.traces().len() > 1;
         let trace = if several { "trace, " } else { "" };
         let mut functions = Numbers::default();
         let mut places = CallValues::for_calls(session);
@@ -314,7 +317,7 @@ fn columns<'a>(
 )> {
     let traces = several.then(|| strings(batch.column(0))).transpose()?;
     let of_trace = move |row: usize| match &traces {
-        Some(names) => session.forest.trace(names.value(row)).unwrap_or(0),
+        Some(names) => session.forest().trace(names.value(row)).unwrap_or(0),
         None => 0,
     };
     let first = usize::from(several);

@@ -7,6 +7,8 @@ use anyhow::{Result, bail};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use clap::Args;
+use perfquet::Session;
+use perfquet::stacks::strings;
 use perfquet_trace::count::{counted, grouped};
 
 use super::function_stats::bars_of;
@@ -18,9 +20,7 @@ use crate::render::grid::{Grid, ROWS};
 use crate::render::heat::{Cell, Heat};
 use crate::render::{Answered, Form, Section};
 use crate::report::{self, Report};
-use crate::session::Session;
 use crate::settings::Image;
-use crate::text::strings;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Heatmap>();
 
@@ -122,7 +122,7 @@ impl Report for Heatmap {
                 rows.name
             );
         }
-        let trace = &session.traces[0];
+        let trace = &session.traces()[0];
         let begin = trace.time_range().map_or(start, |(begin, _)| begin);
         let what = format!("{expression} of {}", rows.name);
         let values = counted(count, "value");
@@ -214,7 +214,7 @@ impl Heatmap {
         let usual = || {
             let condition = self.rows.choice.filters.words();
             let condition = condition.map_or_else(String::new, |words| format!(", {words}"));
-            format!("{}: {what}{condition}", session.traces[0].name)
+            format!("{}: {what}{condition}", session.traces()[0].name)
         };
         self.title.clone().unwrap_or_else(usual)
     }
@@ -226,7 +226,7 @@ impl Heatmap {
         rows: &RowSource,
         note: Option<String>,
     ) -> Result<Answered<'s>> {
-        let Some((begin, end)) = session.traces[0].time_range() else {
+        let Some((begin, end)) = session.traces()[0].time_range() else {
             bail!("no matching rows with a time in {}", rows.name);
         };
         let column = Grid::fitting_column(end.saturating_sub(begin));

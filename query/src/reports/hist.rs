@@ -19,16 +19,17 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use clap::Args;
 
+use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::functions::bars::Bins;
+
 use super::row_source::{Rows, divided, expressions, has_rows, named};
 use super::stored_aggregates;
-use crate::bins::Bins;
 use crate::commands::Subcommand;
-use crate::failure::Misuse;
 use crate::limits::Limits;
 use crate::render::distribution::{Distributions, Drawing, Line, titles};
 use crate::render::{Answered, Form, Section};
 use crate::report::{self, Report};
-use crate::session::Session;
 use crate::settings::Output;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Hist>();

@@ -14,11 +14,12 @@ use std::io::Write;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use perfquet::Session;
+use perfquet::failure::Misuse;
+
 use super::kd_log::{Log, NameId};
 use super::kd_tree::{self, TreeStyle};
-use crate::failure::Misuse;
 use crate::filter::Filters;
-use crate::session::Session;
 use crate::text::harmless;
 
 /// Options of kd that the report does not have itself.

@@ -6,9 +6,10 @@ use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
 
+use perfquet::Session;
+use perfquet::stacks::strings;
+
 use crate::filter::Filters;
-use crate::session::Session;
-use crate::text::strings;
 
 /// ID of a name.
 pub(super) type NameId = u32;
@@ -120,7 +121,7 @@ fn start_of_log(session: &Session, batches: &[RecordBatch]) -> i64 {
 
 /// Returns a fact of the first trace.
 fn fact<'a>(session: &'a Session, name: &str) -> Option<&'a str> {
-    let facts = &session.traces.first()?.facts;
+    let facts = &session.traces().first()?.facts;
     let (_, value) = facts.iter().find(|(other, _)| other == name)?;
     Some(value)
 }

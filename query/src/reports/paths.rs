@@ -6,9 +6,10 @@ use anyhow::{Context, Result};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 
+use perfquet::Session;
+use perfquet::stacks::strings;
+
 use crate::call_values::CallValues;
-use crate::session::Session;
-use crate::text::strings;
 
 /// All calls, below node 0.
 #[derive(Debug, Default)]
@@ -47,7 +48,7 @@ struct Waiting {
 impl Paths {
     /// Reads the calls selected by `condition`; `key` (SQL) puts them below a node with its value.
     pub(super) fn query(session: &Session, condition: &str, key: Option<&str>) -> Result<Paths> {
-        let several = session.traces.len() > 1;
+        let several = session.traces().len() > 1;
         let mut keys = String::new();
         if several {
             keys.push_str("trace, ");
@@ -101,7 +102,7 @@ impl Paths {
                 |column: &arrow::array::Int64Array| column.is_valid(row).then(|| column.value(row));
             let trace = traces
                 .as_ref()
-                .and_then(|names| session.forest.trace(names.value(row)));
+                .and_then(|names| session.forest().trace(names.value(row)));
             let base = match &keys {
                 Some(keys) if keys.is_valid(row) => self.base(keys.value(row)),
                 Some(_) => self.base("[unknown]"),

@@ -13,21 +13,21 @@ use arrow::array::{Array, AsArray, Float64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Schema, SchemaRef};
 use clap::Args;
+use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::sql::scoping::Restriction;
+use perfquet::stacks::strings;
+use perfquet::unit::{DURATION, UNIT};
 use perfquet_trace::count::{counted, grouped};
 
 use super::row_source::divided;
 use crate::commands::Subcommand;
-use crate::failure::Misuse;
 use crate::filter::Scope;
 use crate::limits::Limits;
 use crate::render::plot::{MOST_SERIES, Mark, Measure, Plot, Series};
 use crate::render::{Answered, Form, Section, Shape};
 use crate::report::{self, Report};
-use crate::scoping::Restriction;
-use crate::session::Session;
 use crate::settings::Image;
-use crate::text::strings;
-use crate::unit::{DURATION, UNIT};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<PlotReport>();
 

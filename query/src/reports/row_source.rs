@@ -3,9 +3,11 @@
 use anyhow::{Result, bail};
 use clap::Args;
 
+use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::sql::names::quoted;
+
 use super::event_weight::EventChoice;
-use crate::failure::Misuse;
-use crate::session::{Session, quoted};
 
 /// Row selection of reports over any expression.
 #[derive(Debug, Clone, Args)]
@@ -79,13 +81,16 @@ impl Rows {
 
 /// Whether any trace has rows in a fixed table.
 pub(super) fn has_rows(session: &Session, table: &str) -> bool {
-    let tables = session.traces.iter().filter_map(|trace| trace.table(table));
+    let tables = session
+        .traces()
+        .iter()
+        .filter_map(|trace| trace.table(table));
     tables.into_iter().any(|table| table.rows() > 0)
 }
 
 /// Whether the events of a view were recorded.
 pub(super) fn is_recorded(session: &Session, view: &str) -> Result<bool> {
-    match session.views.iter().find(|known| known.name == view) {
+    match session.views().iter().find(|known| known.name == view) {
         Some(view) => session.has_events_of(view),
         None => Ok(false),
     }

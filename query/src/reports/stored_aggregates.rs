@@ -7,16 +7,18 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Float64Type, Int64Type};
 
+use perfquet::Session;
+use perfquet::functions::bars::Bins;
+use perfquet::stacks::ids;
+use perfquet::stacks::strings;
+
 use super::boxes::clean;
 use super::event_weight::EventChoice;
 use super::folding::{Folded, Weighted};
 use super::row_source::has_rows;
-use crate::bins::Bins;
 use crate::filter::Filters;
 use crate::render::distribution::{Distributions, Drawing, Line, titles};
-use crate::session::Session;
-use crate::stacks::ids;
-use crate::text::{harmless, strings};
+use crate::text::harmless;
 
 /// One bar: low, high (exclusive), count.
 type Bucket = (Option<i64>, Option<i64>, i64);
@@ -36,7 +38,7 @@ pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordB
 
 /// The column of the trace, to be selected and to be sorted by, if several are opened.
 fn trace_column(session: &Session) -> (&'static str, &'static str) {
-    match session.traces.len() {
+    match session.traces().len() {
         0 | 1 => ("", ""),
         _ => (", trace", "trace, "),
     }
@@ -144,7 +146,7 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
         if key == next {
             folded.keys.push(words.join(&PARTS.to_string()));
         }
-        let tree = session.forest.tree(trace)?;
+        let tree = session.forest().tree(trace)?;
         let node = |stacks: &arrow::array::Int64Array| match stacks.is_valid(row) {
             true => tree.node(stacks.value(row)).unwrap_or_default(),
             false => 0,
@@ -245,7 +247,7 @@ fn title(session: &Session, trace: usize, aggregates: &RecordBatch, row: usize) 
     for stacks in [5, 6] {
         let stacks = ids(aggregates.column(stacks))?;
         if stacks.is_valid(row) {
-            let tree = session.forest.tree(trace)?;
+            let tree = session.forest().tree(trace)?;
             if let Some(node) = tree.node(stacks.value(row)) {
                 title.push_str(&format!("\n  {}", harmless(&tree.folded(node))));
             }
@@ -261,7 +263,7 @@ pub(super) fn traces(session: &Session, aggregates: &RecordBatch) -> Result<Vec<
     };
     let names = strings(names)?;
     let trace = |name: Option<&str>| {
-        name.and_then(|name| session.forest.trace(name))
+        name.and_then(|name| session.forest().trace(name))
             .unwrap_or(0)
     };
     Ok(names.iter().map(trace).collect())

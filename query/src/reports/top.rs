@@ -17,6 +17,11 @@ use anyhow::Result;
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::{Field, Int64Type, Schema};
 use clap::{Args, ValueEnum};
+use perfquet::Session;
+use perfquet::functions::in_fitting_unit;
+use perfquet::stacks::Forest;
+use perfquet::stacks::strings;
+use perfquet::unit::{DURATION, UNIT};
 use perfquet_trace::count::{counted, grouped};
 
 use super::event_weight::{EventChoice, WeightedEvent, every_event};
@@ -25,16 +30,12 @@ use super::frame_groups::{FrameGroups, GroupName, GroupWeight};
 use super::row_source::has_rows;
 use super::stored_aggregates;
 use crate::commands::Subcommand;
-use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
 use crate::render::{Answered, Form, Section, with_spares};
 use crate::report::{self, Report};
-use crate::session::Session;
 use crate::settings::{Output, Traces, Watching};
-use crate::stacks::Forest;
-use crate::text::{harmless, strings};
+use crate::text::harmless;
 use crate::totals;
-use crate::unit::{DURATION, UNIT};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Top>();
 
@@ -270,7 +271,7 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, Re
             (summary, folded, subject.unit.to_string())
         }
     };
-    let mut lines = lines(&session.forest, &folded, top.by)?;
+    let mut lines = lines(&session.forest(), &folded, top.by)?;
     lines.sort_by(|a, b| {
         let by_weight = match top.sort {
             Sort::SelfWeight => (b.weight.own, b.weight.total).cmp(&(a.weight.own, a.weight.total)),

@@ -20,20 +20,21 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
 use clap::{Args, ValueEnum};
+use perfquet::Session;
+use perfquet::functions::in_fitting_unit;
+use perfquet::stacks::strings;
+use perfquet::unit::{SHARE, UNIT};
 use perfquet_cli::quantity::nanoseconds;
 use perfquet_trace::count::counted;
 
 use super::row_source::has_rows;
 use crate::commands::Subcommand;
 use crate::filter::Filters;
-use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
 use crate::render::{Answered, Form, Section, TERMINAL, with_spares};
 use crate::report::{self, Report};
-use crate::session::Session;
 use crate::settings::{Output, Traces, Watching};
-use crate::text::{harmless, strings};
-use crate::unit::{SHARE, UNIT};
+use crate::text::harmless;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Utilization>();
 

@@ -18,16 +18,16 @@ use arrow::compute::{
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
 use clap::Args;
+use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::functions::in_fitting_unit;
 use perfquet_cli::{nearest, suggestion};
 use perfquet_trace::count::{counted, grouped};
 
 use super::row_source::{expressions, named};
-use crate::failure::Misuse;
 use crate::filter::Filters;
-use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
 use crate::render::{Answered, Form, Section, TERMINAL, with_spares};
-use crate::session::Session;
 use crate::settings::{Output, Traces, Watching};
 
 /// Options of a report over a view.
@@ -89,7 +89,7 @@ macro_rules! summary_report {
 
             fn answer<'s>(
                 &self,
-                session: &'s crate::session::Session,
+                session: &'s perfquet::Session,
             ) -> anyhow::Result<crate::render::Answered<'s>> {
                 self.options.answer(session, &$summary)
             }
@@ -129,7 +129,7 @@ impl SummaryOptions {
             .replace("{where}", &condition)
             .replace("{group}", &format!("GROUP BY {}", places.join(", ")));
         let sql = match keys.iter().any(|key| key == OWNER) {
-            true => sql.replace("\nFROM locks\n", &with_owners(session.traces.len() > 1)),
+            true => sql.replace("\nFROM locks\n", &with_owners(session.traces().len() > 1)),
             false => sql,
         };
         let mut answer = session.query(&sql)?;
@@ -165,7 +165,7 @@ impl SummaryOptions {
     fn keys(&self, session: &Session, summary: &Summary) -> Result<Vec<String>> {
         let Some(by) = &self.by else {
             let mut keys: Vec<String> = summary.keys.iter().map(|&key| key.to_owned()).collect();
-            if session.traces.len() > 1 {
+            if session.traces().len() > 1 {
                 keys.push("trace".to_owned());
             }
             return Ok(keys);

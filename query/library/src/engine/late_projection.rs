@@ -149,7 +149,7 @@ impl ExecutionPlan for LateProjection {
 
 #[cfg(test)]
 mod tests {
-    use crate::engine::context;
+    use crate::engine::test_tables::context;
     use crate::engine::test_tables::{self, Random, Shape, answer, config, limited, on_runtime};
 
     const SHAPE: Shape = Shape {

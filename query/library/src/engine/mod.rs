@@ -7,11 +7,13 @@
 //! FewGroups        GROUP BY over few values, instead of AggregateExec in its first stage
 //! TimeWindow       lead, lag and the like by keys, instead of SortExec and BoundedWindowAggExec
 //! Yielding         after every join, so that an interrupted query ends
+//! Distinct         count(*) beside count(DISTINCT x), instead of one set of all values
 //! LateProjection   columns of the rows that ORDER BY … LIMIT keeps, instead of ProjectionExec before SortExec
 //! ```
 
 mod asof_join;
 mod blocks;
+mod distinct;
 mod few_groups;
 mod gather;
 mod integers;
@@ -21,6 +23,7 @@ mod merge;
 mod range_join;
 mod relations;
 mod replace;
+mod source_exec;
 mod span_join;
 mod syntax;
 #[cfg(test)]
@@ -28,39 +31,56 @@ mod test_tables;
 mod time_window;
 mod yielding;
 
+pub(crate) use source_exec::{Leaf, LeafExec};
 pub(crate) use syntax::{statement, visit_statement};
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
-use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionContext;
 
-/// Builds a context with these operators.
-pub(crate) fn context(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> SessionContext {
-    let state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_runtime_env(runtime)
-        .with_default_features()
-        .with_physical_optimizer_rules(rules())
-        .with_query_planner(Arc::new(Planner))
-        .with_relation_planners(vec![Arc::new(relations::TimeRelations)])
+/// Adds these operators to a context, once.
+///
+/// # Errors
+///
+/// The context lacks the rules of DataFusion between which ours belong.
+pub(crate) fn extend(context: &SessionContext) -> Result<()> {
+    let state = context.state_ref();
+    let mut state = state.write();
+    let ours = yielding::rule();
+    let is_ours = |rule: &Rule| rule.name() == ours.name();
+    if state.physical_optimizers().iter().any(is_ours) {
+        return Ok(());
+    }
+    let rules = with_ours(state.physical_optimizers().to_vec())?;
+    let planner = Planner {
+        others: Arc::clone(state.query_planner()),
+    };
+    let mut relations = state.relation_planners().to_vec();
+    relations.insert(0, Arc::new(relations::TimeRelations));
+    *state = SessionStateBuilder::new_from_existing(state.clone())
+        .with_physical_optimizer_rules(rules)
+        .with_query_planner(Arc::new(planner))
+        .with_relation_planners(relations)
         .build();
-    SessionContext::new_with_state(state)
+    drop(state);
+    context.add_optimizer_rule(Arc::new(distinct::CountsBesideDistinct));
+    Ok(())
 }
 
-/// DataFusion's planner, with the nodes that it does not know.
+/// The planner of a context, and DataFusion's for plans with nodes that only we know.
 #[derive(Debug)]
-struct Planner;
+struct Planner {
+    others: Arc<dyn QueryPlanner + Send + Sync>,
+}
 
 #[async_trait]
 impl QueryPlanner for Planner {
@@ -69,25 +89,36 @@ impl QueryPlanner for Planner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !asof_join::is_in(plan)? {
+            return self.others.create_physical_plan(plan, session).await;
+        }
         DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(asof_join::AsOfPlanner)])
             .create_physical_plan(plan, session)
             .await
     }
 }
 
-/// DataFusion's rules and ours. `SanityCheckPlan` must be last, to check our plans too.
-fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let mut rules = PhysicalOptimizer::new().rules;
-    let last = rules.pop();
-    let place = |name: &str| rules.iter().position(|rule| rule.name() == name);
-    let ensure = place("EnsureRequirements").expect("DataFusion has a rule that adds sorts");
-    let push = place("ProjectionPushdown").expect("DataFusion has a rule that moves projections");
+type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+
+/// The rules of a context and ours. `SanityCheckPlan` stays last, to check our plans too.
+fn with_ours(mut rules: Vec<Rule>) -> Result<Vec<Rule>> {
+    let place = |rules: &[Rule], name: &str| {
+        let place = rules.iter().position(|rule| rule.name() == name);
+        place.ok_or_else(|| {
+            DataFusionError::Configuration(format!("the context has no optimizer rule {name}"))
+        })
+    };
+    let push = place(&rules, "ProjectionPushdown")?;
     rules.insert(push, Arc::new(late_projection::rule()));
+    let ensure = place(&rules, "EnsureRequirements")?;
     rules.insert(ensure, Arc::new(range_join::rule()));
     rules.insert(ensure, Arc::new(time_window::rule()));
-    rules.push(Arc::new(merge::rule()));
-    rules.push(Arc::new(few_groups::rule()));
-    rules.push(Arc::new(yielding::rule()));
-    rules.extend(last);
-    rules
+    let check = place(&rules, "SanityCheckPlan")?;
+    let last: [Rule; 3] = [
+        Arc::new(merge::rule()),
+        Arc::new(few_groups::rule()),
+        Arc::new(yielding::rule()),
+    ];
+    rules.splice(check..check, last);
+    Ok(rules)
 }

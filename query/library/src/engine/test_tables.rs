@@ -170,3 +170,10 @@ pub(super) const FEW: Shape = Shape {
     keys: 5,
     is_sorted: true,
 };
+
+/// A context with our operators.
+pub(crate) fn context(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> SessionContext {
+    let context = SessionContext::new_with_config_rt(config, runtime);
+    super::extend(&context).unwrap();
+    context
+}

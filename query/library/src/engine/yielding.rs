@@ -56,7 +56,7 @@ mod tests {
             .build()
             .unwrap();
         let config = SessionConfig::new().with_target_partitions(1);
-        let context = crate::engine::context(config, Arc::new(RuntimeEnv::default()));
+        let context = crate::engine::test_tables::context(config, Arc::new(RuntimeEnv::default()));
         let planned = async {
             let frame = context.sql(ENDLESS).await?;
             Ok::<_, DataFusionError>((frame.clone(), frame.create_physical_plan().await?))

@@ -5,7 +5,7 @@
 
 use datafusion::logical_expr::EmitTo;
 
-use crate::bins::Bins;
+use crate::functions::bars::Bins;
 
 /// Maximum number of bars of a group that are searched linearly; above it, there is a cell for each between the lowest
 /// and the highest.

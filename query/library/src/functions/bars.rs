@@ -12,11 +12,18 @@ use perfquet_events::event::bars;
 
 /// A division of values into bars.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Bins {
+pub enum Bins {
     /// `quantize`: powers of two, as in libdtrace's DTRACE_QUANTIZE_BUCKETVAL.
     Powers,
     /// `lquantize`: `levels` bars of `step` from `low`, one below and one above.
-    Steps { low: i64, step: i64, levels: i32 },
+    Steps {
+        /// The lower bound of the first bar.
+        low: i64,
+        /// The width of a bar.
+        step: i64,
+        /// Number of bars between the two open ones.
+        levels: i32,
+    },
     /// `llquantize`: start values of the positive bars; negative bars mirror them.
     Edges(Vec<i64>),
     /// `histogram`: 32 bars for each power of two, single values for the smallest.
@@ -30,7 +37,7 @@ const FINE_EXACT: u64 = 2 << FINE_BITS;
 
 impl Bins {
     /// The bars of `lquantize(x, low, high, step)`.
-    pub(crate) fn steps(low: i64, high: i64, step: i64) -> Result<Bins, String> {
+    pub fn steps(low: i64, high: i64, step: i64) -> Result<Bins, String> {
         let levels = bars::levels(low, high, step).map_err(|text| format!("lquantize: {text}"))?;
         Ok(Bins::Steps {
             low,
@@ -40,7 +47,7 @@ impl Bins {
     }
 
     /// The bars of `llquantize(x, factor, low, high, steps)`: `steps` per magnitude.
-    pub(crate) fn magnitudes(factor: i64, low: i64, high: i64, steps: i64) -> Result<Bins, String> {
+    pub fn magnitudes(factor: i64, low: i64, high: i64, steps: i64) -> Result<Bins, String> {
         bars::magnitudes(factor, low, high, steps)
             .map(Bins::Edges)
             .map_err(|text| format!("llquantize: {text}"))
@@ -48,7 +55,7 @@ impl Bins {
 
     /// The bar of a value.
     #[inline]
-    pub(crate) fn of(&self, value: i64) -> i32 {
+    pub fn of(&self, value: i64) -> i32 {
         let mirrored = |bar: u32| {
             if value < 0 { -(bar as i32) } else { bar as i32 }
         };
@@ -79,7 +86,7 @@ impl Bins {
 
     /// Distance of a value from the end of its bar in [`Bins::Fine`] that is nearer to 0.
     #[inline]
-    pub(crate) fn fine_distance(value: i64) -> u64 {
+    pub fn fine_distance(value: i64) -> u64 {
         let size = value.unsigned_abs();
         match size.checked_ilog2() {
             Some(power) if size >= FINE_EXACT => size & ((1 << (power - FINE_BITS)) - 1),
@@ -88,7 +95,7 @@ impl Bins {
     }
 
     /// The value of a bar nearest to 0.
-    pub(crate) fn nearest(&self, bar: i32) -> i64 {
+    pub fn nearest(&self, bar: i32) -> i64 {
         let (low, high) = self.range(bar);
         match bar {
             ..0 => high.map_or(i64::MIN, |high| high - 1),
@@ -97,7 +104,7 @@ impl Bins {
     }
 
     /// The smallest value of a bar and the first one past its end; `None` if open.
-    pub(crate) fn range(&self, bar: i32) -> (Option<i64>, Option<i64>) {
+    pub fn range(&self, bar: i32) -> (Option<i64>, Option<i64>) {
         // For a bar of positive values: its first value and the next bar's.
         let mirrored = |range: &dyn Fn(u32) -> (u64, Option<u64>)| {
             let (low, high) = range(bar.unsigned_abs());
@@ -135,7 +142,7 @@ impl Bins {
     }
 
     /// The lowest and the highest possible bar.
-    pub(crate) fn limits(&self) -> (i32, i32) {
+    pub fn limits(&self) -> (i32, i32) {
         match self {
             Bins::Powers => (-63, 63),
             Bins::Steps { levels, .. } => (0, levels + 1),
@@ -145,7 +152,7 @@ impl Bins {
     }
 
     /// The label that DTrace prints for a bar. `lowest` is the first bar drawn.
-    pub(crate) fn label(&self, bar: i32, lowest: i32) -> String {
+    pub fn label(&self, bar: i32, lowest: i32) -> String {
         let (low, high) = self.range(bar);
         let outer = |value: Option<i64>| value.map(|value| value.to_string()).unwrap_or_default();
         match self {

@@ -71,7 +71,7 @@ impl ScalarUDFImpl for Duration {
 }
 
 /// `1234567` as `1.235 ms`.
-pub(crate) fn in_fitting_unit(ns: f64) -> String {
+pub fn in_fitting_unit(ns: f64) -> String {
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     let shown = |unit: f64| (ns / unit * 1e3).round() / 1e3;
     let (name, unit) = units

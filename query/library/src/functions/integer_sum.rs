@@ -23,7 +23,7 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 const DIGITS: u8 = 38;
 
 /// Type of integer totals.
-pub(crate) const TOTAL: DataType = DataType::Decimal128(DIGITS, 0);
+pub const TOTAL: DataType = DataType::Decimal128(DIGITS, 0);
 
 /// Type of integers as decimals: `sum` adds ten digits to these 28.
 pub(super) const TERM: DataType = DataType::Decimal128(DIGITS - 10, 0);

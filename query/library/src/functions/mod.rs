@@ -3,6 +3,7 @@
 mod address;
 mod arithmetic;
 mod bar_counts;
+pub mod bars;
 mod blocked_function;
 mod code_names;
 mod duration;
@@ -25,19 +26,20 @@ use datafusion::prelude::SessionContext;
 
 use crate::stacks::Forest;
 
-pub(crate) use duration::in_fitting_unit;
-pub(crate) use integer_sum::TOTAL;
+pub use duration::in_fitting_unit;
+pub use integer_sum::TOTAL;
 
 /// A function, for registration and for the shell's help and completion.
-pub(crate) struct Function {
+pub struct Function {
     /// Usage: `duration(ns)`.
-    pub(crate) usage: &'static str,
-    pub(crate) about: &'static str,
+    pub usage: &'static str,
+    /// What it computes.
+    pub about: &'static str,
     register: fn(&SessionContext, &Arc<Forest>),
 }
 
 /// All functions.
-pub(crate) const FUNCTIONS: &[&Function] = &[
+pub const FUNCTIONS: &[&Function] = &[
     &duration::FUNCTION,
     &address::FUNCTION,
     &trace_times::SINCE_START,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::Function;
 use super::bar_counts::{BarCounts, Counted};
-use crate::bins::Bins;
+use crate::functions::bars::Bins;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Builder, Int64Array, Int64Builder, ListArray,
     RecordBatch, StructArray,

@@ -30,7 +30,7 @@ use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
 use super::Function;
-use crate::leaf::{Leaf, LeafExec};
+use crate::engine::{Leaf, LeafExec};
 use crate::stacks::{Forest, Frames, Seen, Tree};
 
 pub(super) const FUNCTION: Function = Function {

@@ -403,23 +403,23 @@ impl Memory {
     fn report_what_is_missing(&self) {
         let (programs, kernel) = (&self.programs, &self.kernel);
         if programs.allocations > 0 && programs.releases == 0 {
-            say!(
+            log::warn!(
                 "allocations: no release of memory was recorded, so all blocks look like leaks; record: --call 'libc.so.6:malloc bytes=$arg1:u64 $retval' --call 'libc.so.6:free ptr=$arg1:x64'"
             );
         } else if programs.without_bytes > 0 {
-            say!(
+            log::warn!(
                 "allocations: the size of {} was not recorded; record: --call 'libc.so.6:malloc bytes=$arg1:u64 $retval' --call 'libc.so.6:free ptr=$arg1:x64'",
                 counted(programs.without_bytes, "block")
             );
         }
         if programs.in_argument > 0 && !self.has_glibcs_own {
-            say!(
+            log::warn!(
                 "allocations: {} of posix_memalign not listed, since an argument has the address; with debug symbols of libc, record also: --call 'libc.so.6:_int_memalign arena=$arg1:x64 alignment=$arg2:u64 bytes=$arg3:u64 $retval'",
                 counted(programs.in_argument, "block")
             );
         }
         if kernel.allocations > 0 && kernel.releases == 0 {
-            say!(
+            log::warn!(
                 "allocations: no release of the kernel's memory was recorded, so all blocks look like leaks; record: -e 'kmem:kmalloc,kmem:kfree,kmem:kmem_cache_alloc,kmem:kmem_cache_free,kmem:mm_page_alloc,kmem:mm_page_free'"
             );
         }

@@ -34,7 +34,7 @@ use super::rows::{Emits, Rows, field};
 use super::selection::Selection;
 use super::source::{Cursor, Row, Source};
 use super::{TRACE, Traces};
-use crate::leaf::{Leaf, LeafExec};
+use crate::engine::{Leaf, LeafExec};
 
 /// A computation over events in the order of time.
 pub(crate) trait Pass: fmt::Debug + Send + Sync {

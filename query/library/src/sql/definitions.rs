@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement as SqlStatement};
@@ -20,27 +19,23 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::engine;
-use crate::explain;
-use crate::literals::with_nanoseconds;
-use crate::macros::{Macro, Macros};
-use crate::statements::ends;
-use crate::views::{Source, VIEWS, View};
+use crate::sql::explain;
+use crate::sql::literals::with_nanoseconds;
+use crate::sql::macros::{Macro, Macros};
+use crate::sql::statements::ends;
+use perfquet_views::{Source, VIEWS, View};
 
 /// Which views and macros to define.
-#[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Views and macros")]
-pub(crate) struct LibraryOptions {
-    /// SQL file with views and macros to define; repeatable
-    ///
-    /// CREATE VIEW, CREATE MACRO and CREATE FUNCTION, or one query, which becomes a view with the name of the file.
-    #[arg(long, value_name = "PATH")]
-    init: Vec<PathBuf>,
-    /// Ignore the files in ~/.config/perfquet/views
-    #[arg(long)]
-    no_views: bool,
+#[derive(Debug, Clone, Default)]
+pub struct Definitions {
+    /// SQL files with views and macros: CREATE VIEW, CREATE MACRO and CREATE FUNCTION, or one query, which becomes a
+    /// view with the name of the file.
+    pub files: Vec<PathBuf>,
+    /// Whether the files in `~/.config/perfquet/views` are ignored.
+    pub without_own: bool,
 }
 
-impl LibraryOptions {
+impl Definitions {
     /// Reads the views, and adds the macros to `macros`.
     ///
     /// # Errors
@@ -53,14 +48,14 @@ impl LibraryOptions {
             views: Vec::new(),
             places: BTreeMap::new(),
         };
-        if let Some(directory) = directory().filter(|_| !self.no_views) {
+        if let Some(directory) = directory().filter(|_| !self.without_own) {
             for path in files(&directory)? {
                 library
                     .add_file(&path)
                     .map_err(|error| anyhow::anyhow!("{}", with_hint(&error)))?;
             }
         }
-        for path in &self.init {
+        for path in &self.files {
             library.add_file(path)?;
         }
         Ok(library.views)
@@ -77,7 +72,7 @@ fn with_hint(error: &anyhow::Error) -> String {
 }
 
 /// Returns `$XDG_CONFIG_HOME/perfquet/views`.
-pub(crate) fn directory() -> Option<PathBuf> {
+pub fn directory() -> Option<PathBuf> {
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let config = config.filter(|path| path.is_absolute());
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
@@ -113,7 +108,7 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>> {
 /// # Errors
 ///
 /// The name is not a plain word, or the file exists.
-pub(crate) fn save(name: &str, definition: &str) -> Result<PathBuf> {
+pub fn save(name: &str, definition: &str) -> Result<PathBuf> {
     let is_plain = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
     if name.is_empty() || !is_plain(name) {
         bail!("{name}: expected a name of letters, digits and _");
@@ -196,7 +191,7 @@ impl Library<'_> {
             };
             start = end + 1;
             let piece = piece.trim();
-            if !crate::statements::statements(piece).is_empty() {
+            if !crate::sql::statements::statements(piece).is_empty() {
                 self.add(path, piece, source)?;
             }
         }

@@ -15,12 +15,12 @@ use perfquet_cli::{nearest, suggestion};
 use perfquet_trace::store;
 
 use crate::functions::FUNCTIONS;
-use crate::literals::{original_place, with_nanoseconds};
-use crate::sentences::{plain, sentence};
-use crate::synonyms;
+use crate::sql::literals::{original_place, with_nanoseconds};
+use crate::sql::sentences::{plain, sentence};
+use crate::sql::synonyms;
 
 /// The names that a query may use.
-pub(crate) trait Known {
+pub trait Known {
     /// Returns all tables and views, event tables also with their system.
     fn table_names(&self) -> Vec<String>;
 

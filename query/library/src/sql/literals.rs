@@ -7,7 +7,7 @@ use perfquet_cli::quantity::nanoseconds;
 
 /// Replaces every duration in an expression or a statement by its nanoseconds, with the suffix `L`. Quoted strings, names, comments
 /// and numbers that have the suffix stay. The error names the number with an unknown unit.
-pub(crate) fn with_nanoseconds(sql: &str) -> Result<String, String> {
+pub fn with_nanoseconds(sql: &str) -> Result<String, String> {
     let mut result = String::with_capacity(sql.len());
     replace(sql, |_, piece| result.push_str(piece))?;
     Ok(result)

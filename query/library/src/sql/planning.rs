@@ -20,10 +20,10 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Query, Select, SetExpr, TableFactor, Value, VisitorMut,
 };
 
-use crate::dialect;
 use crate::engine;
-use crate::macros::{Macro, Macros};
-use crate::scoping::{self, Restriction};
+use crate::sql::dialect;
+use crate::sql::macros::{Macro, Macros};
+use crate::sql::scoping::{self, Restriction};
 use crate::times::{self, Starts};
 
 /// Levels of an expression, queries of a UNION, tables of a join.
@@ -104,6 +104,15 @@ pub(crate) async fn plan_within(
     // COPY, INSERT, UPDATE and the like: only options of the program write files, never a query.
     SQLOptions::new().with_allow_dml(false).verify_plan(&plan)?;
     Ok(plan)
+}
+
+/// Rejects statements that define or set something.
+pub(crate) fn check_query(plan: &LogicalPlan) -> PlanResult<()> {
+    let queries = SQLOptions::new()
+        .with_allow_ddl(false)
+        .with_allow_dml(false)
+        .with_allow_statements(false);
+    queries.verify_plan(plan)
 }
 
 /// Whether a string is a single complete expression.

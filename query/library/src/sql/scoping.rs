@@ -20,18 +20,18 @@ use perfquet_views::VIEWS;
 use crate::engine;
 
 /// A condition with the column that it needs.
-pub(crate) type Condition = (&'static str, String);
+pub type Condition = (&'static str, String);
 
 /// Conditions on all tables of a query.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Restriction {
-    pub(crate) conditions: Vec<Condition>,
+pub struct Restriction {
+    pub conditions: Vec<Condition>,
     /// Whether a condition without a table that has its column is an error.
-    pub(crate) must_fit: bool,
+    pub must_fit: bool,
 }
 
 /// Restricts the rows of all tables of a statement.
-pub(crate) async fn restrict(
+pub async fn restrict(
     statement: &mut Statement,
     state: &SessionState,
     restriction: &Restriction,

@@ -1,7 +1,7 @@
 //! Splits SQL at the semicolons that end statements.
 
 /// Splits SQL into statements without their semicolons. Semicolons in quotes and comments do not count.
-pub(crate) fn statements(text: &str) -> Vec<&str> {
+pub fn statements(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
     for end in ends(text) {
@@ -14,7 +14,7 @@ pub(crate) fn statements(text: &str) -> Vec<&str> {
 }
 
 /// Returns the offsets of the semicolons that end statements.
-pub(crate) fn ends(text: &str) -> Vec<usize> {
+pub fn ends(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     let mut index = 0;

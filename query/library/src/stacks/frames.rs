@@ -12,15 +12,15 @@ use arrow::datatypes::{DataType, Field, Int32Type, Schema, UInt64Type};
 use perfquet_trace::function_name::in_brackets;
 
 use super::read;
-use crate::stack_key::FrameIdentity;
-use crate::text::strings;
+use crate::stacks::key::FrameIdentity;
+use crate::stacks::strings;
 use crate::trace::Trace;
 
 /// The table `frames`; frame 1 is row 0.
 #[derive(Debug)]
-pub(crate) struct Frames {
+pub struct Frames {
     /// All columns but the IDs, named as in [`Frames::columns`].
-    pub(crate) batch: RecordBatch,
+    pub batch: RecordBatch,
     function: StringViewArray,
     module: StringViewArray,
     build_id: StringViewArray,
@@ -35,7 +35,7 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Columns of `stack_frames`.
-    pub(crate) fn columns() -> Vec<Field> {
+    pub fn columns() -> Vec<Field> {
         let text = |name| Field::new(name, DataType::Utf8View, true);
         vec![
             text("function"),
@@ -115,12 +115,12 @@ impl Frames {
     }
 
     /// Number of frames.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.function.len()
     }
 
     /// Name of the function, if known.
-    pub(crate) fn function(&self, frame: u32) -> Option<&str> {
+    pub fn function(&self, frame: u32) -> Option<&str> {
         let row = frame as usize - 1;
         self.function
             .is_valid(row)
@@ -128,13 +128,13 @@ impl Frames {
     }
 
     /// File with the code, if known.
-    pub(crate) fn module(&self, frame: u32) -> Option<&str> {
+    pub fn module(&self, frame: u32) -> Option<&str> {
         let row = frame as usize - 1;
         self.module.is_valid(row).then(|| self.module.value(row))
     }
 
     /// Returns the source file and line, if known.
-    pub(crate) fn source(&self, frame: u32) -> (Option<&str>, Option<i32>) {
+    pub fn source(&self, frame: u32) -> (Option<&str>, Option<i32>) {
         let row = frame as usize - 1;
         let files = self.batch.column(4).as_string_view();
         let lines = self.batch.column(5).as_primitive::<Int32Type>();
@@ -168,12 +168,12 @@ impl Frames {
     }
 
     /// Whether the frame is inlined into another.
-    pub(crate) fn is_inlined(&self, frame: u32) -> bool {
+    pub fn is_inlined(&self, frame: u32) -> bool {
         self.outer[frame as usize] != 0
     }
 
     /// The address, or the offset in the module, if known.
-    pub(crate) fn place(&self, frame: u32) -> Option<u64> {
+    pub fn place(&self, frame: u32) -> Option<u64> {
         let row = frame as usize - 1;
         [3, 2].into_iter().find_map(|column| {
             let places = self.batch.column(column).as_primitive::<UInt64Type>();
@@ -182,12 +182,12 @@ impl Frames {
     }
 
     /// Whether the code is the kernel's.
-    pub(crate) fn is_kernel(&self, frame: u32) -> bool {
+    pub fn is_kernel(&self, frame: u32) -> bool {
         self.kernel.value(frame as usize - 1)
     }
 
     /// The first frame of the same function; the frame itself if the function is unknown.
-    pub(crate) fn same_function(&self, frame: u32) -> u32 {
+    pub fn same_function(&self, frame: u32) -> u32 {
         let first = self.same_function.get_or_init(|| {
             let mut first: HashMap<(&str, Option<&str>), u32> = HashMap::new();
             let frames = 1..=self.len() as u32;
@@ -201,7 +201,7 @@ impl Frames {
     }
 
     /// Returns the label of a frame: its function, otherwise its module in brackets.
-    pub(crate) fn name(&self, frame: u32) -> std::borrow::Cow<'_, str> {
+    pub fn name(&self, frame: u32) -> std::borrow::Cow<'_, str> {
         match (self.function(frame), self.module(frame)) {
             (Some(function), _) => function.into(),
             (None, Some(module)) => in_brackets(module).into(),

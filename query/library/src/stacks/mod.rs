@@ -7,60 +7,66 @@
 //! deep stacks. Nodes follow their parents, so one backward pass sums all subtrees.
 
 mod frames;
+mod key;
 mod rows;
 mod walk;
 
-pub(crate) use frames::Frames;
-pub(crate) use rows::{Boxes, RowStacks, StackColumns};
-pub(crate) use walk::Walk;
+pub use frames::Frames;
+pub use rows::{Boxes, RowStacks, StackColumns};
+pub use walk::Walk;
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, bail};
-use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
 
 use perfquet_trace::store::{self, ColumnSchema};
 
-use crate::stack_key;
 use crate::trace::{ID_STRIDE, Trace};
+
+/// A string column, whichever of Arrow's string types it has.
+pub fn strings(column: &ArrayRef) -> Result<StringViewArray> {
+    Ok(cast(column, &DataType::Utf8View)?.as_string_view().clone())
+}
 
 /// The trees of all traces, each read on first use.
 #[derive(Debug)]
-pub(crate) struct Forest {
+pub struct Forest {
     traces: Arc<Vec<Trace>>,
     trees: Vec<OnceLock<Result<Arc<Tree>, String>>>,
 }
 
 impl Forest {
-    pub(crate) fn new(traces: Arc<Vec<Trace>>) -> Forest {
+    pub fn new(traces: Arc<Vec<Trace>>) -> Forest {
         let trees = traces.iter().map(|_| OnceLock::new()).collect();
         Forest { traces, trees }
     }
 
     /// The traces.
-    pub(crate) fn traces(&self) -> &[Trace] {
+    pub fn traces(&self) -> &[Trace] {
         &self.traces
     }
 
     /// Number of traces.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.trees.len()
     }
 
     /// Name of a trace.
-    pub(crate) fn name(&self, trace: usize) -> &str {
+    pub fn name(&self, trace: usize) -> &str {
         &self.traces[trace].name
     }
 
     /// Index of the trace with that name.
-    pub(crate) fn trace(&self, name: &str) -> Option<usize> {
+    pub fn trace(&self, name: &str) -> Option<usize> {
         self.traces.iter().position(|trace| trace.name == name)
     }
 
     /// The trace of a stack ID.
-    pub(crate) fn trace_of(&self, stack: i64) -> Option<usize> {
+    pub fn trace_of(&self, stack: i64) -> Option<usize> {
         let trace = usize::try_from(stack / ID_STRIDE).ok()?;
         match self.len() {
             1 => Some(0),
@@ -69,7 +75,7 @@ impl Forest {
     }
 
     /// The tree of a trace.
-    pub(crate) fn tree(&self, trace: usize) -> Result<Arc<Tree>> {
+    pub fn tree(&self, trace: usize) -> Result<Arc<Tree>> {
         let tree = self.trees[trace].get_or_init(|| {
             let tree = Tree::read(&self.traces[trace]);
             tree.map(Arc::new).map_err(|error| format!("{error:#}"))
@@ -79,19 +85,19 @@ impl Forest {
 }
 
 /// IDs of stacks and the like, as returned by any query: with several traces, they have 64 bits.
-pub(crate) fn ids(column: &ArrayRef) -> Result<Int64Array> {
-    let wide = arrow::compute::cast(column, &DataType::Int64)?;
+pub fn ids(column: &ArrayRef) -> Result<Int64Array> {
+    let wide = cast(column, &DataType::Int64)?;
     Ok(wide.as_primitive::<Int64Type>().clone())
 }
 
 /// The stacks of one trace. Node 0 is the empty stack.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub struct Tree {
     /// Offset of this trace's IDs among those of all traces.
-    pub(crate) id_offset: i64,
+    pub id_offset: i64,
     parent: Vec<u32>,
     frame: Vec<u32>,
-    pub(crate) frames: Frames,
+    pub frames: Frames,
     /// Outermost nodes whose callers are known to be missing; `None` if the trace does not record that.
     cut: Option<HashSet<u32>>,
     /// Keys of the stacks; built on first use.
@@ -145,22 +151,22 @@ impl Tree {
     }
 
     /// Number of nodes, including the empty stack.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.parent.len()
     }
 
     /// Whether callers of this outermost node are missing; `None` if the trace does not record that.
-    pub(crate) fn is_cut(&self, root: u32) -> Option<bool> {
+    pub fn is_cut(&self, root: u32) -> Option<bool> {
         self.cut.as_ref().map(|cut| cut.contains(&root))
     }
 
     /// The caller's node; 0 above the root.
-    pub(crate) fn parent(&self, node: u32) -> u32 {
+    pub fn parent(&self, node: u32) -> u32 {
         self.parent[node as usize]
     }
 
     /// Returns the frames of one node, innermost first: several if code was inlined, none for the empty stack.
-    pub(crate) fn frames_of_node(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
+    pub fn frames_of_node(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         let frame = self.frame[node as usize];
         self.frames
             .with_inlined(frame)
@@ -168,7 +174,7 @@ impl Tree {
     }
 
     /// The distinct frames of a whole stack, leaf first: recursion does not repeat them.
-    pub(crate) fn frames_of_stack(&self, stack: u32, seen: &mut Seen, into: &mut Vec<u32>) {
+    pub fn frames_of_stack(&self, stack: u32, seen: &mut Seen, into: &mut Vec<u32>) {
         into.clear();
         seen.forget();
         let mut node = stack;
@@ -182,7 +188,7 @@ impl Tree {
     }
 
     /// The stack as a string, root first: `main;read;vfs_read`.
-    pub(crate) fn folded(&self, stack: u32) -> String {
+    pub fn folded(&self, stack: u32) -> String {
         let mut names = Vec::new();
         let mut node = stack;
         while node != 0 {
@@ -197,12 +203,12 @@ impl Tree {
     }
 
     /// The key of a stack, which is the same in every trace.
-    pub(crate) fn key(&self, stack: u32) -> u64 {
+    pub fn key(&self, stack: u32) -> u64 {
         let keys = self.keys.get_or_init(|| {
             let mut keys = vec![0];
             for (&parent, &frame) in self.parent.iter().zip(&self.frame).skip(1) {
                 let caller = keys[parent as usize];
-                keys.push(stack_key::below(caller, self.frames.identity(frame).key()));
+                keys.push(key::below(caller, self.frames.identity(frame).key()));
             }
             keys
         });
@@ -210,7 +216,7 @@ impl Tree {
     }
 
     /// The node of a stack ID in this tree, or the empty stack.
-    pub(crate) fn node(&self, stack: i64) -> Option<u32> {
+    pub fn node(&self, stack: i64) -> Option<u32> {
         let node = match stack {
             0 => 0,
             id => id.checked_sub(self.id_offset)?,
@@ -223,21 +229,21 @@ impl Tree {
 
 /// A set of numbers that can be cleared at once.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub struct Seen {
     round: u32,
     rounds: Vec<u32>,
 }
 
 impl Seen {
     /// For numbers below `count`.
-    pub(crate) fn new(count: usize) -> Seen {
+    pub fn new(count: usize) -> Seen {
         Seen {
             round: 1,
             rounds: vec![0; count],
         }
     }
 
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.round = self.round.wrapping_add(1);
         if self.round == 0 {
             self.rounds.fill(0);
@@ -246,7 +252,7 @@ impl Seen {
     }
 
     /// Whether `number` has not been added since the last `forget`.
-    pub(crate) fn is_new(&mut self, number: u32) -> bool {
+    pub fn is_new(&mut self, number: u32) -> bool {
         std::mem::replace(&mut self.rounds[number as usize], self.round) != self.round
     }
 }

@@ -15,10 +15,10 @@ use arrow::array::{Array, ArrayRef, Int64Array, StringViewArray};
 use arrow::datatypes::{DataType, Schema};
 
 use super::{Forest, Tree, Walk, ids};
-use crate::text::strings;
+use crate::stacks::strings;
 
 /// A tree of boxes, which grows with the stacks of rows. Box 0 is the common root.
-pub(crate) trait Boxes {
+pub trait Boxes {
     /// Returns the label of each frame, by its ID.
     fn labels(&mut self, tree: &Tree) -> Vec<u32>;
 
@@ -30,7 +30,7 @@ pub(crate) trait Boxes {
 }
 
 /// Columns of stacks and texts.
-pub(crate) struct StackColumns(Vec<Column>);
+pub struct StackColumns(Vec<Column>);
 
 enum Column {
     Stacks(Int64Array),
@@ -42,7 +42,7 @@ enum Column {
 
 impl StackColumns {
     /// Checks that the last column can be a weight, and the others stacks or texts.
-    pub(crate) fn check(schema: &Schema) -> Result<(), String> {
+    pub fn check(schema: &Schema) -> Result<(), String> {
         let expected = "expected columns of stacks or texts, then a weight";
         let Some((weight, stacks)) = schema.fields().split_last() else {
             return Err(expected.to_owned());
@@ -59,7 +59,7 @@ impl StackColumns {
     }
 
     /// Reads all columns but that of the weight.
-    pub(crate) fn read(columns: &[ArrayRef]) -> Result<StackColumns> {
+    pub fn read(columns: &[ArrayRef]) -> Result<StackColumns> {
         let is_stack = |column: &ArrayRef| column.data_type().is_integer();
         let last_stack = columns.iter().rposition(is_stack);
         let read = |(number, column): (usize, &ArrayRef)| {
@@ -78,9 +78,9 @@ impl StackColumns {
 
 /// Boxes, and the places of stacks among them.
 #[derive(Debug)]
-pub(crate) struct RowStacks<'f, B> {
+pub struct RowStacks<'f, B> {
     forest: &'f Forest,
-    pub(crate) boxes: B,
+    pub boxes: B,
     traces: HashMap<usize, TraceStacks>,
 }
 
@@ -94,7 +94,7 @@ struct TraceStacks {
 }
 
 impl<'f, B: Boxes> RowStacks<'f, B> {
-    pub(crate) fn new(forest: &'f Forest, boxes: B) -> RowStacks<'f, B> {
+    pub fn new(forest: &'f Forest, boxes: B) -> RowStacks<'f, B> {
         RowStacks {
             forest,
             boxes,
@@ -103,7 +103,7 @@ impl<'f, B: Boxes> RowStacks<'f, B> {
     }
 
     /// Returns the box of a row's innermost frame; the root if it has neither stacks nor names.
-    pub(crate) fn place(&mut self, columns: &StackColumns, row: usize) -> Result<u32> {
+    pub fn place(&mut self, columns: &StackColumns, row: usize) -> Result<u32> {
         let mut place = 0;
         for column in &columns.0 {
             match column {
@@ -147,7 +147,7 @@ impl<'f, B: Boxes> RowStacks<'f, B> {
     }
 
     /// Size in bytes of the labels and places of stacks, without the boxes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let stacks = self.traces.values();
         stacks
             .map(|stacks| stacks.walk.bytes() + stacks.labels.len() * size_of::<u32>())

@@ -8,7 +8,7 @@ use super::Tree;
 
 /// Places of a trace's stacks in a merged tree.
 #[derive(Debug, Default)]
-pub(crate) struct Walk {
+pub struct Walk {
     /// By the merged node at the base, and the node of the trace's tree.
     known: hashbrown::HashMap<(u32, u32), u32>,
     /// Reused for every stack.
@@ -18,7 +18,7 @@ pub(crate) struct Walk {
 
 impl Walk {
     /// Returns the merged node of `stack` on top of `base`. `child` returns the node of a frame on top of another node.
-    pub(crate) fn place(
+    pub fn place(
         &mut self,
         tree: &Tree,
         base: u32,
@@ -48,7 +48,7 @@ impl Walk {
     }
 
     /// Size in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.known.capacity() * size_of::<((u32, u32), u32)>()
     }
 }

@@ -25,9 +25,9 @@ use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::{ColumnSchema, ColumnType, unite};
 use perfquet_trace::tables;
 
-use crate::part_runs::PartFile;
-use crate::stored_columns::StoredColumns;
-use crate::table::{Change, PartsTable, constant_column};
+use crate::tables::part_runs::PartFile;
+use crate::tables::parts::{Change, PartsTable, constant_column};
+use crate::tables::stored_columns::StoredColumns;
 use crate::trace::{Trace, TraceTable};
 use crate::unit;
 
@@ -104,7 +104,7 @@ pub(crate) fn catalog(
 const TRACE_INFO: &str = "trace_info";
 
 /// System and event of a table below `events/`.
-pub(crate) fn event_name(table: &str) -> Option<(&str, &str)> {
+pub fn event_name(table: &str) -> Option<(&str, &str)> {
     table.strip_prefix("events/")?.split_once('/')
 }
 
@@ -170,7 +170,7 @@ fn parts_table(traces: &[Trace], name: &str, tables: &SameTable<'_>) -> PartsTab
 }
 
 /// The columns of a table in all traces together: those of this version for a fixed table, and those of the parts.
-pub(crate) fn united_columns<'t>(
+pub fn united_columns<'t>(
     name: &str,
     tables: impl Iterator<Item = &'t TraceTable>,
 ) -> Vec<ColumnSchema> {

@@ -32,11 +32,10 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::part_path;
 
-use crate::checked_reader::CheckedReaders;
-use crate::part_runs::{self, PartFile};
-use crate::stored_columns::StoredColumns;
-use crate::text::harmless;
-use crate::text_conditions::TextConditions;
+use crate::tables::checked_reader::CheckedReaders;
+use crate::tables::part_runs::{self, PartFile};
+use crate::tables::stored_columns::StoredColumns;
+use crate::tables::text_conditions::TextConditions;
 
 /// A column whose kind of value changes, because one part has numbers and another strings.
 #[derive(Debug)]
@@ -115,7 +114,7 @@ impl PartsTable {
                 _ => true,
             };
             if is_read && !change.is_reported.swap(true, Ordering::Relaxed) {
-                say!("{}", harmless(&change.message));
+                log::warn!("{}", change.message);
             }
         }
     }

@@ -189,7 +189,7 @@ impl ScalarUDFImpl for Marked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::literals::with_nanoseconds;
+    use crate::sql::literals::with_nanoseconds;
 
     fn check(condition: &str, expected: &str) {
         let sql = with_nanoseconds(&format!("SELECT 1 FROM t WHERE {condition}")).unwrap();

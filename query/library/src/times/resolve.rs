@@ -10,7 +10,7 @@ use datafusion::logical_expr::utils::{conjunction, disjunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, lit};
 
 use super::{MARK, Starts, several};
-use crate::result_units;
+use crate::sql::result_units;
 use crate::unit::{SECONDS, TIME, UNIT};
 
 /// The functions whose result depends on the trace of a row.

@@ -14,8 +14,8 @@ use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use perfquet_views::View;
 
-use super::View;
 use super::schema::Planner;
 use crate::times;
 use crate::unit::TIME;

@@ -4,5 +4,4 @@ mod function;
 mod schema;
 
 pub(crate) use function::register;
-pub(crate) use perfquet_views::{Source, VIEWS, View, ViewColumn};
 pub(crate) use schema::{Planner, SchemaWithViews};

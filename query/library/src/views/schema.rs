@@ -1,5 +1,6 @@
 //! A schema whose views are planned when a query names them.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,12 +18,13 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType}
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 
-use super::View;
-use crate::explain;
-use crate::literals::with_nanoseconds;
-use crate::planning;
+use crate::sql::explain;
+use crate::sql::literals::with_nanoseconds;
+use crate::sql::planning;
+use crate::tables::catalog::MAIN;
 use crate::times::Starts;
 use crate::unit::UNIT;
+use perfquet_views::View;
 
 /// Views of a session, planned on demand.
 pub(crate) struct Planner {
@@ -44,7 +46,7 @@ impl fmt::Debug for Planner {
 }
 
 impl Planner {
-    /// `catalog` has a schema per system of events.
+    /// `catalog` has the tables of the traces, with a schema per system of events.
     pub(crate) fn new(
         context: &SessionContext,
         catalog: &dyn CatalogProvider,
@@ -58,8 +60,7 @@ impl Planner {
             let tables = tables.unwrap_or_default().into_iter();
             events.extend(tables.map(|table| format!("{system}:{table}")));
         }
-        let options = context.copied_config().options().catalog.clone();
-        if let Some(main) = catalog.schema(&options.default_schema) {
+        if let Some(main) = catalog.schema(MAIN) {
             for name in main.table_names() {
                 // Opening a table waits for nothing.
                 let table = futures::executor::block_on(main.table(&name));
@@ -187,9 +188,12 @@ fn with_units(plan: LogicalPlan, view: &View) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(plan).project(columns)?.build()
 }
 
-/// A schema with its tables, and with views.
+/// A schema with its own tables, those of traces, and views.
 #[derive(Debug)]
 pub(crate) struct SchemaWithViews {
+    /// What the context had before, and what is created in it.
+    own: Arc<dyn SchemaProvider>,
+    /// The tables of the traces.
     tables: Arc<dyn SchemaProvider>,
     views: Vec<Arc<View>>,
     planner: Arc<Planner>,
@@ -197,13 +201,18 @@ pub(crate) struct SchemaWithViews {
 }
 
 impl SchemaWithViews {
-    /// `views` have no arguments.
+    /// `own` are the tables of a schema that takes precedence; those of other traces are left out. `views` have no
+    /// arguments.
     pub(crate) fn new(
+        own: Arc<dyn SchemaProvider>,
         tables: Arc<dyn SchemaProvider>,
         views: Vec<Arc<View>>,
         planner: Arc<Planner>,
     ) -> SchemaWithViews {
+        let before = (own.as_ref() as &dyn Any).downcast_ref::<SchemaWithViews>();
+        let own = before.map_or(Arc::clone(&own), |before| Arc::clone(&before.own));
         SchemaWithViews {
+            own,
             tables,
             views,
             planner,
@@ -221,7 +230,8 @@ impl SchemaWithViews {
 impl SchemaProvider for SchemaWithViews {
     /// Includes only views whose events were recorded.
     fn table_names(&self) -> Vec<String> {
-        let mut names = self.tables.table_names();
+        let mut names = self.own.table_names();
+        names.extend(self.tables.table_names());
         let views = self.views.iter();
         let views = views.filter(|view| self.planner.missing(view).is_none());
         names.extend(views.map(|view| view.name.clone()));
@@ -231,8 +241,10 @@ impl SchemaProvider for SchemaWithViews {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
-        if let Some(table) = self.tables.table(name).await? {
-            return Ok(Some(table));
+        for tables in [&self.own, &self.tables] {
+            if let Some(table) = tables.table(name).await? {
+                return Ok(Some(table));
+            }
         }
         let Some(view) = self.view(name) else {
             return Ok(None);
@@ -247,10 +259,12 @@ impl SchemaProvider for SchemaWithViews {
 
     /// Without planning a view.
     async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
-        match self.tables.table_type(name).await? {
-            Some(kind) => Ok(Some(kind)),
-            None => Ok(self.view(name).map(|_| TableType::View)),
+        for tables in [&self.own, &self.tables] {
+            if let Some(kind) = tables.table_type(name).await? {
+                return Ok(Some(kind));
+            }
         }
+        Ok(self.view(name).map(|_| TableType::View))
     }
 
     fn register_table(
@@ -258,15 +272,15 @@ impl SchemaProvider for SchemaWithViews {
         name: String,
         table: Arc<dyn TableProvider>,
     ) -> Result<Option<Arc<dyn TableProvider>>> {
-        self.tables.register_table(name, table)
+        self.own.register_table(name, table)
     }
 
     fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        self.tables.deregister_table(name)
+        self.own.deregister_table(name)
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.tables.table_exist(name) || self.view(name).is_some()
+        self.own.table_exist(name) || self.tables.table_exist(name) || self.view(name).is_some()
     }
 }
 

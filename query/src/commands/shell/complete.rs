@@ -9,12 +9,14 @@ use rustyline::hint::HistoryHinter;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper, Hinter};
 
+use perfquet::Session;
+use perfquet::functions::FUNCTIONS;
+use perfquet::sql::explain::Known;
+use perfquet::sql::names::quoted;
+use perfquet::sql::statements;
+
 use super::meta;
-use crate::explain::Known;
-use crate::functions::FUNCTIONS;
 use crate::render;
-use crate::session::{Session, quoted};
-use crate::statements;
 
 /// SQL keywords offered for completion.
 const KEYWORDS: &[&str] = &[
@@ -110,7 +112,7 @@ impl Completer {
         let mut columns: BTreeMap<String, Vec<String>> = Default::default();
         for table in &tables {
             // A view that is not planned yet is described by its file.
-            if let Some(view) = session.views.iter().find(|view| view.name == *table) {
+            if let Some(view) = session.views().iter().find(|view| view.name == *table) {
                 for column in view.columns() {
                     let tables = columns.entry(quoted(&column.name)).or_default();
                     tables.push(table.clone());

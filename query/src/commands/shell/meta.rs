@@ -7,10 +7,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
+use perfquet::functions::FUNCTIONS;
+use perfquet::sql::definitions;
+
 use super::{Next, State, pieces};
 use crate::commands::tables;
-use crate::functions::FUNCTIONS;
-use crate::library;
 use crate::render::{self, Destination, Format};
 use crate::text::{harmless, wrapped};
 
@@ -124,9 +125,7 @@ fn describe(state: &mut State, table: &str) -> Result<Next> {
 fn functions(state: &mut State, _: &str) -> Result<Next> {
     let own = FUNCTIONS.iter();
     let own = own.map(|function| (function.usage.to_owned(), function.about.to_owned()));
-    let macros = state.session.macros.all();
-    let macros = macros.iter().map(|each| (each.usage(), each.about()));
-    let rows: Vec<(String, String)> = own.chain(macros).collect();
+    let rows: Vec<(String, String)> = own.chain(state.session.macros()).collect();
     say(&described(&rows, render::width()))
 }
 
@@ -182,7 +181,7 @@ fn save(state: &mut State, name: &str) -> Result<Next> {
             false => bail!("\\save: expected one of: {}", known.join(", ")),
         }
     };
-    let path = library::save(name, definition)?;
+    let path = definitions::save(name, definition)?;
     say(&format!("saved to {}\n", path.display()))
 }
 

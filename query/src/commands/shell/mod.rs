@@ -11,19 +11,19 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args};
+use perfquet::Session;
+use perfquet::failure::Interrupted;
+use perfquet::functions::in_fitting_unit;
+use perfquet::sql::statements;
 use perfquet_trace::count::counted;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 
 use super::{Subcommand, arguments};
-use crate::failure::Interrupted;
-use crate::functions::in_fitting_unit;
 use crate::limits::Limits;
 use crate::render::{self, Destination, Format};
-use crate::session::Session;
 use crate::settings::{Output, Traces};
-use crate::statements;
 use crate::text::harmless_lines;
 use complete::Completer;
 
@@ -72,7 +72,7 @@ enum Next {
 fn run(matches: &ArgMatches) -> Result<()> {
     let shell: Shell = arguments(matches)?;
     let mut state = State {
-        session: Session::open(&shell.traces.traces, &shell.limits)?,
+        session: Session::open(&shell.traces.traces, &shell.limits.options())?,
         format: shell.output.format,
         timing: false,
         output: None,
@@ -81,7 +81,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         definitions: BTreeMap::new(),
     };
     if std::io::stdin().is_terminal() {
-        crate::interrupt::outlive_questions();
+        crate::signals::outlive_questions();
         state.pager = render::is_terminal();
         interactive(&mut state)?;
         return state.finish();

@@ -11,12 +11,13 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int32Type;
 use clap::ValueEnum;
 
+use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::stacks::strings;
+
 use super::labels::clean;
-use crate::failure::Misuse;
 use crate::reports::folding::{Folded, Weighted};
 use crate::reports::stored_aggregates::PARTS;
-use crate::session::Session;
-use crate::text::strings;
 
 /// A key by which stacks are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -126,7 +127,7 @@ impl Groups {
                 let key = folded.keys.get(row.key as usize).map_or("", String::as_str);
                 let parts = self.keys.iter().zip(key.split(PARTS));
                 let name = |(&by, part): (&By, &str)| match by {
-                    By::Trace => clean(session.forest.name(row.trace)),
+                    By::Trace => clean(session.forest().name(row.trace)),
                     By::Process => clean(&process_name(part, row.trace, &processes)),
                     _ => clean(part),
                 };
@@ -167,7 +168,7 @@ fn process_name(part: &str, trace: usize, processes: &HashMap<(usize, i32), Stri
 /// Last name of each process's first thread.
 fn process_names(session: &Session) -> Result<HashMap<(usize, i32), String>> {
     let mut names = HashMap::new();
-    let trace = if session.traces.len() > 1 {
+    let trace = if session.traces().len() > 1 {
         ", trace"
     } else {
         ""
@@ -183,7 +184,7 @@ fn process_names(session: &Session) -> Result<HashMap<(usize, i32), String>> {
         for row in (0..batch.num_rows()).filter(|&row| pids.is_valid(row)) {
             let trace = traces
                 .as_ref()
-                .and_then(|traces| session.forest.trace(traces.value(row)));
+                .and_then(|traces| session.forest().trace(traces.value(row)));
             names.insert(
                 (trace.unwrap_or(0), pids.value(row)),
                 comms.value(row).to_owned(),

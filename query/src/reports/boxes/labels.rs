@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use perfquet::stacks::{Frames, Tree};
 use perfquet_trace::function_name::without_arguments;
 
 use crate::render::flame::{Kind, Label};
-use crate::stacks::{Frames, Tree};
 use crate::text::harmless;
 
 /// Naming of frames.

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
+use perfquet::stacks::{Forest, Tree, Walk};
+use perfquet::{Session, Trace};
 use perfquet_trace::count::grouped;
 
 use super::labels::{self, Naming};
@@ -10,9 +12,6 @@ use super::roots;
 use crate::render::flame::{FlameTree, Kind, Label, Node};
 use crate::reports::diff::naming;
 use crate::reports::folding::{Folded, Weighted};
-use crate::session::Session;
-use crate::stacks::{Forest, Tree, Walk};
-use crate::trace::Trace;
 
 /// Name of the box that contains incomplete stacks.
 const INCOMPLETE: &str = "[incomplete stacks]";
@@ -45,7 +44,7 @@ pub(in crate::reports) enum Incomplete {
 impl Incomplete {
     /// Returns how to judge the stacks of a table.
     pub(in crate::reports) fn of(session: &Session, table: &str) -> Incomplete {
-        match table == "samples" && session.traces.iter().all(is_unwound) {
+        match table == "samples" && session.traces().iter().all(is_unwound) {
             true => Incomplete::GatheredOfUnwound,
             false => Incomplete::Gathered,
         }

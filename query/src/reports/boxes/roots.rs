@@ -8,7 +8,7 @@
 //! [unknown];_int_free                    incomplete: a function used the frame pointer register for something else
 //! ```
 
-use crate::stacks::Tree;
+use perfquet::stacks::Tree;
 
 /// Functions in which threads begin, without leading underscores. Includes `main`, whose callers are of no interest.
 const ROOTS: &[&str] = &[

@@ -4,10 +4,11 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
 
+use perfquet::stacks::{Boxes, Forest, RowStacks, StackColumns, Tree};
+
 use super::labels::{Naming, clean};
 use super::merge::{Incomplete, Merge, Shape};
 use crate::render::flame::{FlameTree, Kind, Label};
-use crate::stacks::{Boxes, Forest, RowStacks, StackColumns, Tree};
 
 /// The stacks of a query while they are read.
 pub(crate) struct QueryStacks<'f> {

@@ -7,14 +7,15 @@ use arrow::array::{Array, AsArray, Int64Array, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 
+use perfquet::Session;
+use perfquet::stacks::strings;
+use perfquet::stacks::{Frames, Tree};
+
 use super::naming;
 use super::sides::Side;
 use crate::reports::event_weight::WeightedEvent;
 use crate::reports::folding::{Folded, Weighted};
 use crate::reports::frame_groups::FrameGroups;
-use crate::session::Session;
-use crate::stacks::{Frames, Tree};
-use crate::text::strings;
 use crate::totals;
 
 /// A compared item: a function with its module, or a single string.
@@ -163,7 +164,7 @@ fn groups(
     by: Frame,
     measured: &mut Measured,
 ) -> Result<()> {
-    let groups = FrameGroups::of(&session.forest, |frames, frame| {
+    let groups = FrameGroups::of(&session.forest(), |frames, frame| {
         let name = match by {
             Frame::Function => label(frames, frame),
             Frame::Module | Frame::Stack => String::new(),
@@ -180,7 +181,7 @@ fn groups(
     let mut values: Vec<[Values; 2]> = vec![zero; groups.names.len()];
     for (number, side) in sides.iter().enumerate() {
         for (replicate, rows) in divided(side, &folded[number]).iter().enumerate() {
-            let weights = groups.weigh(&session.forest, rows.iter())?;
+            let weights = groups.weigh(&session.forest(), rows.iter())?;
             for (values, weight) in values.iter_mut().zip(weights) {
                 values[number].own[replicate] = weight.own as f64;
                 values[number].total[replicate] = weight.total as f64;
@@ -227,9 +228,9 @@ fn link(
     folded: &Folded,
     links: &mut HashMap<(usize, usize), f64>,
 ) -> Result<()> {
-    for trace in 0..session.forest.len() {
+    for trace in 0..session.forest().len() {
         let rows = folded.rows.iter().filter(|row| row.trace == trace);
-        let tree = session.forest.tree(trace)?;
+        let tree = session.forest().tree(trace)?;
         let mut of_node = vec![0.0; tree.len()];
         for row in rows {
             of_node[row.kernel as usize] += row.weight as f64;
@@ -275,7 +276,7 @@ fn stacks(
                 let stack = match known.get(&place) {
                     Some(&stack) => stack,
                     None => {
-                        let tree = session.forest.tree(row.trace)?;
+                        let tree = session.forest().tree(row.trace)?;
                         let text = path(&tree, row);
                         let next = numbers.len();
                         let stack = *numbers.entry(text.clone()).or_insert(next);

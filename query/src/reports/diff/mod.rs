@@ -28,6 +28,9 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema};
 use clap::{Args, ValueEnum};
+use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::unit::UNIT;
 use perfquet_trace::count::{counted, grouped};
 
 use self::matching::United;
@@ -39,13 +42,10 @@ use self::statistic::{LEVEL, Replicates, Series};
 use super::event_weight::{EventChoice, WeightedEvent};
 use super::row_source::has_rows;
 use crate::commands::Subcommand;
-use crate::failure::Misuse;
 use crate::limits::Limits;
 use crate::render::{Answered, Form, SPARE, Section, TERMINAL};
 use crate::report::{self, Report};
-use crate::session::Session;
 use crate::settings::Output;
-use crate::unit::UNIT;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Diff>();
 

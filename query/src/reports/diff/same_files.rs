@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use anyhow::Result;
 
+use perfquet::Session;
+use perfquet::stacks::strings;
+
 use super::measured::Key;
 use super::naming;
 use super::sides::Side;
 use crate::reports::row_source::has_rows;
-use crate::session::Session;
-use crate::text::strings;
 
 /// The modules that are the same file on both sides.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub(super) fn of(session: &Session, sides: &[Side; 2]) -> Result<SameFiles> {
             let columns = columns?;
             for row in 0..batch.num_rows() {
                 let [trace, name, id] = [0, 1, 2].map(|column: usize| columns[column].value(row));
-                let of_trace = |&index: &usize| session.traces[index].name == trace;
+                let of_trace = |&index: &usize| session.traces()[index].name == trace;
                 for (files, side) in found.iter_mut().zip(sides) {
                     if side.traces.iter().any(|index| of_trace(index)) {
                         let ids = files.entry(naming::module(name).to_owned()).or_default();

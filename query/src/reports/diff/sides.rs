@@ -13,11 +13,12 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use clap::Args;
 
+use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::sql::names::literal;
+
 use super::statistic::{Recordings, Replicates};
-use crate::failure::Misuse;
 use crate::filter::Filters;
-use crate::session::{Session, literal};
-use crate::trace;
 
 /// Number of slices of a recording without repetitions: enough for a distribution, with some samples in each.
 const SLICES: i64 = 64;
@@ -85,9 +86,9 @@ impl SideOptions {
         let mut paths: Vec<PathBuf> = Vec::new();
         for pattern in self.patterns() {
             // Opening it reports the error.
-            let found = trace::matching(pattern).unwrap_or_else(|_| vec![pattern.clone()]);
+            let found = perfquet::matching(pattern).unwrap_or_else(|_| vec![pattern.clone()]);
             for path in found {
-                if !paths.iter().any(|known| trace::is_same(known, &path)) {
+                if !paths.iter().any(|known| perfquet::is_same(known, &path)) {
                     paths.push(path);
                 }
             }
@@ -104,20 +105,20 @@ impl SideOptions {
         ];
         let mut sides = Vec::new();
         for (pattern, own) in self.patterns().into_iter().zip(&own) {
-            let paths = trace::matching(pattern)?;
+            let paths = perfquet::matching(pattern)?;
             let is_of_side = |index: &usize| {
-                let path = &session.traces[*index].path;
-                paths.iter().any(|known| trace::is_same(known, path))
+                let path = &session.traces()[*index].path;
+                paths.iter().any(|known| perfquet::is_same(known, path))
             };
-            let traces: Vec<usize> = (0..session.traces.len()).filter(is_of_side).collect();
+            let traces: Vec<usize> = (0..session.traces().len()).filter(is_of_side).collect();
             let mut scope = vec![
                 own.time_condition(session)?,
                 filters.time_condition(session)?,
             ];
-            if session.traces.len() > 1 {
+            if session.traces().len() > 1 {
                 let names = traces
                     .iter()
-                    .map(|&index| literal(&session.traces[index].name));
+                    .map(|&index| literal(&session.traces()[index].name));
                 scope.push(format!(
                     "trace IN ({})",
                     names.collect::<Vec<_>>().join(", ")
@@ -141,7 +142,7 @@ impl SideOptions {
 
 /// Returns the length of a trace, or of its selected range.
 fn seconds(session: &Session, trace: usize, filters: [&Filters; 2]) -> f64 {
-    let Some((start, end)) = session.traces[trace].time_range() else {
+    let Some((start, end)) = session.traces()[trace].time_range() else {
         return 0.0;
     };
     let (mut from, mut to) = (start, end);
@@ -246,11 +247,11 @@ impl Side {
 
     /// Returns SQL for the number of a row's run on this side.
     pub(super) fn run(&self, session: &Session) -> String {
-        if session.traces.len() == 1 {
+        if session.traces().len() == 1 {
             return "0".to_owned();
         }
         let cases = self.traces.iter().enumerate().map(|(run, &trace)| {
-            let name = literal(&session.traces[trace].name);
+            let name = literal(&session.traces()[trace].name);
             format!("WHEN {name} THEN {run}")
         });
         format!("CASE trace {} END", cases.collect::<Vec<_>>().join(" "))

@@ -17,6 +17,9 @@ use std::time::Duration;
 use anyhow::Result;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use clap::Args;
+use perfquet::sql::scoping::Restriction;
+use perfquet::stacks::strings;
+use perfquet::{Session, Trace, TraceTable};
 use perfquet_trace::count::counted;
 
 use super::row_source::{has_rows, is_recorded};
@@ -25,11 +28,7 @@ use crate::filter::Scope;
 use crate::limits::Limits;
 use crate::render::{Answered, Form, Notes, Section};
 use crate::report::{self, Report};
-use crate::scoping::Restriction;
-use crate::session::Session;
 use crate::settings::{Output, Traces, Watching};
-use crate::text::strings;
-use crate::trace::{Trace, TraceTable};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Findings>();
 

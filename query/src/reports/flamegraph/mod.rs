@@ -11,15 +11,16 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use self::sources::Source;
+use perfquet::Session;
+use perfquet::failure::Misuse;
+
 use super::boxes::{By, Groups};
 use super::event_weight::EventChoice;
 use crate::commands::Subcommand;
-use crate::failure::Misuse;
 use crate::limits::Limits;
 use crate::render::flame::{Compared, Flame, Look};
 use crate::render::{Answered, Form, Section, Shape};
 use crate::report::{self, Report};
-use crate::session::Session;
 use crate::settings::{Image, Traces};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<Flamegraph>();
@@ -152,14 +153,14 @@ impl Report for Flamegraph {
     }
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
-        if self.diff && session.traces.len() != 2 {
+        if self.diff && session.traces().len() != 2 {
             bail!(Misuse(format!(
                 "--diff: expected two traces, found {}",
-                session.traces.len()
+                session.traces().len()
             )));
         }
         let groups = Groups::new(&self.by)?;
-        if groups.keys.contains(&By::Trace) && (session.traces.len() == 1 || self.diff) {
+        if groups.keys.contains(&By::Trace) && (session.traces().len() == 1 || self.diff) {
             bail!(Misuse(
                 "--by trace: requires more than one trace, and no --diff".to_owned()
             ));
@@ -168,7 +169,7 @@ impl Report for Flamegraph {
         let boxes = source.boxes(self, session, &groups)?;
         let summary = format!("{}: {}", boxes.name, boxes.amount());
         let compared = self.diff.then(|| Compared {
-            name: session.traces[0].name.clone(),
+            name: session.traces()[0].name.clone(),
             samples: matches!(source, Source::Events)
                 .then_some((boxes.now.count, boxes.before.count)),
         });
@@ -209,7 +210,7 @@ impl Flamegraph {
             return title.clone();
         }
         let names: Vec<&str> = session
-            .traces
+            .traces()
             .iter()
             .map(|trace| trace.name.as_str())
             .collect();

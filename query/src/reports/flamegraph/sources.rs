@@ -1,6 +1,11 @@
 //! The sources of stacks of a flame graph: events, stored aggregates, or calls.
 
 use anyhow::{Result, bail};
+use perfquet::failure::Misuse;
+use perfquet::functions::in_fitting_unit;
+use perfquet::stacks::StackColumns;
+use perfquet::unit::{DURATION, UNIT};
+use perfquet::{Session, Trace};
 use perfquet_trace::count::{counted, grouped};
 
 use super::super::boxes::{
@@ -11,14 +16,8 @@ use super::super::paths::Paths;
 use super::super::row_source::has_rows;
 use super::super::stored_aggregates;
 use super::{Flamegraph, Weight};
-use crate::failure::Misuse;
-use crate::functions::in_fitting_unit;
 use crate::render::flame::{FlameTree, Kind, Label, Node};
-use crate::session::Session;
-use crate::stacks::StackColumns;
 use crate::text::harmless;
-use crate::trace::Trace;
-use crate::unit::{DURATION, UNIT};
 
 /// Source of the stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,8 +195,8 @@ fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
         .as_deref()
         .map_or("aggregation".into(), harmless);
     // Stacks recorded by perfquet look like those of samples.
-    let is_own = |trace: &Trace| trace.formats.iter().any(|format| format == OWN);
-    let naming = match session.traces.iter().all(is_own) {
+    let is_own = |trace: &Trace| trace.sources.iter().any(|source| source.format == OWN);
+    let naming = match session.traces().iter().all(is_own) {
         true => Naming::Functions,
         false => Naming::WithModules,
     };
@@ -248,7 +247,7 @@ fn merged(
         },
         before: graph.diff.then_some(0),
     });
-    merge.add(&session.forest, folded, names)?;
+    merge.add(&session.forest(), folded, names)?;
     Ok(merge)
 }
 
@@ -417,7 +416,7 @@ fn from_query(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
         }
     });
     let unit = unit.to_owned();
-    let mut stacks = QueryStacks::new(&session.forest);
+    let mut stacks = QueryStacks::new(&session.forest());
     while let Some(batch) = answer.next()? {
         stacks.add(&batch)?;
     }

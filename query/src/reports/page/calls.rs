@@ -6,6 +6,10 @@ use std::collections::HashMap;
 use anyhow::{Context, Result};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
+use perfquet::Session;
+use perfquet::functions::in_fitting_unit;
+use perfquet::sql::names::literal;
+use perfquet::stacks::strings;
 use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
@@ -13,13 +17,10 @@ use super::cells::{Cell, Cells, NO_THREAD, Threads, fitting_steps};
 use super::trees::Names;
 use super::{section, unless_failed};
 use crate::filter::Filters;
-use crate::functions::in_fitting_unit;
 use crate::render::Section;
 use crate::render::columns::Columns;
 use crate::reports::durations::Durations;
 use crate::reports::row_source::has_rows;
-use crate::session::{Session, literal};
-use crate::text::strings;
 use crate::totals;
 
 /// Functions with a distribution by time.

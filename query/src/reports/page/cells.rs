@@ -7,9 +7,10 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Int32Type};
 use serde_json::{Value, json};
 
+use perfquet::Session;
+use perfquet::stacks::strings;
+
 use crate::render::columns::Columns;
-use crate::session::Session;
-use crate::text::strings;
 
 /// Maximum number of cells of all profiles, to keep a page small enough for mail; with more, time slots are merged.
 const MOST: usize = 200_000;

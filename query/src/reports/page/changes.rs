@@ -3,15 +3,16 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use perfquet::Session;
+use perfquet::unit::UNIT;
+
 use super::calls::objects;
 use super::{answered, unless_failed};
 use crate::filter::Filters;
 use crate::render::{Answered, Section};
 use crate::reports::diff::Diff;
 use crate::reports::row_source::has_rows;
-use crate::session::Session;
 use crate::terminal::muted;
-use crate::unit::UNIT;
 
 /// Rows of a table.
 const ROWS: &str = "200";

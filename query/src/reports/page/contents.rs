@@ -3,17 +3,18 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use perfquet::Session;
+use perfquet::functions::in_fitting_unit;
+
 use super::calls::Calls;
 use super::cells::{Threads, fitting_steps};
 use super::profiles::{self, MOST_NODES, Profile, Untimed};
 use super::trees::Names;
 use super::{LEAST_SLOTS, changes, facts, tracks};
 use crate::filter::Filters;
-use crate::functions::in_fitting_unit;
 use crate::render::columns::Columns;
 use crate::render::grid::ROWS;
 use crate::render::page::PageData;
-use crate::session::Session;
 
 /// Maximum number of bytes of a page, for mail.
 const LARGEST: usize = 5_000_000;

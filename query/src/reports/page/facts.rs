@@ -5,10 +5,12 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use serde_json::{Value, json};
 
+use perfquet::Session;
+use perfquet::functions::in_fitting_unit;
+use perfquet::sql::names::literal;
+use perfquet::stacks::strings;
+
 use crate::commands::info;
-use crate::functions::in_fitting_unit;
-use crate::session::{Session, literal};
-use crate::text::strings;
 
 /// Reasons of rows of `losses` that lose nothing. The kernel throttles an event that comes too often, and a recording pauses on request:
 /// fewer events were recorded then, but none is lost.
@@ -24,9 +26,9 @@ fn is_lost(lost: bool) -> String {
 /// The traces: names, facts, losses, and the text of `info`.
 pub(super) fn traces(session: &Session) -> Result<Value> {
     let mut all = Vec::new();
-    for trace in session.traces.iter() {
+    for trace in session.traces().iter() {
         // The counts of a session are those of all its traces.
-        let own = match session.traces.len() {
+        let own = match session.traces().len() {
             1 => None,
             _ => Some(session.alone(trace)?),
         };
@@ -41,7 +43,7 @@ pub(super) fn traces(session: &Session) -> Result<Value> {
             "losses": pairs(session, &format!("SELECT reason, sum(count) FROM losses WHERE {} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10", is_lost(true)))?,
             "gaps": pairs(session, &format!("SELECT reason, sum(coalesce(count, 1)) FROM losses WHERE {} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10", is_lost(false)))?,
             "problems": pairs(session, "SELECT message, sum(count) FROM problems GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10")?,
-            "incomplete": trace.incompleteness(in_fitting_unit),
+            "incomplete": trace.incompleteness(),
             "info": info::about(session, trace)?,
         }));
     }

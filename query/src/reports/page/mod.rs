@@ -26,9 +26,11 @@ use serde_json::{Value, json};
 
 use self::cells::Threads;
 use self::contents::{Contents, Pruned, Time};
+use perfquet::Session;
+use perfquet::failure::{Interrupted, Misuse};
+
 use super::findings;
 use crate::commands::Subcommand;
-use crate::failure::{Interrupted, Misuse};
 use crate::filter::Filters;
 use crate::limits::Limits;
 use crate::render::flame;
@@ -36,7 +38,6 @@ use crate::render::grid::{Grid, ROWS};
 use crate::render::page::Page;
 use crate::render::{Answered, Form, Section, Shape};
 use crate::report::{self, Report};
-use crate::session::Session;
 use crate::settings::{Overwriting, Traces};
 
 pub(super) const REPORT: Subcommand = report::subcommand::<PageReport>();
@@ -95,7 +96,7 @@ impl Report for PageReport {
     }
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
-        let traces: Vec<&str> = session.traces.iter().map(|t| t.name.as_str()).collect();
+        let traces: Vec<&str> = session.traces().iter().map(|t| t.name.as_str()).collect();
         let usual = match traces.as_slice() {
             [one] => (*one).to_owned(),
             [before, after] => format!("{before} → {after}"),
@@ -117,7 +118,7 @@ impl Report for PageReport {
             "colors": flame::colors(),
             "findings": found,
         });
-        let mut contents = match session.traces.len() {
+        let mut contents = match session.traces().len() {
             1 => self.one(session, &mut omitted)?,
             _ => Contents::of_difference(session, &self.filters, &self.events, &mut omitted)?,
         };
@@ -129,7 +130,7 @@ impl Report for PageReport {
 impl PageReport {
     /// What the report `findings` lists, as objects; null for two traces.
     fn findings(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Value> {
-        if session.traces.len() > 1 {
+        if session.traces().len() > 1 {
             return Ok(Value::Null);
         }
         let found = findings::find(session, self.filters.scope());
@@ -145,7 +146,7 @@ impl PageReport {
     }
 
     fn one(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Contents> {
-        let (begin, end) = session.traces[0].time_range().unwrap_or((0, 0));
+        let (begin, end) = session.traces()[0].time_range().unwrap_or((0, 0));
         let length = end.saturating_sub(begin).max(1);
         let column = Grid::fitting_column(length);
         let mut threads = Threads::read(session)?;
@@ -201,7 +202,7 @@ fn section<'s, R: Report>(session: &'s Session, words: &[String]) -> Result<Sect
 /// The answer of another report.
 fn answered<'s, R: Report>(session: &'s Session, words: &[String]) -> Result<Answered<'s>> {
     let paths = session
-        .traces
+        .traces()
         .iter()
         .map(|trace| trace.path.clone().into_os_string());
     let words = words.iter().map(std::ffi::OsString::from);

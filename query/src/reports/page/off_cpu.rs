@@ -10,6 +10,7 @@
 use anyhow::Result;
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
+use perfquet::Session;
 use perfquet_trace::count::counted;
 
 use super::cells::{Cell, Cells, NO_THREAD, Threads};
@@ -21,7 +22,6 @@ use crate::reports::event_weight::WeightedEvent;
 use crate::reports::folding::Folded;
 use crate::reports::row_source::is_recorded;
 use crate::reports::stored_aggregates::PARTS;
-use crate::session::Session;
 
 const NAME: &str = "off-CPU time";
 
@@ -90,7 +90,7 @@ fn profile(
         incomplete: Incomplete::Kept,
         before: None,
     });
-    merge.add(&session.forest, &folded, &names)?;
+    merge.add(&session.forest(), &folded, &names)?;
     let cells = Cells::of_rows(cells, &merge.leaves);
     let endless = format!("SELECT count(*) FROM off_cpu WHERE {condition} AND duration IS NULL");
     let endless = session.collect(&endless)?.iter().fold(0, |sum, batch| {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Result, bail};
+use perfquet::Session;
 use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
@@ -18,7 +19,6 @@ use crate::reports::event_weight::{EventChoice, WeightedEvent, with_any_row};
 use crate::reports::flamegraph::Flamegraph;
 use crate::reports::folding::Folded;
 use crate::reports::row_source::has_rows;
-use crate::session::Session;
 
 /// Events of a page, unless they are chosen.
 const EVENTS: usize = 4;
@@ -141,7 +141,7 @@ fn of_event(
         incomplete,
         before: None,
     });
-    merge.add(&session.forest, &folded, &names)?;
+    merge.add(&session.forest(), &folded, &names)?;
     let cells = Cells::of_rows(cells, &merge.leaves);
     let hint = incomplete.hint(&event.table);
     let note = note_of_incomplete(merge.incomplete, folded.samples, hint);

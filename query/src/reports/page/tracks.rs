@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
+use perfquet::Session;
+use perfquet::functions::in_fitting_unit;
+use perfquet::stacks::strings;
 use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
@@ -13,11 +16,8 @@ use super::stretches::{MOST, Place, Stretch, Tracks};
 use super::unless_failed;
 use super::wakes::{self, Wakes};
 use crate::filter::Filters;
-use crate::functions::in_fitting_unit;
 use crate::render::columns::Columns;
 use crate::reports::row_source::{has_rows, is_recorded};
-use crate::session::Session;
-use crate::text::strings;
 
 /// Threads with a track of their states. The page draws those that are busy in its selection.
 const THREADS: usize = 120;
@@ -241,7 +241,7 @@ fn of_samples(
     let sql = format!(
         "SELECT CAST(cpu AS INT) AS cpu, (time - {begin}) / {slot} AS slot, CAST(coalesce(tid, -1) AS INT) AS tid, count(*) AS count FROM samples \
          WHERE {condition} AND event = {} AND cpu IS NOT NULL AND time IS NOT NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
-        crate::session::literal(&event)
+        perfquet::sql::names::literal(&event)
     );
     let mut cells: BTreeMap<i32, Vec<(i64, u32, i64)>> = BTreeMap::new();
     let mut sums: BTreeMap<(i32, i64), i64> = BTreeMap::new();

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use arrow::array::AsArray;
 use arrow::datatypes::{Int32Type, Int64Type};
+use perfquet::Session;
 use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
@@ -11,7 +12,6 @@ use super::unless_failed;
 use crate::filter::Filters;
 use crate::render::columns::Columns;
 use crate::reports::row_source::is_recorded;
-use crate::session::Session;
 
 /// Maximum number of wake-ups in a page.
 const MOST: usize = 50_000;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Column, DFSchemaRef, JoinType, TableReference};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::logical_plan::builder::build_join_schema;
@@ -83,6 +84,22 @@ impl PartialOrd for AsOfNode {
         let order = self.conditions.partial_cmp(&other.conditions);
         order.filter(|order| *order != Ordering::Equal || self == other)
     }
+}
+
+/// Whether a plan, or one of its subqueries, has such a node.
+pub(super) fn is_in(plan: &LogicalPlan) -> Result<bool> {
+    let mut is_found = false;
+    plan.apply_with_subqueries(|plan| {
+        let LogicalPlan::Extension(extension) = plan else {
+            return Ok(TreeNodeRecursion::Continue);
+        };
+        is_found = extension.node.as_any().is::<AsOfNode>();
+        Ok(match is_found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(is_found)
 }
 
 /// Plans a join with conditions, or columns that both tables share, the last of which is the time.

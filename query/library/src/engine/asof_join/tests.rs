@@ -12,7 +12,7 @@ fn check(shapes: [Shape; 2], seed: u64) {
     let mut random = Random(seed);
     let tables = shapes.map(|shape| batches(shape, &mut random));
     let plain = SessionContext::new();
-    let asof = engine::context(config().with_batch_size(16), Default::default());
+    let asof = engine::test_tables::context(config().with_batch_size(16), Default::default());
     for context in [&plain, &asof] {
         add(context, "a", shapes[0], &tables[0]);
         add(context, "b", shapes[1], &tables[1]);
@@ -55,7 +55,7 @@ fn rows_are_the_nearest() {
 
 #[test]
 fn all_forms_are_planned() {
-    let context = engine::context(config(), Default::default());
+    let context = engine::test_tables::context(config(), Default::default());
     let mut random = Random(6);
     let table = batches(FEW, &mut random);
     add(&context, "a", FEW, &table);
@@ -87,7 +87,7 @@ fn all_forms_are_planned() {
 
 #[test]
 fn the_result_is_in_the_order_of_the_left_table() {
-    let context = engine::context(config(), Default::default());
+    let context = engine::test_tables::context(config(), Default::default());
     let mut random = Random(7);
     let table = batches(FEW, &mut random);
     add(&context, "a", FEW, &table);
@@ -101,7 +101,7 @@ fn the_result_is_in_the_order_of_the_left_table() {
 
 #[test]
 fn other_conditions_are_errors() {
-    let context = engine::context(config(), Default::default());
+    let context = engine::test_tables::context(config(), Default::default());
     let mut random = Random(8);
     let table = batches(FEW, &mut random);
     add(&context, "a", FEW, &table);
@@ -138,7 +138,7 @@ fn many_rows_need_little_memory() {
     };
     let mut random = Random(9);
     let table = batches(shape, &mut random);
-    let context = engine::context(config(), limited(1 << 20));
+    let context = engine::test_tables::context(config(), limited(1 << 20));
     add(&context, "a", shape, &table);
     add(&context, "b", shape, &table);
     on_runtime(async {

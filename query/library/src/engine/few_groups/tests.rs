@@ -11,7 +11,7 @@ const BYTES: usize = 64 << 20;
 fn context(is_ours: bool) -> SessionContext {
     let config = config().with_target_partitions(3);
     if is_ours {
-        return crate::engine::context(config, limited(BYTES));
+        return test_tables::context(config, limited(BYTES));
     }
     let state = SessionStateBuilder::new()
         .with_config(config)

@@ -45,7 +45,7 @@ fn check(shapes: [Shape; 2], seed: u64, memory: Option<usize>) {
     let plain = SessionContext::new();
     let config = config().with_batch_size(16);
     let env = memory.map_or_else(Default::default, limited);
-    let ours = engine::context(config, env);
+    let ours = engine::test_tables::context(config, env);
     for context in [&plain, &ours] {
         add(context, "a", shapes[0], &tables[0]);
         add(context, "b", shapes[1], &tables[1]);
@@ -133,7 +133,7 @@ fn the_limit_is_kept_and_used() {
     let mut random = Random(11);
     let table = batches(shape, &mut random);
     let env = limited(1 << 18);
-    let context = engine::context(config(), Arc::clone(&env));
+    let context = engine::test_tables::context(config(), Arc::clone(&env));
     add(&context, "a", shape, &table);
     add(&context, "b", shape, &table);
     let sql =
@@ -160,7 +160,7 @@ fn inputs_with_a_false_order_are_an_error() {
     };
     let mut random = Random(12);
     let table = batches(unsorted, &mut random);
-    let context = engine::context(config(), Default::default());
+    let context = engine::test_tables::context(config(), Default::default());
     add(&context, "a", FEW, &table);
     add(&context, "b", FEW, &table);
     let sql = "SELECT count(*) FROM a JOIN b ON a.s < b.e AND b.s < a.e";
@@ -173,7 +173,7 @@ fn inputs_with_a_false_order_are_an_error() {
 
 #[test]
 fn other_joins_stay_as_they_are() {
-    let context = engine::context(config(), Default::default());
+    let context = engine::test_tables::context(config(), Default::default());
     let mut random = Random(13);
     let table = batches(FEW, &mut random);
     add(&context, "a", FEW, &table);

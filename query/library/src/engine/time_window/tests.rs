@@ -66,7 +66,7 @@ fn check(shape: Shape, seed: u64, functions: &[&str], is_ours: bool) {
     };
     let table = batches(shape, &mut Random(seed));
     let plain = SessionContext::new();
-    let ours = engine::context(config().with_batch_size(16), Default::default());
+    let ours = engine::test_tables::context(config().with_batch_size(16), Default::default());
     for context in [&plain, &ours] {
         add_sorted(context, "a", Some("id"), &table);
     }
@@ -110,7 +110,7 @@ fn the_order_stays_where_no_row_waits() {
         ..FEW
     };
     let table = batches(shape, &mut Random(6));
-    let context = engine::context(config(), Default::default());
+    let context = engine::test_tables::context(config(), Default::default());
     add_sorted(&context, "a", Some("id"), &table);
     on_runtime(async {
         let over = "OVER (PARTITION BY k ORDER BY id NULLS FIRST)";
@@ -134,7 +134,7 @@ fn windows_over_windows() {
     };
     let table = batches(shape, &mut Random(7));
     let plain = SessionContext::new();
-    let ours = engine::context(config().with_batch_size(16), Default::default());
+    let ours = engine::test_tables::context(config().with_batch_size(16), Default::default());
     for context in [&plain, &ours] {
         add_sorted(context, "a", Some("id"), &table);
     }
@@ -167,7 +167,7 @@ fn a_false_order_is_an_error() {
         },
         &mut Random(8),
     );
-    let context = engine::context(config(), Default::default());
+    let context = engine::test_tables::context(config(), Default::default());
     add_sorted(&context, "a", Some("s"), &table);
     let sql = "SELECT lag(e) OVER (PARTITION BY k ORDER BY s NULLS FIRST) FROM a";
     let error = on_runtime(async {

@@ -36,7 +36,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures::StreamExt;
 
 use super::Function;
-use crate::leaf::{Leaf, LeafExec};
+use crate::engine::{Leaf, LeafExec};
 use crate::stacks::{Forest, RowStacks, StackColumns};
 use merge::{Nodes, Weight, is_exact};
 

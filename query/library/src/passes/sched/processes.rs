@@ -214,7 +214,7 @@ impl Processes {
             return;
         }
         let threads = counted(count, "thread");
-        say!(
+        log::warn!(
             "processes: {threads} of unknown process not listed: the recording has no process IDs\n\
              hint: record with perfquet-record, or enable the option record-tgid of ftrace"
         );

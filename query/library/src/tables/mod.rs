@@ -1,0 +1,8 @@
+//! Tables of traces: names in SQL, and Parquet files as DataFusion reads them.
+
+pub mod catalog;
+mod checked_reader;
+mod part_runs;
+mod parts;
+mod stored_columns;
+mod text_conditions;
