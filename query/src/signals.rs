@@ -38,7 +38,7 @@ pub(crate) fn watch() -> Result<()> {
                 if signal == SIGINT {
                     interrupted();
                 } else {
-                    interrupt::remove_temporary();
+                    interrupt::end();
                     let _ = low_level::emulate_default_handler(signal);
                 }
             }
@@ -66,7 +66,7 @@ fn interrupted() {
 }
 
 fn end() -> ! {
-    interrupt::remove_temporary();
+    interrupt::end();
     let _ = writeln!(std::io::stderr(), "perfquet-query: interrupted");
     low_level::exit(130)
 }

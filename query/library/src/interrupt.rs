@@ -1,4 +1,5 @@
-//! Interrupts queries from another thread, as a handler of Ctrl-C does, and lists the temporary files to remove.
+//! Interrupts queries from another thread, as a handler of Ctrl-C does, and keeps what must be done if the program is
+//! terminated, such as removing temporary files.
 //!
 //! Workers may not notice for a long time: a cross join may keep all of them busy for minutes between two rows. Therefore an
 //! interruption wakes the thread that waits for a result, and the busy workers are abandoned.
@@ -8,20 +9,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Wakes the thread that waits for a result.
 type Waker = Box<dyn Fn() + Send>;
-/// Temporary files, and directories of them, at the time of termination.
-type Temporary = Box<dyn Fn() -> Vec<PathBuf> + Send>;
+/// What is done at termination.
+type Ending = Box<dyn Fn() + Send>;
 
 struct State {
     waker: Option<Waker>,
     /// Whether the query that runs was interrupted.
     is_raised: bool,
-    temporary: Vec<Temporary>,
+    endings: Vec<Ending>,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
     waker: None,
     is_raised: false,
-    temporary: Vec::new(),
+    endings: Vec::new(),
 });
 
 fn state() -> MutexGuard<'static, State> {
@@ -73,16 +74,23 @@ impl Drop for Waiting {
     }
 }
 
-/// Registers files and directories to remove if the program is terminated.
-pub fn remove_at_end(paths: impl Fn() -> Vec<PathBuf> + Send + 'static) {
-    state().temporary.push(Box::new(paths));
+/// Registers what is done if the program is terminated.
+pub fn at_end(ending: impl Fn() + Send + 'static) {
+    state().endings.push(Box::new(ending));
 }
 
-/// Removes the temporary files, which running threads would keep.
-pub fn remove_temporary() {
-    let paths: Vec<PathBuf> = state().temporary.iter().flat_map(|list| list()).collect();
-    for path in paths {
-        // It may already be gone.
-        let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
-    }
+/// Registers files and directories to remove if the program is terminated, as of that time: running threads would keep
+/// them.
+pub fn remove_at_end(paths: impl Fn() -> Vec<PathBuf> + Send + 'static) {
+    at_end(move || {
+        for path in paths() {
+            // It may already be gone.
+            let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
+        }
+    });
+}
+
+/// Does what is registered for the end.
+pub fn end() {
+    state().endings.iter().for_each(|ending| ending());
 }

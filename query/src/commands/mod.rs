@@ -1,6 +1,7 @@
 //! The subcommands other than reports, one file each.
 
 pub(crate) mod info;
+mod mcp;
 mod shell;
 mod sql;
 mod tables;
@@ -42,4 +43,5 @@ pub(crate) const COMMANDS: &[&Subcommand] = &[
     &shell::COMMAND,
     &tables::COMMAND,
     &info::COMMAND,
+    &mcp::COMMAND,
 ];

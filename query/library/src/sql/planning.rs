@@ -112,7 +112,9 @@ pub(crate) fn check_query(plan: &LogicalPlan) -> PlanResult<()> {
         .with_allow_ddl(false)
         .with_allow_dml(false)
         .with_allow_statements(false);
-    queries.verify_plan(plan)
+    let is_query = queries.verify_plan(plan).is_ok();
+    let wrong = || DataFusionError::Plan("expected a query, found another statement".to_owned());
+    is_query.then_some(()).ok_or_else(wrong)
 }
 
 /// Whether a string is a single complete expression.
