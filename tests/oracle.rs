@@ -36,6 +36,8 @@ mod perf_data_digest;
 mod perf_data_members;
 #[path = "oracle/perf_script.rs"]
 mod perf_script;
+#[path = "oracle/printed_sums.rs"]
+mod printed_sums;
 #[path = "oracle/reports.rs"]
 mod reports;
 #[path = "oracle/several.rs"]

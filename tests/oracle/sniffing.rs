@@ -26,6 +26,11 @@ fn expected(path: &str) -> Option<&'static str> {
         "folded" if ends(".folded") || ends(".folded-all") => Some("folded"),
         "folded" if path.contains("/perf-script/") => Some("perf-script"),
         "more" if name == "metadata" || (path.contains("/ctf/") && ends(".tar.xz")) => Some("ctf"),
+        "more" if path.starts_with("more/bcc/") => Some("bcc"),
+        // The script prints what strace does.
+        "more" if path == "more/systemtap/public/strace.txt" => Some("strace"),
+        "more" if path.starts_with("more/systemtap/") && ends(".txt") => Some("systemtap"),
+        "more" if path.starts_with("more/ktap/") => Some("dtrace"),
         "kfi" if ends(".log") || ends(".lst") => Some("kfi"),
         _ => None,
     }
@@ -47,6 +52,9 @@ const REFUSED: &[(&str, &str)] = &[
         "dtrace/toolkit-hotkernel.out",
         "a table printed by another program after dtrace",
     ),
+    ("more/ktap/errinfo.txt", "nothing that was printed"),
+    ("more/ktap/schedtimes.txt", "nothing that was printed"),
+    ("more/ktap/tutorial.md", "a manual"),
     ("perf-data/6.12/nothing.script", "empty"),
     ("perf-data-public/recorded/empty.data", "empty"),
     (
@@ -61,6 +69,31 @@ const REFUSED: &[(&str, &str)] = &[
         "trace-cmd/6.12/events-v7.f.report",
         "the kernel's functions (trace-cmd report -f), no trace",
     ),
+];
+
+/// Texts below `more/systemtap` without anything of SystemTap's own functions in their first 4 KiB: only what a script prints.
+const SCRIPTED: &[&str] = &[
+    "own/trace-printf",
+    "public/eventcount",
+    "public/fntimes",
+    "public/futexes",
+    "public/interrupts-by-dev",
+    "public/iodevstats",
+    "public/iostats",
+    "public/kvm_service_time",
+    "public/last_100_frees",
+    "public/latencytap",
+    "public/pf2",
+    "public/pf3",
+    "public/pfaults",
+    "public/schedtimes",
+    "public/syscallbypid-nd_example",
+    "public/syscalltimes",
+    "public/tcp_trace",
+    "public/thread-times",
+    "public/traceaio",
+    "public/varwatch",
+    "public/who_sent_it",
 ];
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -91,7 +124,10 @@ fn corpus_is_recognized() {
         let Some(wanted) = expected(&short) else {
             continue;
         };
-        let is_refused = REFUSED.iter().any(|(name, _)| *name == short);
+        let of_systemtap = short.strip_prefix("more/systemtap/");
+        let script = of_systemtap.and_then(|name| name.strip_suffix(".txt"));
+        let is_refused = REFUSED.iter().any(|(name, _)| *name == short)
+            || script.is_some_and(|name| SCRIPTED.contains(&name));
         let wanted = (!is_refused).then_some(wanted);
         let found = Input::open(&path).and_then(|input| perfquet_import::sniff(&input));
         let found = found.as_ref().map(|format| format.name);

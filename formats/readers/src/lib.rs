@@ -22,10 +22,13 @@
     )
 )]
 
+pub mod bcc;
 pub mod bpftrace;
 pub mod chrome;
+mod columns;
 mod console;
 pub mod ctf;
+mod distribution;
 pub mod dtrace;
 pub mod folded;
 pub mod ftrace_text;
@@ -36,11 +39,14 @@ mod lines;
 mod payload_text;
 pub mod perf_data;
 pub mod perf_script;
+mod printout;
 mod problems;
 pub mod strace;
+pub mod systemtap;
 mod tar;
 pub mod trace_dat;
 mod tracing_data;
+mod value_table;
 
 use perfquet_events::Format;
 
@@ -51,6 +57,8 @@ pub const FORMATS: &[&Format] = &[
     &ctf::CTF,
     &chrome::CHROME,
     &kfi::KFI,
+    &bcc::BCC,
+    &systemtap::SYSTEMTAP,
     &dtrace::DTRACE,
     &bpftrace::BPFTRACE,
     &ftrace_text::FTRACE_TEXT,

@@ -118,22 +118,10 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// Parts separated by two or more spaces: the cells of a line with unknown column widths.
-pub(super) fn parts(line: &[u8]) -> Vec<&[u8]> {
-    let mut parts = Vec::new();
-    let mut rest = line.trim_ascii();
-    while !rest.is_empty() {
-        let end = rest.windows(2).position(|two| two == b"  ");
-        let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
-        parts.push(part);
-        rest = after.trim_ascii_start();
-    }
-    parts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::parts;
 
     #[track_caller]
     fn check(line: &str, keys: &[&str], value: i64) {

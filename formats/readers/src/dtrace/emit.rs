@@ -2,10 +2,11 @@
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    Action, Aggregate, AggregateValue, Bucket, Event, EventId, EventKind, EventType, Fact, Field,
-    FieldType, Fields, Loss, NamedFrame, Place, Sample, Sink, Space, Stack, Value,
+    Action, Aggregate, AggregateValue, Bucket, Event, EventId, EventType, Fact, FieldType, Fields,
+    Loss, NamedFrame, Place, Sample, Sink, Space, Stack, Value,
 };
 
+use crate::columns::event_type;
 use crate::lines::{Line, LineProblems};
 
 /// Maximum number of notices kept as facts.
@@ -132,7 +133,7 @@ impl<'s> Output<'s> {
                     ("strings", FieldType::TextList),
                     ("output_time", FieldType::Int(8)),
                 ];
-                let event = self.declare(&event_type("probe", &fields))?;
+                let event = self.declare(&event_type("dtrace", "probe", &fields))?;
                 self.probe = Some(event);
                 event
             }
@@ -174,7 +175,7 @@ impl<'s> Output<'s> {
             Some(event) => event,
             None => {
                 let fields = [("line", FieldType::UInt(8)), ("message", FieldType::Text)];
-                let event = self.declare(&event_type("message", &fields))?;
+                let event = self.declare(&event_type("dtrace", "message", &fields))?;
                 self.message = Some(event);
                 event
             }
@@ -234,25 +235,6 @@ fn text_value(text: &[u8]) -> Value<'_> {
     match text {
         [] => Value::Null,
         text => Value::Bytes(text),
-    }
-}
-
-/// An event type with fields of the given types.
-pub(super) fn event_type(name: &str, fields: &[(&str, FieldType)]) -> EventType {
-    EventType {
-        system: "dtrace".into(),
-        name: name.into(),
-        kind: EventKind::Marker,
-        fields: fields
-            .iter()
-            .map(|(name, kind)| Field {
-                name: (*name).into(),
-                kind: *kind,
-                layout: None,
-                declaration: String::new(),
-            })
-            .collect(),
-        ..EventType::default()
     }
 }
 

@@ -9,7 +9,7 @@
 
 use perfquet_events::event::{Event, Loss};
 
-use super::distribution;
+use crate::distribution;
 
 /// A line below the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

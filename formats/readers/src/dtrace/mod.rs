@@ -38,7 +38,6 @@
 //! `tick` probe prints the same keys repeatedly, and those values must not be added.
 
 mod cells;
-mod distribution;
 mod emit;
 mod flow;
 mod ktap;
@@ -48,7 +47,6 @@ mod script;
 mod sniff;
 mod stack;
 mod structured;
-mod table;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -4,7 +4,9 @@ use perfquet_events::Guess;
 use perfquet_events::scan::split_once;
 
 use super::record::Head;
-use super::{cells, distribution, flow, stack, table};
+use super::{cells, flow, stack};
+use crate::columns as table;
+use crate::distribution;
 use crate::lines::{Line, Lines, signed};
 
 /// Certain for notices and column heads. Output that a script prints with `-q` may have any form and needs `--from

@@ -15,9 +15,9 @@ use perfquet_events::event::{
 };
 use serde_json::Value as Json;
 
-use super::distribution::{self, Bar};
 use super::emit::{Hit, Key, Output};
 use super::stack;
+use crate::distribution::{self, Bar};
 use crate::lines::{Meter, hexadecimal};
 
 /// Reads a JSON document up to the first error.

@@ -6,13 +6,14 @@ use perfquet_events::event::{
     Place, Sample, Sink, Space,
 };
 
-use super::distribution::{self, Bar};
 use super::emit::{Hit, Key, Output};
 use super::flow::{self, Edge};
 use super::notice::{Notice, notice};
 use super::record::Head;
 use super::script::{Aggregation, Follow, Script, Side};
-use super::{cells, ktap, stack, table};
+use super::{cells, ktap, stack};
+use crate::columns as table;
+use crate::distribution::{self, Bar};
 use crate::lines::{Line, Lines, Meter, signed};
 
 /// Far more frames than any stack has.
@@ -152,7 +153,7 @@ impl<'a> Text<'a, '_> {
         let next = self.peek().map_or(&b""[..], |line| line.text);
         if distribution::head(next).is_some() {
             self.flush()?;
-            self.keys = cells::keys(text).unwrap_or_else(|| cells::parts(text));
+            self.keys = cells::keys(text).unwrap_or_else(|| table::parts(text));
             return Ok(());
         }
         if stack::is_frame(next)
@@ -176,7 +177,7 @@ impl<'a> Text<'a, '_> {
     /// Handles text of no other kind: output of a hit, a title, a message.
     fn other(&mut self, line: Line<'a>) -> Result<(), Error> {
         let text = line.text;
-        if is_elision(text) {
+        if table::is_elision(text) {
             return self.out.problem(line, "the omitted lines");
         }
         if text.starts_with(b"-- @@") {
@@ -421,7 +422,7 @@ impl<'a> Text<'a, '_> {
                 {
                     self.next();
                     let mut of_key = key.clone();
-                    of_key.keys.extend(cells::parts(label));
+                    of_key.keys.extend(table::parts(label));
                     self.name(&mut of_key, false, false);
                     self.out
                         .aggregate(&mut of_key, Some(AggregateValue::Int(count)), &[])?;
@@ -434,7 +435,7 @@ impl<'a> Text<'a, '_> {
                 {
                     self.next();
                     let mut of_key = key.clone();
-                    of_key.keys.extend(cells::parts(packed.key));
+                    of_key.keys.extend(table::parts(packed.key));
                     self.out.aggregate(&mut of_key, None, &[packed.range])?;
                 }
                 Ok(())
@@ -642,7 +643,7 @@ impl<'a> Text<'a, '_> {
             "" => format!("table_{}", self.tables),
             title => title.to_owned(),
         };
-        let event = self.out.declare(&columns.event_type(&name))?;
+        let event = self.out.declare(&columns.event_type("dtrace", &name))?;
         let mut rows = Rows {
             lines: self.lines.clone(),
         };
@@ -689,13 +690,13 @@ impl<'a> Text<'a, '_> {
                 };
                 self.tables += 1;
                 let name = format!("table_{}", self.tables);
-                let event = self.out.declare(&columns.event_type(&name))?;
+                let event = self.out.declare(&columns.event_type("dtrace", &name))?;
                 self.titled.push((title, columns, event));
                 self.titled.len() - 1
             }
         };
         while let Some(line) = self.peek().filter(|line| is_row(line.text)) {
-            if is_elision(line.text) {
+            if table::is_elision(line.text) {
                 self.next();
                 self.out.problem(line, "the omitted lines")?;
                 continue;
@@ -717,12 +718,6 @@ impl<'a> Text<'a, '_> {
         }
         Ok(true)
     }
-}
-
-/// `[...]`, `[... 1400 lines truncated ...]`, `...`: the text was shortened by hand.
-fn is_elision(text: &[u8]) -> bool {
-    let text = text.trim_ascii();
-    text == b"..." || text.starts_with(b"[...") && text.ends_with(b"...]")
 }
 
 /// Whether a line below titles may be a row of their table.
@@ -755,7 +750,7 @@ impl<'a> Iterator for AllRows<'a> {
                 self.is_inside = true;
             } else if !is_row(text) {
                 self.is_inside = false;
-            } else if self.is_inside && !is_elision(text) {
+            } else if self.is_inside && !table::is_elision(text) {
                 return Some(text);
             }
         }

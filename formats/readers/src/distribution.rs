@@ -17,7 +17,7 @@ use crate::lines::{signed, words};
 
 /// The part before a bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Label {
+pub(crate) enum Label {
     Value(i64),
     /// `< n`
     Below(i64),
@@ -31,14 +31,14 @@ pub(super) enum Label {
 
 /// One line of a distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bar {
-    pub(super) label: Label,
-    pub(super) count: i64,
+pub(crate) struct Bar {
+    pub(crate) label: Label,
+    pub(crate) count: i64,
 }
 
 /// The kinds of bar tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Head {
+pub(crate) enum Head {
     /// `value  ---- Distribution ---- count`
     Distribution,
     /// `key  ---- Distribution ---- count` (agghist): each bar is a key with its value.
@@ -48,7 +48,7 @@ pub(super) enum Head {
 }
 
 /// The kind of table that this heading begins.
-pub(super) fn head(line: &[u8]) -> Option<Head> {
+pub(crate) fn head(line: &[u8]) -> Option<Head> {
     let line = line.trim_ascii();
     let is_distribution = line.ends_with(b"- count") && contains(line, b"- Distribution -");
     if is_distribution && line.starts_with(b"value ") {
@@ -67,7 +67,7 @@ fn contains(line: &[u8], part: &[u8]) -> bool {
 }
 
 /// The label or key, and the count, of a line with a bar.
-pub(super) fn bar_parts(line: &[u8]) -> Option<(&[u8], i64)> {
+pub(crate) fn bar_parts(line: &[u8]) -> Option<(&[u8], i64)> {
     let line = line.trim_ascii();
     let blank = line.iter().rposition(|&byte| byte == b' ')?;
     let bar = line.get(..blank)?.trim_ascii_end();
@@ -89,13 +89,13 @@ pub(super) fn bar_parts(line: &[u8]) -> Option<(&[u8], i64)> {
 
 /// A line of `-x aggpack`: the chart shows only heights, so all values are in one bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Packed<'a> {
-    pub(super) key: &'a [u8],
-    pub(super) range: Bucket,
+pub(crate) struct Packed<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) range: Bucket,
 }
 
 /// `key  min : ▁▂▅█ : max | total`
-pub(super) fn packed(line: &[u8]) -> Option<Packed<'_>> {
+pub(crate) fn packed(line: &[u8]) -> Option<Packed<'_>> {
     let text = line.trim_ascii();
     let bar = text.iter().rposition(|&byte| byte == b'|')?;
     let count = signed(text.get(bar + 1..)?.trim_ascii())?;
@@ -121,14 +121,14 @@ pub(super) fn packed(line: &[u8]) -> Option<Packed<'_>> {
 }
 
 /// A line of a distribution.
-pub(super) fn bar(line: &[u8]) -> Option<Bar> {
+pub(crate) fn bar(line: &[u8]) -> Option<Bar> {
     let (text, count) = bar_parts(line)?;
     let label = label(text)?;
     Some(Bar { label, count })
 }
 
 /// The part before a bar.
-pub(super) fn label(text: &[u8]) -> Option<Label> {
+pub(crate) fn label(text: &[u8]) -> Option<Label> {
     let mut words = words(text);
     let first = words.next()?;
     let label = match first {
@@ -145,7 +145,7 @@ pub(super) fn label(text: &[u8]) -> Option<Label> {
 }
 
 /// The buckets of the bars; `action` if the script names the function.
-pub(super) fn buckets(bars: &[Bar], action: Option<Action>) -> Vec<Bucket> {
+pub(crate) fn buckets(bars: &[Bar], action: Option<Action>) -> Vec<Bucket> {
     let steps = Steps::of(bars, action);
     (0..bars.len())
         .filter_map(|place| {
@@ -160,7 +160,7 @@ pub(super) fn buckets(bars: &[Bar], action: Option<Action>) -> Vec<Bucket> {
 
 /// The widths of the bars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Steps {
+pub(crate) enum Steps {
     /// Powers of two.
     Double,
     /// Equal; `None`: only one label is printed.
@@ -170,7 +170,7 @@ enum Steps {
 }
 
 impl Steps {
-    fn of(bars: &[Bar], action: Option<Action>) -> Steps {
+    pub(crate) fn of(bars: &[Bar], action: Option<Action>) -> Steps {
         let values: Vec<i64> = bars
             .iter()
             .filter_map(|bar| match bar.label {

@@ -19,21 +19,20 @@
 
 use std::ops::Range;
 
-use perfquet_events::event::{EventType, FieldType, Value};
+use perfquet_events::event::{EventKind, EventType, Field, FieldType, Value};
 
-use super::cells::parts;
 use crate::lines::{signed, words};
-
-use super::emit::event_type;
 
 /// A line with more columns is not a table.
 const COLUMNS_MAX: usize = 256;
+/// Blanks in a cell such as the name of a thread.
+const BLANKS_MAX: usize = 15;
 /// Rows examined to choose the column types.
-pub(super) const TYPED_ROWS: usize = 1 << 16;
+pub(crate) const TYPED_ROWS: usize = 1 << 16;
 
 /// The columns of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Columns {
+pub(crate) struct Columns {
     /// Column ranges with dashes in the ruler.
     runs: Vec<Range<usize>>,
     names: Vec<String>,
@@ -61,12 +60,12 @@ fn runs(line: &[u8]) -> Option<Vec<Range<usize>>> {
 }
 
 /// Whether a line is a ruler.
-pub(super) fn is_ruler(line: &[u8]) -> bool {
+pub(crate) fn is_ruler(line: &[u8]) -> bool {
     runs(line).is_some()
 }
 
 /// `-------INTERRUPTS-------` → `INTERRUPTS`
-pub(super) fn framed(line: &[u8]) -> Option<&str> {
+pub(crate) fn framed(line: &[u8]) -> Option<&str> {
     let line = std::str::from_utf8(line).ok()?.trim();
     let title = line.strip_prefix("---")?.trim_matches('-');
     // Without a name, the line is a ruler.
@@ -76,7 +75,7 @@ pub(super) fn framed(line: &[u8]) -> Option<&str> {
 
 impl Columns {
     /// The columns of a line of titles, the ruler under it, and the rows below.
-    pub(super) fn of<'a>(
+    pub(crate) fn of<'a>(
         titles: &[u8],
         ruler: &[u8],
         rows: impl Iterator<Item = &'a [u8]>,
@@ -95,7 +94,7 @@ impl Columns {
     }
 
     /// The columns under a line of titles without a ruler; `None` if it has none.
-    pub(super) fn under<'a>(
+    pub(crate) fn under<'a>(
         titles: &[u8],
         rows: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Option<Columns> {
@@ -131,40 +130,46 @@ impl Columns {
     }
 
     /// Whether a column contains numbers.
-    pub(super) fn has_numbers(&self) -> bool {
+    pub(crate) fn has_numbers(&self) -> bool {
         let is_number = |kind: &FieldType| matches!(kind, FieldType::Int(_) | FieldType::Float);
         self.kinds.iter().any(is_number)
     }
 
+    /// Rows that are split at their spaces, and have more words than columns, determine only kinds that no other row does.
     fn kinds_of<'a>(&self, rows: impl Iterator<Item = &'a [u8]>) -> Vec<FieldType> {
         let mut kinds: Vec<Option<FieldType>> = vec![None; self.runs.len()];
-        for cells in rows.take(TYPED_ROWS).filter_map(|row| self.cells(row)) {
-            for (kind, cell) in kinds.iter_mut().zip(cells) {
-                if cell.is_empty() {
-                    continue;
-                }
-                *kind = match (*kind, kind_of(cell)) {
-                    (None, kind) => Some(kind),
-                    (Some(FieldType::Float), FieldType::Int(_)) => Some(FieldType::Float),
-                    (Some(FieldType::Int(_)), FieldType::Float) => Some(FieldType::Float),
-                    (Some(kind), other) if kind == other => Some(kind),
-                    _ => Some(FieldType::Text),
-                };
+        let mut unsure = Vec::new();
+        for row in rows.take(TYPED_ROWS) {
+            let Some(cells) = self.cells(row) else {
+                continue;
+            };
+            if self.is_unsure(row) {
+                unsure.push(cells);
+                continue;
             }
+            learn(&mut kinds, &cells);
+        }
+        if kinds.iter().all(Option::is_none) {
+            unsure.iter().for_each(|cells| learn(&mut kinds, cells));
         }
         let kinds = kinds.into_iter();
         kinds.map(|kind| kind.unwrap_or(FieldType::Text)).collect()
     }
 
+    /// Whether the words of a row may belong to other columns than the ones [`Columns::cells`] chooses.
+    fn is_unsure(&self, row: &[u8]) -> bool {
+        self.has_free_tail && self.at_gaps(row).is_none() && words(row).count() > self.runs.len()
+    }
+
     /// The event type of the rows.
-    pub(super) fn event_type(&self, name: &str) -> EventType {
+    pub(crate) fn event_type(&self, system: &str, name: &str) -> EventType {
         let fields: Vec<(&str, FieldType)> = self
             .names
             .iter()
             .map(String::as_str)
             .zip(self.kinds.iter().copied())
             .collect();
-        let mut event_type = event_type(name, &fields);
+        let mut event_type = event_type(system, name, &fields);
         for (field, title) in event_type.fields.iter_mut().zip(&self.titles) {
             field.declaration.clone_from(title);
         }
@@ -172,7 +177,13 @@ impl Columns {
     }
 
     /// The cells of a row; `None` if it cannot be split.
-    pub(super) fn cells<'a>(&self, row: &'a [u8]) -> Option<Vec<&'a [u8]>> {
+    pub(crate) fn cells<'a>(&self, row: &'a [u8]) -> Option<Vec<&'a [u8]>> {
+        let row = row.trim_ascii_end();
+        self.at_gaps(row).or_else(|| self.shifted(row))
+    }
+
+    /// The cells of a row that is blank between the columns.
+    fn at_gaps<'a>(&self, row: &'a [u8]) -> Option<Vec<&'a [u8]>> {
         let row = row.trim_ascii_end();
         let mut cells = Vec::with_capacity(self.runs.len());
         let mut start = 0;
@@ -185,13 +196,36 @@ impl Columns {
             // end, however wide the ruler is.
             let mut gap = run.end..next.start.min(row.len());
             if !gap.all(|at| row.get(at) == Some(&b' ')) {
-                return self.shifted(row);
+                return None;
             }
             let cell = row.get(start..run.end.min(row.len()));
             cells.push(cell.unwrap_or_default().trim_ascii());
             start = run.end;
         }
         Some(cells)
+    }
+
+    /// The cells of a row with blanks in the column `place`, if exactly one number of words there fits.
+    pub(crate) fn with_blanks_in<'a>(&self, row: &'a [u8], place: usize) -> Option<Vec<&'a [u8]>> {
+        let words: Vec<&[u8]> = words(row).collect();
+        let spare = words.len().checked_sub(self.runs.len())?;
+        let between = |first: &[u8], last: &[u8]| {
+            let start = first.as_ptr().addr() - row.as_ptr().addr();
+            let end = last.as_ptr().addr() - row.as_ptr().addr() + last.len();
+            row.get(start..end)
+        };
+        let mut found = (1..=spare.min(BLANKS_MAX)).filter_map(|more| {
+            let mut cells: Vec<&[u8]> = Vec::with_capacity(self.runs.len());
+            cells.extend(words.get(..place)?);
+            cells.push(between(words.get(place)?, words.get(place + more)?)?);
+            let after = words.get(place + more + 1..)?;
+            let free = self.runs.len().checked_sub(place + 2)?;
+            cells.extend(after.get(..free)?);
+            cells.push(between(after.get(free)?, after.last()?)?);
+            self.fits(&cells).then_some(cells)
+        });
+        let cells = found.next()?;
+        found.next().is_none().then_some(cells)
     }
 
     fn shifted<'a>(&self, row: &'a [u8]) -> Option<Vec<&'a [u8]>> {
@@ -213,7 +247,7 @@ impl Columns {
     }
 
     /// The values of a row's cells.
-    pub(super) fn values<'a>(&self, cells: &[&'a [u8]]) -> Vec<Value<'a>> {
+    pub(crate) fn values<'a>(&self, cells: &[&'a [u8]]) -> Vec<Value<'a>> {
         let cells = cells.iter().zip(&self.kinds);
         cells
             .map(|(cell, kind)| match kind {
@@ -226,7 +260,7 @@ impl Columns {
     }
 
     /// Whether each cell's value matches its column's type.
-    pub(super) fn fits(&self, cells: &[&[u8]]) -> bool {
+    pub(crate) fn fits(&self, cells: &[&[u8]]) -> bool {
         cells
             .iter()
             .zip(&self.kinds)
@@ -235,6 +269,22 @@ impl Columns {
                 FieldType::Float => cell.is_empty() || float(cell).is_some(),
                 _ => true,
             })
+    }
+}
+
+/// Widens the kinds of columns so that they hold these cells.
+fn learn(kinds: &mut [Option<FieldType>], cells: &[&[u8]]) {
+    for (kind, cell) in kinds.iter_mut().zip(cells) {
+        if cell.is_empty() {
+            continue;
+        }
+        *kind = match (*kind, kind_of(cell)) {
+            (None, kind) => Some(kind),
+            (Some(FieldType::Float), FieldType::Int(_)) => Some(FieldType::Float),
+            (Some(FieldType::Int(_)), FieldType::Float) => Some(FieldType::Float),
+            (Some(kind), other) if kind == other => Some(kind),
+            _ => Some(FieldType::Text),
+        };
     }
 }
 
@@ -257,7 +307,7 @@ fn float(cell: &[u8]) -> Option<f64> {
 }
 
 /// Whether a line consists of titles: two or more words in capitals, with units in parentheses.
-pub(super) fn is_titles(line: &[u8]) -> bool {
+pub(crate) fn is_titles(line: &[u8]) -> bool {
     let mut count = 0;
     for word in words(line) {
         let open = word.iter().position(|&byte| byte == b'(');
@@ -267,6 +317,11 @@ pub(super) fn is_titles(line: &[u8]) -> bool {
             byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"_%/:.#-".contains(byte)
         });
         let has_capital = name.iter().any(u8::is_ascii_uppercase);
+        // bcc's `trace` has a dash as the title of its messages.
+        if word == b"-" && count > 0 {
+            count += 1;
+            continue;
+        }
         if !is_name || !has_capital || !is_closed {
             return false;
         }
@@ -346,7 +401,7 @@ fn titles(line: &[u8], runs: &[Range<usize>]) -> Vec<String> {
 }
 
 /// A name that SQL accepts without quotation marks: `avg time(ns)` → `avg_time_ns`.
-pub(super) fn plain(title: &str) -> String {
+pub(crate) fn plain(title: &str) -> String {
     let mut name = String::new();
     for character in title.chars() {
         if character.is_ascii_alphanumeric() {
@@ -356,6 +411,44 @@ pub(super) fn plain(title: &str) -> String {
         }
     }
     name.trim_end_matches('_').to_owned()
+}
+
+/// Parts separated by two or more spaces: the cells of a line with unknown column widths.
+pub(crate) fn parts(line: &[u8]) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    let mut rest = line.trim_ascii();
+    while !rest.is_empty() {
+        let end = rest.windows(2).position(|two| two == b"  ");
+        let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
+        parts.push(part);
+        rest = after.trim_ascii_start();
+    }
+    parts
+}
+
+/// `[...]`, `[... 1400 lines truncated ...]`, `...`: the text was shortened by hand.
+pub(crate) fn is_elision(text: &[u8]) -> bool {
+    let text = text.trim_ascii();
+    text == b"..." || text.starts_with(b"[...") && text.ends_with(b"...]")
+}
+
+/// The type of a row that a tool prints, with fields of the given types.
+pub(crate) fn event_type(system: &str, name: &str, fields: &[(&str, FieldType)]) -> EventType {
+    EventType {
+        system: system.into(),
+        name: name.into(),
+        kind: EventKind::Marker,
+        fields: fields
+            .iter()
+            .map(|(name, kind)| Field {
+                name: (*name).into(),
+                kind: *kind,
+                layout: None,
+                declaration: String::new(),
+            })
+            .collect(),
+        ..EventType::default()
+    }
 }
 
 #[cfg(test)]
@@ -485,7 +578,7 @@ mod tests {
             "100018        ix0 rxq0     5.5",
             "100019        ix0 rxq0       6",
         ]);
-        let event_type = columns.event_type("x");
+        let event_type = columns.event_type("dtrace", "x");
         let fields: Vec<_> = event_type
             .fields
             .iter()
