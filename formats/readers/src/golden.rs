@@ -446,8 +446,20 @@ fn frame_text(frame: &NamedFrame<'_>) -> String {
     if !frame.module.is_empty() {
         write!(text, " in {:?}", String::from_utf8_lossy(frame.module)).unwrap();
     }
+    if !frame.build_id.is_empty() {
+        write!(text, " {}", String::from_utf8_lossy(frame.build_id)).unwrap();
+    }
+    if let Some(offset) = frame.module_offset {
+        write!(text, " offset {offset:#x}").unwrap();
+    }
     if let Some(address) = frame.address {
         write!(text, " at {address:#x}").unwrap();
+    }
+    if !frame.file.is_empty() {
+        write!(text, " {}", String::from_utf8_lossy(frame.file)).unwrap();
+    }
+    if let Some(line) = frame.line {
+        write!(text, ":{line}").unwrap();
     }
     if let Some(space) = frame.space.as_str() {
         write!(text, " ({space})").unwrap();

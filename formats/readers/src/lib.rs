@@ -34,13 +34,17 @@ pub mod folded;
 pub mod ftrace_text;
 #[cfg(test)]
 mod golden;
+mod json;
 pub mod kfi;
 mod lines;
 mod payload_text;
 pub mod perf_data;
 pub mod perf_script;
+pub mod pprof;
 mod printout;
 mod problems;
+mod protobuf;
+pub mod speedscope;
 pub mod strace;
 pub mod systemtap;
 mod tar;
@@ -55,7 +59,9 @@ pub const FORMATS: &[&Format] = &[
     &perf_data::PERF_DATA,
     &trace_dat::TRACE_DAT,
     &ctf::CTF,
+    &speedscope::SPEEDSCOPE,
     &chrome::CHROME,
+    &pprof::PPROF,
     &kfi::KFI,
     &bcc::BCC,
     &systemtap::SYSTEMTAP,

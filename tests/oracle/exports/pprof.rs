@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use perfquet_tests::needs;
+use perfquet_tests::{bin, needs, root};
 
 use super::inputs::{Trace, trace, traces};
 use super::{counts, export};
@@ -200,4 +200,58 @@ fn go_pprof_adds_calls_and_shows_labels() {
     export(&trace("hostile.trace").path, "pprof", &file, &[]);
     let found = functions(&file, "calls", "count");
     assert_eq!(found["level 0"], (1, super::inputs::DEPTH as u64));
+}
+
+/// Exported for [`imported_profiles_are_what_go_prints`]: calls, samples with kernel and user stacks.
+const EXPORTED: [&str; 2] = ["graph-events.dat", "user-regs.data"];
+
+/// Profiles of Go, and those that we export, come back with the values of every function.
+#[test]
+fn imported_profiles_are_what_go_prints() {
+    if !needs::met(&["Go with pprof"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let golden = root().join("formats/readers/src/pprof/golden");
+    let mut files = vec![golden.join("cpu.pb.gz"), golden.join("heap.pb.gz")];
+    for name in EXPORTED {
+        let file = folder.path().join(format!("{name}.pb.gz"));
+        export(&trace(name).path, "pprof", &file, &[]);
+        files.push(file);
+    }
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for file in files {
+        let imported = Trace {
+            name: file.display().to_string(),
+            path: folder.path().join("a.pqt").display().to_string(),
+        };
+        let output = Command::new(bin("perfquet-convert"))
+            .args([&file.display().to_string(), "-f", "-o", &imported.path])
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {stderr}", imported.name);
+        for (event, unit) in types(&file) {
+            let unit = if unit == "nanoseconds" { "ns" } else { &unit };
+            let theirs = functions(&file, &event, unit);
+            // A type without values has no rows.
+            if theirs.is_empty() {
+                continue;
+            }
+            let ours = our_functions(&imported, &event);
+            compared += theirs.len();
+            for (name, sums) in &theirs {
+                if *sums != (0, 0) && ours.get(name) != Some(sums) {
+                    let found = ours.get(name);
+                    wrong.push(format!(
+                        "{} {event} {name}: {found:?}, pprof {sums:?}",
+                        imported.name
+                    ));
+                }
+            }
+        }
+    }
+    println!("{compared} functions compared");
+    assert!(compared > 0);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -92,3 +92,33 @@ fn speedscopes_profiles_have_our_sums_and_indices_in_range() {
         assert_eq!(calls, ours, "{}", trace.name);
     }
 }
+
+/// Calls and samples that we export come back: the sums of every event by thread and of every function.
+#[test]
+fn exported_speedscopes_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["graph-events.dat", "user-regs.data", "switch-events.data"] {
+        let file = folder.path().join(format!("{name}.speedscope.json"));
+        let imported = folder
+            .path()
+            .join(format!("{name}.pqt"))
+            .display()
+            .to_string();
+        let original = super::inputs::trace(name);
+        export(&original.path, "speedscope", &file, &[]);
+        crate::several::printed(
+            "perfquet-convert",
+            &[&file.display().to_string(), "-o", &imported],
+        );
+        for sql in [
+            "SELECT concat(event, ' ', coalesce(tid, -1)) AS name, CAST(sum(coalesce(period, 1)) AS BIGINT) AS n FROM samples WHERE event LIKE 'c%' GROUP BY 1",
+            "SELECT concat(function, ' ', coalesce(tid, -1)) AS name, CAST(count(*) * 1000000000 + sum(duration) AS BIGINT) AS n FROM calls WHERE duration IS NOT NULL AND entry_seen GROUP BY 1",
+        ] {
+            assert_eq!(
+                counts(&original.path, sql),
+                counts(&imported, sql),
+                "{name}: {sql}"
+            );
+        }
+    }
+}

@@ -467,8 +467,16 @@ pub struct NamedFrame<'a> {
     pub function_offset: Option<u64>,
     /// Module.
     pub module: &'a [u8],
+    /// Build ID of the module, hexadecimal.
+    pub build_id: &'a [u8],
+    /// Offset of the instruction in the module's file.
+    pub module_offset: Option<u64>,
     /// Absolute address.
     pub address: Option<u64>,
+    /// Source file.
+    pub file: &'a [u8],
+    /// Line in the source file, from 1.
+    pub line: Option<u32>,
     /// Address space.
     pub space: Space,
     /// Inlined into the next frame.

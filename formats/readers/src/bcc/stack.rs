@@ -164,6 +164,7 @@ pub(super) fn frame(line: &[u8], space: Space) -> Option<NamedFrame<'_>> {
         address,
         space,
         inlined: false,
+        ..NamedFrame::default()
     })
 }
 

@@ -26,7 +26,6 @@
 //!   nesting.
 //! - Beyond a thousand events with a table each, the others become hits of `chrome:other`.
 
-mod json;
 mod read;
 mod sniff;
 #[cfg(test)]

@@ -8,8 +8,8 @@ use perfquet_events::event::{
 };
 use perfquet_events::{Error, Input};
 
-use super::json::{Scanner, integer, members, nanoseconds, text};
 use super::types::{OTHER, Type, Types, is_null};
+use crate::json::{Scanner, integer, members, nanoseconds, text};
 use crate::lines::quoted;
 
 /// Members beside the events that become facts, and the length of their values.
@@ -55,7 +55,7 @@ impl<'a> Members<'a> {
         let mut found = Members::default();
         for (key, value) in members(object) {
             match key {
-                b"ph" => found.phase = super::json::inside(value).unwrap_or_default(),
+                b"ph" => found.phase = crate::json::inside(value).unwrap_or_default(),
                 b"name" => found.name = text(value),
                 b"cat" => found.category = text(value),
                 b"ts" => found.time = nanoseconds(value),
@@ -104,7 +104,7 @@ impl<'a> Members<'a> {
             time: self.time,
             pid,
             tid,
-            comm: name.and_then(super::json::inside),
+            comm: name.and_then(crate::json::inside),
             ..Common::default()
         }
     }

@@ -3,7 +3,7 @@
 use memchr::memmem;
 use perfquet_events::Guess;
 
-use super::json::{Scanner, members};
+use crate::json::{Scanner, members};
 
 /// Certain if the first event, or the member `traceEvents`, is in the first bytes.
 pub(super) fn sniff(head: &[u8]) -> Guess {

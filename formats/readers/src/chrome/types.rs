@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::event::{Event, EventId, EventKind, EventType, Field, FieldType, Sink};
 
-use super::json::{inside, members};
+use crate::json::{inside, members};
 
 /// Events with a table each.
 const TYPES_MAX: usize = 1000;

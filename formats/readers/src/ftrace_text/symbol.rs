@@ -111,6 +111,7 @@ pub(super) fn frame(text: &[u8], is_user: bool) -> Option<NamedFrame<'_>> {
         address: symbol.address,
         space: Space::Kernel,
         inlined: false,
+        ..NamedFrame::default()
     })
 }
 

@@ -519,5 +519,6 @@ fn named(frame: Frame<'_>) -> NamedFrame<'_> {
         address: None,
         space: Space::User,
         inlined: false,
+        ..NamedFrame::default()
     }
 }

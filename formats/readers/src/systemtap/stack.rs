@@ -109,6 +109,7 @@ mod tests {
                 address: Some(0xffff_ffff_8134_d8f0),
                 space: Space::Kernel,
                 inlined: false,
+                ..NamedFrame::default()
             }
         );
         assert_eq!(

@@ -97,8 +97,12 @@ impl FrameKey {
 pub(crate) struct GroupFrame {
     pub(crate) function: Vec<u8>,
     pub(crate) module: Vec<u8>,
+    pub(crate) build_id: Vec<u8>,
+    pub(crate) file: Vec<u8>,
     pub(crate) function_offset: Option<u64>,
+    pub(crate) module_offset: Option<u64>,
     pub(crate) address: Option<u64>,
+    pub(crate) line: Option<u64>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -188,10 +192,7 @@ impl Frames {
     pub(crate) fn named(&mut self, group: &[NamedFrame<'_>], return_address: bool) -> FrameId {
         self.scratch.clear();
         for frame in group {
-            append(&mut self.scratch, frame.function);
-            append(&mut self.scratch, frame.module);
-            append_number(&mut self.scratch, frame.function_offset);
-            append_number(&mut self.scratch, frame.address);
+            append_frame(&mut self.scratch, frame);
         }
         let text = self.named.intern(&self.scratch);
         let space = group.first().map_or(Space::Unknown, |frame| frame.space);
@@ -289,17 +290,29 @@ fn spread(half: u32) -> u64 {
     u64::from(half).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-pub(super) fn append(out: &mut Vec<u8>, text: &[u8]) {
+/// Appends all that identifies a frame, except for its space.
+pub(super) fn append_frame(out: &mut Vec<u8>, frame: &NamedFrame<'_>) {
+    append(out, frame.function);
+    append(out, frame.module);
+    append(out, frame.build_id);
+    append(out, frame.file);
+    append_number(out, frame.function_offset);
+    append_number(out, frame.module_offset);
+    append_number(out, frame.address);
+    append_number(out, frame.line.map(u64::from));
+}
+
+fn append(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&(text.len() as u32).to_le_bytes());
     out.extend_from_slice(text);
 }
 
-pub(super) fn append_number(out: &mut Vec<u8>, number: Option<u64>) {
+fn append_number(out: &mut Vec<u8>, number: Option<u64>) {
     out.push(u8::from(number.is_some()));
     out.extend_from_slice(&number.unwrap_or(0).to_le_bytes());
 }
 
-/// Decodes one frame of the bytes built by [`Frames::named`]; `None` at the end.
+/// Decodes one frame of [`append_frame`]; `None` at the end.
 fn take_group_frame(rest: &mut &[u8]) -> Option<GroupFrame> {
     let mut take = |count: usize| {
         let (taken, left) = rest.split_at_checked(count)?;
@@ -310,7 +323,7 @@ fn take_group_frame(rest: &mut &[u8]) -> Option<GroupFrame> {
         let length = Endian::Little.u32_at(take(4)?, 0)?;
         Some(take(length as usize)?.to_vec())
     };
-    let (function, module) = (text()?, text()?);
+    let (function, module, build_id, file) = (text()?, text()?, text()?, text()?);
     let mut number = || {
         let known = take(1)?.first() == Some(&1);
         let number = Endian::Little.u64_at(take(8)?, 0)?;
@@ -319,8 +332,12 @@ fn take_group_frame(rest: &mut &[u8]) -> Option<GroupFrame> {
     Some(GroupFrame {
         function,
         module,
+        build_id,
+        file,
         function_offset: number()?,
+        module_offset: number()?,
         address: number()?,
+        line: number()?,
     })
 }
 
@@ -355,6 +372,8 @@ mod tests {
             module: b"/bin/a",
             function_offset: Some(4),
             address: Some(0x1234),
+            file: b"a.c",
+            line: Some(7),
             ..NamedFrame::default()
         };
         let group = [inlined, outer];
@@ -370,6 +389,10 @@ mod tests {
         assert_eq!(group[0].function, b"inner");
         assert_eq!(group[1].module, b"/bin/a");
         assert_eq!(group[1].address, Some(0x1234));
+        assert_eq!(
+            (group[1].file.as_slice(), group[1].line),
+            (&b"a.c"[..], Some(7))
+        );
         assert_eq!(group[0].address, None);
     }
 }

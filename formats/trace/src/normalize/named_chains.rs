@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use perfquet_events::event::NamedFrame;
 
-use super::frames::{append, append_number};
+use super::frames::append_frame;
 
 /// Recent chains and the IDs of their stacks.
 #[derive(Default)]
@@ -38,10 +38,7 @@ impl NamedChains {
         wanted.clear();
         for frame in chain {
             wanted.push((frame.space as u8) << 1 | u8::from(frame.inlined));
-            append(wanted, frame.function);
-            append(wanted, frame.module);
-            append_number(wanted, frame.function_offset);
-            append_number(wanted, frame.address);
+            append_frame(wanted, frame);
         }
         let hash = hasher.hash_one(&wanted[..]);
         let found = self.index.find(hash, |&index| {

@@ -350,14 +350,17 @@ fn group_place(group: &[GroupFrame]) -> Place<'_> {
     let name = |frame: &GroupFrame| Name {
         function: String::from_utf8_lossy(&frame.function).into_owned(),
         function_offset: frame.function_offset,
-        file: None,
-        line: None,
+        file: match frame.file.as_slice() {
+            [] => None,
+            file => Some(String::from_utf8_lossy(file).into_owned()),
+        },
+        line: frame.line.and_then(|line| u32::try_from(line).ok()),
         is_unverified: false,
     };
     Place {
-        module: str::from_utf8(&outer.module)
-            .ok()
-            .filter(|module| !module.is_empty()),
+        module: known(&outer.module),
+        build_id_text: known(&outer.build_id),
+        offset: outer.module_offset,
         address: outer.address,
         names: match is_named {
             true => group.iter().rev().map(name).collect(),
@@ -365,6 +368,11 @@ fn group_place(group: &[GroupFrame]) -> Place<'_> {
         },
         ..Place::default()
     }
+}
+
+/// A text that is not empty.
+fn known(text: &[u8]) -> Option<&str> {
+    str::from_utf8(text).ok().filter(|text| !text.is_empty())
 }
 
 fn write_frame(

@@ -7,18 +7,18 @@ const DEPTH_MAX: u32 = 1 << 16;
 
 /// A position in a text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scanner<'a> {
+pub(crate) struct Scanner<'a> {
     text: &'a [u8],
-    pub(super) place: usize,
+    pub(crate) place: usize,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(text: &'a [u8]) -> Scanner<'a> {
+    pub(crate) fn new(text: &'a [u8]) -> Scanner<'a> {
         Scanner { text, place: 0 }
     }
 
     /// The next byte that is not white space, without taking it.
-    pub(super) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         while let Some(&byte) = self.text.get(self.place) {
             if !byte.is_ascii_whitespace() {
                 return Some(byte);
@@ -29,14 +29,14 @@ impl<'a> Scanner<'a> {
     }
 
     /// Takes the next byte if it is this one.
-    pub(super) fn take(&mut self, byte: u8) -> bool {
+    pub(crate) fn take(&mut self, byte: u8) -> bool {
         let is_it = self.peek() == Some(byte);
         self.place += usize::from(is_it);
         is_it
     }
 
     /// Takes a value; `None` at the end of the text, or if it ends inside of the value.
-    pub(super) fn value(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn value(&mut self) -> Option<&'a [u8]> {
         let first = self.peek()?;
         let start = self.place;
         match first {
@@ -100,7 +100,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Takes the next key of an object whose opening bracket was taken; `None` at its end, or at damage.
-    pub(super) fn next_key(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn next_key(&mut self) -> Option<&'a [u8]> {
         self.take(b',');
         match self.peek()? {
             b'"' => self.key(),
@@ -110,7 +110,7 @@ impl<'a> Scanner<'a> {
 }
 
 /// The members of an object.
-pub(super) fn members(object: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut scanner = Scanner::new(object);
     let is_object = scanner.take(b'{');
     std::iter::from_fn(move || {
@@ -122,7 +122,7 @@ pub(super) fn members(object: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 /// The text of a string; of other values, their JSON.
-pub(super) fn text(value: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn text(value: &[u8]) -> Cow<'_, [u8]> {
     match inside(value) {
         Some(plain) if memchr::memchr(b'\\', plain).is_none() => Cow::Borrowed(plain),
         Some(plain) => match serde_json::from_slice::<String>(value) {
@@ -135,45 +135,109 @@ pub(super) fn text(value: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// A string without its quotation marks.
-pub(super) fn inside(value: &[u8]) -> Option<&[u8]> {
+pub(crate) fn inside(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
 /// An integer, also in quotation marks.
-pub(super) fn integer(value: &[u8]) -> Option<i64> {
+pub(crate) fn integer(value: &[u8]) -> Option<i64> {
     let digits = inside(value).unwrap_or(value);
     crate::lines::signed(digits)
 }
 
+/// The elements of an array; none after damage.
+pub(crate) fn elements(array: &[u8]) -> Elements<'_> {
+    let mut scanner = Scanner::new(array);
+    let is_array = scanner.take(b'[');
+    Elements { scanner, is_array }
+}
+
+/// See [`elements`].
+#[derive(Debug, Clone)]
+pub(crate) struct Elements<'a> {
+    scanner: Scanner<'a>,
+    is_array: bool,
+}
+
+impl Elements<'_> {
+    /// Bytes of the array that were read.
+    pub(crate) fn place(&self) -> usize {
+        self.scanner.place
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if !self.is_array {
+            return None;
+        }
+        self.scanner.take(b',');
+        let value = self.scanner.value();
+        self.is_array = value.is_some();
+        value
+    }
+}
+
 /// Nanoseconds of a number of microseconds, which may be in quotation marks. Decimals beyond nanoseconds are dropped.
-pub(super) fn nanoseconds(value: &[u8]) -> Option<i64> {
-    let number = inside(value).unwrap_or(value);
+pub(crate) fn nanoseconds(value: &[u8]) -> Option<i64> {
+    decimal(inside(value).unwrap_or(value), 3)
+}
+
+/// A number times 10^`digits`. Further decimals are dropped.
+pub(crate) fn decimal(number: &[u8], digits: u32) -> Option<i64> {
     if number.iter().any(|byte| matches!(byte, b'e' | b'E')) {
         let number: f64 = std::str::from_utf8(number).ok()?.parse().ok()?;
-        let nanoseconds = number * 1000.0;
+        let scaled = number * 10f64.powi(i32::try_from(digits).ok()?);
         // Exact beyond this only by chance.
-        return (nanoseconds.abs() < 9e18).then_some(nanoseconds as i64);
+        return (scaled.abs() < 9e18).then_some(scaled.round() as i64);
     }
-    let (is_negative, digits) = match number.strip_prefix(b"-") {
-        Some(digits) => (true, digits),
+    let (is_negative, unsigned) = match number.strip_prefix(b"-") {
+        Some(unsigned) => (true, unsigned),
         None => (false, number),
     };
-    let mut parts = digits.splitn(2, |&byte| byte == b'.');
+    let mut parts = unsigned.splitn(2, |&byte| byte == b'.');
     let whole = i64::try_from(crate::lines::unsigned(parts.next()?)?).ok()?;
     let decimals = parts.next().unwrap_or_default();
-    let mut fraction = 0;
-    for place in 0..3 {
-        let digit = match decimals.get(place) {
-            Some(digit) if digit.is_ascii_digit() => digit - b'0',
-            Some(_) => return None,
-            None => 0,
-        };
-        fraction = fraction * 10 + i64::from(digit);
+    if !decimals.iter().all(u8::is_ascii_digit) {
+        return None;
     }
-    let nanoseconds = whole.checked_mul(1000)?.checked_add(fraction)?;
-    Some(if is_negative {
-        -nanoseconds
-    } else {
-        nanoseconds
-    })
+    let mut scaled = whole;
+    for place in 0..usize::try_from(digits).ok()? {
+        let digit = decimals.get(place).map_or(0, |digit| digit - b'0');
+        scaled = scaled.checked_mul(10)?.checked_add(i64::from(digit))?;
+    }
+    Some(if is_negative { -scaled } else { scaled })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays() {
+        let found: Vec<_> = elements(b" [1, \"a]\", [2,3] , {} ]").collect();
+        assert_eq!(found, [&b"1"[..], b"\"a]\"", b"[2,3]", b"{}"]);
+        assert_eq!(elements(b"[1, 2").count(), 1);
+        assert_eq!(elements(b"{}").count(), 0);
+    }
+
+    #[test]
+    fn decimals() {
+        assert_eq!(decimal(b"1.25", 3), Some(1250));
+        assert_eq!(decimal(b"-1.2519", 3), Some(-1251));
+        assert_eq!(decimal(b"1e-3", 9), Some(1_000_000));
+        assert_eq!(decimal(b"7", 0), Some(7));
+        for text in [
+            "",
+            "x",
+            "1.x",
+            "99999999999999999999",
+            "9223372036854775807.5",
+        ] {
+            assert_eq!(decimal(text.as_bytes(), 1), None, "{text}");
+        }
+    }
 }

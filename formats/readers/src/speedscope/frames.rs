@@ -1,0 +1,80 @@
+//! The frames that all profiles share.
+
+use std::borrow::Cow;
+
+use perfquet_events::event::{NamedFrame, Space};
+
+use crate::json::{elements, integer, members, text};
+
+/// Frames of a file; a hostile one has a frame for every three bytes.
+const FRAMES_MAX: usize = 1 << 22;
+
+/// A frame.
+#[derive(Debug, Default)]
+pub(super) struct Frame<'a> {
+    pub(super) name: Cow<'a, [u8]>,
+    file: Cow<'a, [u8]>,
+    line: Option<u32>,
+    /// Whether `file` is a module.
+    is_module: bool,
+}
+
+impl<'a> Frame<'a> {
+    /// `is_ours`: `--to speedscope` writes the module as the file if no source is known.
+    fn of(object: &'a [u8], is_ours: bool) -> Frame<'a> {
+        let mut frame = Frame::default();
+        for (key, value) in members(object) {
+            match key {
+                b"name" => frame.name = text(value),
+                b"file" if value != b"null" => frame.file = text(value),
+                b"line" => frame.line = integer(value).and_then(|line| u32::try_from(line).ok()),
+                _ => {}
+            }
+        }
+        frame.line = frame.line.filter(|line| *line > 0);
+        frame.is_module = is_ours && frame.line.is_none();
+        frame
+    }
+
+    pub(super) fn module(&self) -> &[u8] {
+        match self.is_module {
+            true => &self.file,
+            false => b"",
+        }
+    }
+
+    pub(super) fn named(&self) -> NamedFrame<'_> {
+        let is_kernel = self.is_module && self.file.starts_with(b"[kernel");
+        // `[libc.so.6]` is a place in a module without a name.
+        let is_unnamed = self.is_module && self.name.starts_with(b"[") && self.name.ends_with(b"]");
+        NamedFrame {
+            function: match is_unnamed || &*self.name == b"[unknown]" {
+                true => b"",
+                false => &self.name,
+            },
+            module: self.module(),
+            file: match self.is_module {
+                true => b"",
+                false => &self.file,
+            },
+            line: self.line,
+            space: match is_kernel {
+                true => Space::Kernel,
+                false => Space::Unknown,
+            },
+            ..NamedFrame::default()
+        }
+    }
+}
+
+/// The frames of the member `shared`, and the number of those beyond the limit.
+pub(super) fn frames(shared: &[u8], is_ours: bool) -> (Vec<Frame<'_>>, u64) {
+    let list = members(shared).find(|(key, _)| *key == b"frames");
+    let mut all = elements(list.map_or(b"", |(_, list)| list));
+    let frames: Vec<Frame<'_>> = all
+        .by_ref()
+        .take(FRAMES_MAX)
+        .map(|object| Frame::of(object, is_ours))
+        .collect();
+    (frames, all.count() as u64)
+}
