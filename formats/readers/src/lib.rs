@@ -30,6 +30,7 @@ mod console;
 pub mod ctf;
 mod distribution;
 pub mod dtrace;
+pub mod firefox;
 pub mod folded;
 pub mod ftrace_text;
 #[cfg(test)]
@@ -60,6 +61,7 @@ pub const FORMATS: &[&Format] = &[
     &trace_dat::TRACE_DAT,
     &ctf::CTF,
     &speedscope::SPEEDSCOPE,
+    &firefox::FIREFOX,
     &chrome::CHROME,
     &pprof::PPROF,
     &kfi::KFI,

@@ -235,3 +235,33 @@ fn check_lengths(table: &Value) {
         }
     }
 }
+
+/// Samples and calls that we export come back with their times: sums of every event by thread and of every function.
+#[test]
+fn exported_firefox_profiles_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["graph-events.dat", "user-regs.data", "stacktrace.dat"] {
+        let file = folder.path().join(format!("{name}.json.gz"));
+        let imported = folder
+            .path()
+            .join(format!("{name}.pqt"))
+            .display()
+            .to_string();
+        let original = super::inputs::trace(name);
+        export(&original.path, "firefox", &file, &[]);
+        crate::several::printed(
+            "perfquet-convert",
+            &[&file.display().to_string(), "-o", &imported],
+        );
+        for sql in [
+            "SELECT concat(event, ' ', coalesce(tid, -1), ' ', coalesce(pid, -1)) AS name, CAST(sum(period) + max(time) - min(time) AS BIGINT) AS n FROM samples WHERE period > 0 GROUP BY 1",
+            "SELECT concat(function, ' ', coalesce(tid, -1)) AS name, CAST(count(*) * 1000000000 + sum(duration) AS BIGINT) AS n FROM calls WHERE duration IS NOT NULL AND entry_seen GROUP BY 1",
+        ] {
+            assert_eq!(
+                counts(&original.path, sql),
+                counts(&imported, sql),
+                "{name}: {sql}"
+            );
+        }
+    }
+}
