@@ -2,6 +2,8 @@
 //!
 //! A missing tool is reported as skipped (`perfquet_tests::skip`), never silently.
 
+#[path = "oracle/callgrind.rs"]
+mod callgrind;
 #[path = "oracle/chrome.rs"]
 mod chrome;
 #[path = "oracle/ctf.rs"]

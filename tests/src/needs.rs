@@ -90,6 +90,7 @@ const NEEDS: &[Need] = &[
     need("Go with pprof", || {
         succeeds("go", &["tool", "pprof", "-h"]) || succeeds("go", &["tool", "-n", "pprof"])
     }),
+    need("Valgrind", || succeeds("valgrind", &["--version"])),
     need("a Java compiler", || {
         succeeds("javac", &["-version"]) && succeeds("java", &["-version"])
     }),

@@ -24,6 +24,7 @@
 
 pub mod bcc;
 pub mod bpftrace;
+pub mod callgrind;
 pub mod chrome;
 mod columns;
 mod console;
@@ -63,6 +64,7 @@ pub const FORMATS: &[&Format] = &[
     &speedscope::SPEEDSCOPE,
     &firefox::FIREFOX,
     &chrome::CHROME,
+    &callgrind::CALLGRIND,
     &pprof::PPROF,
     &kfi::KFI,
     &bcc::BCC,
