@@ -34,8 +34,10 @@ pub mod dtrace;
 pub mod firefox;
 pub mod folded;
 pub mod ftrace_text;
+pub mod gcov;
 #[cfg(test)]
 mod golden;
+pub mod gprof;
 mod json;
 pub mod kfi;
 mod lines;
@@ -65,6 +67,8 @@ pub const FORMATS: &[&Format] = &[
     &firefox::FIREFOX,
     &chrome::CHROME,
     &callgrind::CALLGRIND,
+    &gprof::GPROF,
+    &gcov::GCOV,
     &pprof::PPROF,
     &kfi::KFI,
     &bcc::BCC,
