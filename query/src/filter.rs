@@ -9,11 +9,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use perfquet::Session;
 use perfquet::failure::Misuse;
-use perfquet::functions::in_fitting_unit;
 use perfquet::sql::literals::with_nanoseconds;
 use perfquet::sql::names::literal;
 use perfquet::sql::scoping::Condition;
 use perfquet::stacks::strings;
+use perfquet::unit::in_fitting_unit;
 use perfquet_cli::nearest;
 use perfquet_cli::quantity::time_range;
 

@@ -116,16 +116,19 @@ fn idle_cpus_are_not_in_use() {
     let shown = opened(&report(directory.path(), &[&trace]), "");
     let line = between(&shown, "<p class=\"summary\">", "</p>").unwrap();
     for words in [
-        "200.0 ms of cpu-clock",
+        "200.000 ms of cpu-clock",
         "in 200 samples",
-        "beside 800.0 ms of idle CPUs",
-        "_part (50.0%)",
+        "beside 800.000 ms of idle CPUs",
+        "_part (50.00%)",
     ] {
         assert!(line.contains(words), "{line}");
     }
     let findings = between(&shown, "<section id=\"findings\"", "</section>").unwrap();
     assert!(findings.contains("_part"), "{findings}");
-    assert!(!findings.contains("idle") && !findings.contains("swapper"), "{findings}");
+    assert!(
+        !findings.contains("idle") && !findings.contains("swapper"),
+        "{findings}"
+    );
 }
 
 /// The comparison page has the numbers and the significance of `diff`, of samples, of threads and of calls.

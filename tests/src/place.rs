@@ -28,7 +28,14 @@ pub fn cargo() -> Command {
 /// features of the dependencies differently, and recompiles them.
 pub fn cargo_test(arguments: &[&str]) -> Command {
     let mut command = cargo();
-    command.args(["test", "--workspace", "--exclude", "perfquet-query", "--exclude", "perfquet"]);
+    command.args([
+        "test",
+        "--workspace",
+        "--exclude",
+        "perfquet-query",
+        "--exclude",
+        "perfquet",
+    ]);
     command.args(arguments);
     command
 }

@@ -19,11 +19,14 @@
 //!
 //! ```text
 //! Traces ─► register ─► tables (Parquet of the manifests), functions, passes, views, engine ─► SessionContext
-//!                                                              sql ─► plan, Session ─► Answer
+//!                                                     sql, explain ─► plan, Session ─► Answer
 //! ```
 
 mod engine;
+#[doc(hidden)]
+pub mod explain;
 pub mod failure;
+#[doc(hidden)]
 pub mod functions;
 #[doc(hidden)]
 pub mod interrupt;
@@ -39,16 +42,16 @@ pub mod sql;
 pub mod stacks;
 #[doc(hidden)]
 pub mod tables;
-mod times;
 mod trace;
 #[doc(hidden)]
 pub mod unit;
-mod views;
+#[doc(hidden)]
+pub mod views;
 
 pub use perfquet_views::{VIEWS, View, ViewColumn};
 
 pub use options::Options;
 pub use register::plan;
 pub use session::{Answer, Session};
-pub use sql::definitions::Definitions;
 pub use trace::{Trace, TracePart, TraceTable, Traces, is_same, matching};
+pub use views::definitions::Definitions;

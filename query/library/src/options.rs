@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use crate::sql::definitions::Definitions;
+use crate::views::definitions::Definitions;
 
 /// Options of a [`Session`](crate::Session). The default is half of the system's memory, all CPUs, and the user's own
 /// views and macros.

@@ -14,15 +14,31 @@ use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::prelude::SessionContext;
 use perfquet_views::{VIEWS, View};
 
-use crate::sql::definitions::Definitions;
-use crate::sql::explain;
+use crate::explain;
 use crate::sql::macros::Macros;
+use crate::sql::times::{self, Starts};
 use crate::stacks::Forest;
 use crate::tables::catalog::{self, MAIN};
-use crate::times::{self, Starts};
 use crate::trace::{Trace, Traces};
+use crate::views::definitions::Definitions;
 use crate::views::{self, Planner, SchemaWithViews};
 use crate::{engine, functions, passes};
+
+impl Traces {
+    /// Registers tables, views, functions, operators and optimizer rules in a context, in its default catalog. Tables
+    /// of its own keep their names; those of traces that were registered before are replaced.
+    ///
+    /// # Errors
+    ///
+    /// The default catalog is missing or takes no schemas.
+    pub fn register(&self, context: &SessionContext) -> Result<()> {
+        let none = Definitions {
+            without_own: true,
+            ..Definitions::default()
+        };
+        with_definitions(context, self, &none).map(|_| ())
+    }
+}
 
 /// What a context has of traces.
 pub(crate) struct Registered {

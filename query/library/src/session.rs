@@ -22,6 +22,7 @@ use perfquet_views::View;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::engine;
+use crate::explain;
 use crate::failure::{Interrupted, Misuse};
 use crate::interrupt;
 use crate::options::Options;
@@ -31,12 +32,13 @@ use crate::register::{self, Registered};
 use crate::sql::literals::with_nanoseconds;
 use crate::sql::names::{literal, plain_name, quoted};
 use crate::sql::scoping::Restriction;
-use crate::sql::{definitions, explain, planning, result_units, summarize};
+use crate::sql::times::MARK;
+use crate::sql::{planning, result_units, summarize};
 use crate::stacks::Forest;
 use crate::tables::catalog::{CATALOG, MAIN, PARTS};
-use crate::times::MARK;
 use crate::trace::{Trace, Traces};
 use crate::unit::{DURATION, SHARE, UNIT, is_hexadecimal};
+use crate::views::definitions;
 
 /// Opened traces, and a DataFusion context of their own to query them.
 ///

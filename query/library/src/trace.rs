@@ -5,15 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use datafusion::prelude::SessionContext;
 use perfquet_cli::glob_matches;
 use perfquet_trace::store::{
     ColumnSchema, Directory, FILE_NAME, JOURNAL, Part, Source, State, TableEntry, TableSchema,
 };
 
-use crate::functions::in_fitting_unit;
-use crate::register;
-use crate::sql::definitions::Definitions;
+use crate::unit::in_fitting_unit;
 
 /// One trace directory with its manifest.
 #[derive(Debug)]
@@ -236,20 +233,6 @@ impl Traces {
         let repeated = repeated.map(|path| format!("{}: given twice, opened once", path.display()));
         let incomplete = self.each.iter().filter_map(Trace::incompleteness);
         repeated.chain(incomplete).collect()
-    }
-
-    /// Registers tables, views, functions, operators and optimizer rules in a context, in its default catalog. Tables
-    /// of its own keep their names; those of traces that were registered before are replaced.
-    ///
-    /// # Errors
-    ///
-    /// The default catalog is missing or takes no schemas.
-    pub fn register(&self, context: &SessionContext) -> Result<()> {
-        let none = Definitions {
-            without_own: true,
-            ..Definitions::default()
-        };
-        register::with_definitions(context, self, &none).map(|_| ())
     }
 
     pub(crate) fn shared(&self) -> Arc<Vec<Trace>> {

@@ -1,4 +1,4 @@
-//! Units of columns, in the metadata of their fields.
+//! Units of columns, in the metadata of their fields, and durations as text.
 
 use std::collections::HashMap;
 
@@ -40,6 +40,21 @@ pub fn metadata(column: &str, unit: &str) -> HashMap<String, String> {
     HashMap::from([(UNIT.to_owned(), unit.to_owned())])
 }
 
+/// `1234567` as `1.235 ms`.
+pub fn in_fitting_unit(ns: f64) -> String {
+    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let shown = |unit: f64| (ns / unit * 1e3).round() / 1e3;
+    let (name, unit) = units
+        .into_iter()
+        .find(|(_, unit)| shown(*unit).abs() < 1000.0)
+        .unwrap_or(units[3]);
+    if unit == 1.0 && ns.fract() == 0.0 {
+        format!("{ns} {name}")
+    } else {
+        format!("{:.3} {name}", ns / unit)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +72,23 @@ mod tests {
                     ["duration", "self_time", "enabled", "running"].contains(&column.name.as_str());
                 assert_ne!(is_time, is_duration, "{}.{}", table.name, column.name);
             }
+        }
+    }
+
+    #[test]
+    fn durations_have_the_unit_that_fits() {
+        for (ns, expected) in [
+            (0.0, "0 ns"),
+            (999.0, "999 ns"),
+            (1000.0, "1.000 us"),
+            (1_234_567.0, "1.235 ms"),
+            (999_999.9, "1.000 ms"),
+            (-1_500.0, "-1.500 us"),
+            (61e9, "61.000 s"),
+            (2e15, "2000000.000 s"),
+            (0.5, "0.500 ns"),
+        ] {
+            assert_eq!(in_fitting_unit(ns), expected);
         }
     }
 }

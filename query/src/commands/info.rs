@@ -7,7 +7,7 @@ use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use clap::{ArgMatches, Args};
-use perfquet::functions::in_fitting_unit;
+use perfquet::unit::in_fitting_unit;
 use perfquet::{Session, Trace, Traces};
 use perfquet_trace::count::{counted, grouped};
 

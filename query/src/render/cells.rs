@@ -4,7 +4,7 @@ use anyhow::Result;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-use perfquet::functions::in_fitting_unit;
+use perfquet::unit::in_fitting_unit;
 use perfquet::unit::{DURATION, SHARE, UNIT};
 
 use crate::text::{Texts, harmless};

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use perfquet::functions::in_fitting_unit;
+use perfquet::unit::in_fitting_unit;
 
 use crate::text::{cut, harmless};
 

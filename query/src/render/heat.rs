@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
-use perfquet::functions::in_fitting_unit;
+use perfquet::unit::in_fitting_unit;
 use perfquet_trace::count::grouped;
 
 use super::drawing::{LogAxis, Page, axis_label, below_titles, escaped, percent, plot_begin};

@@ -8,8 +8,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Int64Type, Schema, SchemaRef};
 
 use perfquet::functions::bars::Bins;
-use perfquet::functions::in_fitting_unit;
 use perfquet::stacks::strings;
+use perfquet::unit::in_fitting_unit;
 
 use super::bars::{bars, is_unicode, shares};
 

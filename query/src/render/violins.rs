@@ -5,7 +5,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use arrow::array::RecordBatch;
-use perfquet::functions::in_fitting_unit;
+use perfquet::unit::in_fitting_unit;
 use perfquet_trace::count::{counted, grouped};
 
 use super::drawing::{

@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use perfquet::Session;
 use perfquet::failure::Misuse;
-use perfquet::functions::in_fitting_unit;
+use perfquet::unit::in_fitting_unit;
 use perfquet_trace::count::{counted, grouped};
 
 use super::call_tree::{self, Pruning};

@@ -23,8 +23,8 @@ use clap::{Args, ValueEnum};
 use perfquet::Session;
 use perfquet::failure::Misuse;
 use perfquet::functions::bars::Bins;
-use perfquet::functions::in_fitting_unit;
 use perfquet::unit::UNIT;
+use perfquet::unit::in_fitting_unit;
 use perfquet_trace::count::{counted, grouped};
 
 use super::function_stats::{self, Line};

@@ -18,9 +18,9 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringAr
 use arrow::datatypes::{Field, Int64Type, Schema};
 use clap::{Args, ValueEnum};
 use perfquet::Session;
-use perfquet::functions::in_fitting_unit;
 use perfquet::stacks::Forest;
 use perfquet::stacks::strings;
+use perfquet::unit::in_fitting_unit;
 use perfquet::unit::{DURATION, UNIT};
 use perfquet_trace::count::{counted, grouped};
 

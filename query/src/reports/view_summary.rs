@@ -20,7 +20,7 @@ use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
 use clap::Args;
 use perfquet::Session;
 use perfquet::failure::Misuse;
-use perfquet::functions::in_fitting_unit;
+use perfquet::unit::in_fitting_unit;
 use perfquet_cli::{nearest, suggestion};
 use perfquet_trace::count::{counted, grouped};
 

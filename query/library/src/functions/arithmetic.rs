@@ -28,7 +28,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::TOTAL;
-use crate::times::nanoseconds;
+use crate::sql::times::nanoseconds;
 
 /// Registers the operators.
 pub(super) fn register(context: &SessionContext) {

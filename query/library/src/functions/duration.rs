@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
 };
 
 use super::Function;
+use crate::unit::in_fitting_unit;
 
 pub(super) const FUNCTION: Function = Function {
     usage: "duration(ns)",
@@ -67,42 +68,5 @@ impl ScalarUDFImpl for Duration {
             }
         };
         Ok(ColumnarValue::Array(Arc::new(texts) as ArrayRef))
-    }
-}
-
-/// `1234567` as `1.235 ms`.
-pub fn in_fitting_unit(ns: f64) -> String {
-    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let shown = |unit: f64| (ns / unit * 1e3).round() / 1e3;
-    let (name, unit) = units
-        .into_iter()
-        .find(|(_, unit)| shown(*unit).abs() < 1000.0)
-        .unwrap_or(units[3]);
-    if unit == 1.0 && ns.fract() == 0.0 {
-        format!("{ns} {name}")
-    } else {
-        format!("{:.3} {name}", ns / unit)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn units() {
-        for (ns, expected) in [
-            (0.0, "0 ns"),
-            (999.0, "999 ns"),
-            (1000.0, "1.000 us"),
-            (1_234_567.0, "1.235 ms"),
-            (999_999.9, "1.000 ms"),
-            (-1_500.0, "-1.500 us"),
-            (61e9, "61.000 s"),
-            (2e15, "2000000.000 s"),
-            (0.5, "0.500 ns"),
-        ] {
-            assert_eq!(in_fitting_unit(ns), expected);
-        }
     }
 }

@@ -26,7 +26,6 @@ use datafusion::prelude::SessionContext;
 
 use crate::stacks::Forest;
 
-pub use duration::in_fitting_unit;
 pub use integer_sum::TOTAL;
 
 /// A function, for registration and for the shell's help and completion.

@@ -1,6 +1,6 @@
 //! Names and literals: as SQL reads them, and of columns as people read them.
 
-use crate::times::MARK;
+use crate::sql::times::MARK;
 
 /// Formats a value as an SQL literal.
 pub fn literal(text: &str) -> String {

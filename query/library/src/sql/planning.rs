@@ -24,7 +24,7 @@ use crate::engine;
 use crate::sql::dialect;
 use crate::sql::macros::{Macro, Macros};
 use crate::sql::scoping::{self, Restriction};
-use crate::times::{self, Starts};
+use crate::sql::times::{self, Starts};
 
 /// Levels of an expression, queries of a UNION, tables of a join.
 pub(crate) const DEEPEST: usize = 1000;

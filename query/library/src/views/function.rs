@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use perfquet_views::View;
 
 use super::schema::Planner;
-use crate::times;
+use crate::sql::times;
 use crate::unit::TIME;
 
 /// Registers the views that have arguments.

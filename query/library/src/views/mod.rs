@@ -1,5 +1,6 @@
 //! Views in a session: planned when a query names them. Their SQL is in perfquet-views.
 
+pub mod definitions;
 mod function;
 mod schema;
 

@@ -18,11 +18,11 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType}
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 
-use crate::sql::explain;
+use crate::explain;
 use crate::sql::literals::with_nanoseconds;
 use crate::sql::planning;
+use crate::sql::times::Starts;
 use crate::tables::catalog::MAIN;
-use crate::times::Starts;
 use crate::unit::UNIT;
 use perfquet_views::View;
 

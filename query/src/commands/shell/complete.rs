@@ -10,8 +10,8 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper, Hinter};
 
 use perfquet::Session;
+use perfquet::explain::Known;
 use perfquet::functions::FUNCTIONS;
-use perfquet::sql::explain::Known;
 use perfquet::sql::names::quoted;
 use perfquet::sql::statements;
 

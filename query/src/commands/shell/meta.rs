@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use perfquet::functions::FUNCTIONS;
-use perfquet::sql::definitions;
+use perfquet::views::definitions;
 
 use super::{Next, State, pieces};
 use crate::commands::tables;

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 use perfquet::failure::Misuse;
-use perfquet::functions::in_fitting_unit;
 use perfquet::stacks::StackColumns;
+use perfquet::unit::in_fitting_unit;
 use perfquet::unit::{DURATION, UNIT};
 use perfquet::{Session, Trace};
 use perfquet_trace::count::{counted, grouped};

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
 use perfquet::Session;
-use perfquet::functions::in_fitting_unit;
 use perfquet::sql::names::literal;
 use perfquet::stacks::strings;
+use perfquet::unit::in_fitting_unit;
 use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 

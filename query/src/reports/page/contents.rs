@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use perfquet::Session;
-use perfquet::functions::in_fitting_unit;
+use perfquet::unit::in_fitting_unit;
 
 use super::calls::Calls;
 use super::cells::{Threads, fitting_steps};

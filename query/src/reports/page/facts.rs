@@ -6,9 +6,9 @@ use arrow::datatypes::Int64Type;
 use serde_json::{Value, json};
 
 use perfquet::Session;
-use perfquet::functions::in_fitting_unit;
 use perfquet::sql::names::literal;
 use perfquet::stacks::strings;
+use perfquet::unit::in_fitting_unit;
 
 use crate::commands::info;
 

@@ -6,8 +6,8 @@ use anyhow::Result;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
 use perfquet::Session;
-use perfquet::functions::in_fitting_unit;
 use perfquet::stacks::strings;
+use perfquet::unit::in_fitting_unit;
 use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 

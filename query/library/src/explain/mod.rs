@@ -7,6 +7,9 @@
 //! hint: use one of: prev_comm, prev_prio
 //! ```
 
+mod sentences;
+mod synonyms;
+
 use anyhow::anyhow;
 use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
@@ -16,8 +19,7 @@ use perfquet_trace::store;
 
 use crate::functions::FUNCTIONS;
 use crate::sql::literals::{original_place, with_nanoseconds};
-use crate::sql::sentences::{plain, sentence};
-use crate::sql::synonyms;
+use sentences::{plain, sentence};
 
 /// The names that a query may use.
 pub trait Known {

@@ -19,7 +19,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::engine;
-use crate::sql::explain;
+use crate::explain;
 use crate::sql::literals::with_nanoseconds;
 use crate::sql::macros::{Macro, Macros};
 use crate::sql::statements::ends;
