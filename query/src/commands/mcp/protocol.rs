@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::Result;
@@ -16,15 +16,18 @@ use super::tools::Server;
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 /// Bytes of a message; longer ones are answered with an error.
 const MOST_BYTES: u64 = 4 << 20;
-/// Calls that run at the same time.
-const MOST_CALLS: usize = 4;
+/// Calls that run at the same time; others wait.
+const MOST_RUNNING: usize = 4;
+/// Calls that run or wait; further ones are refused.
+const MOST_CALLS: usize = 64;
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
+const BUSY: i64 = -32000;
 
-/// Calls that run, by the ID of their request.
+/// Calls that run or wait, by the ID of their request.
 type Running = Arc<Mutex<HashMap<String, Cancellation>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -41,6 +44,7 @@ pub(super) fn serve(
     let output = Arc::new(Mutex::new(output));
     let server = Arc::new(server);
     let running = Running::default();
+    let slots = Arc::new(Slots::default());
     let at_end = Arc::clone(&running);
     interrupt::at_end(move || lock(&at_end).values().for_each(Cancellation::cancel));
     let mut calls: Vec<JoinHandle<()>> = Vec::new();
@@ -78,31 +82,34 @@ pub(super) fn serve(
             "initialize" => success(id, initialized(params)),
             "ping" => success(id, json!({})),
             "tools/list" => success(id, json!({ "tools": server.list() })),
-            "tools/call" => match server.command(params) {
-                Ok(run) => {
-                    calls.retain(|call| !call.is_finished());
-                    while calls.len() >= MOST_CALLS {
-                        // They end within their limits of time.
-                        let _ = calls.remove(0).join();
+            "tools/call" => {
+                calls.retain(|call| !call.is_finished());
+                match server.command(params) {
+                    Ok(_) if calls.len() >= MOST_CALLS => failure(id, BUSY, "too many calls"),
+                    Ok(run) => {
+                        let cancellation = Cancellation::default();
+                        lock(&running).insert(id.to_string(), cancellation.clone());
+                        let (id, output) = (id.clone(), Arc::clone(&output));
+                        let (running, server) = (Arc::clone(&running), Arc::clone(&server));
+                        let slots = Arc::clone(&slots);
+                        calls.push(std::thread::spawn(move || {
+                            let slot = slots.take();
+                            let answer = call::run(&server.program, &run, &cancellation);
+                            drop(slot);
+                            lock(&running).remove(&id.to_string());
+                            if let Some(answer) = answer {
+                                let text = json!({ "type": "text", "text": answer.text });
+                                let result =
+                                    json!({ "content": [text], "isError": answer.is_error });
+                                // A client that has gone needs no answer.
+                                let _ = send(&output, &success(&id, result));
+                            }
+                        }));
+                        continue;
                     }
-                    let cancellation = Cancellation::default();
-                    lock(&running).insert(id.to_string(), cancellation.clone());
-                    let (id, output) = (id.clone(), Arc::clone(&output));
-                    let (running, server) = (Arc::clone(&running), Arc::clone(&server));
-                    calls.push(std::thread::spawn(move || {
-                        let answer = call::run(&server.program, &run, &cancellation);
-                        lock(&running).remove(&id.to_string());
-                        if let Some(answer) = answer {
-                            let text = json!({ "type": "text", "text": answer.text });
-                            let result = json!({ "content": [text], "isError": answer.is_error });
-                            // A client that has gone needs no answer.
-                            let _ = send(&output, &success(&id, result));
-                        }
-                    }));
-                    continue;
+                    Err(error) => failure(id, INVALID_PARAMS, &error),
                 }
-                Err(error) => failure(id, INVALID_PARAMS, &error),
-            },
+            }
             _ => failure(id, METHOD_NOT_FOUND, &format!("no method {method}")),
         };
         send(&output, &answer)?;
@@ -112,6 +119,33 @@ pub(super) fn serve(
         let _ = call.join();
     }
     Ok(())
+}
+
+/// Limits how many calls run at the same time.
+#[derive(Default)]
+struct Slots {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// One of the calls that may run.
+struct Slot<'s>(&'s Slots);
+
+impl Slots {
+    /// Waits until fewer than [`MOST_RUNNING`] calls run.
+    fn take(&self) -> Slot<'_> {
+        let taken = lock(&self.taken);
+        let waited = self.freed.wait_while(taken, |taken| *taken >= MOST_RUNNING);
+        *waited.unwrap_or_else(PoisonError::into_inner) += 1;
+        Slot(self)
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.taken) -= 1;
+        self.0.freed.notify_one();
+    }
 }
 
 /// Reads a line; `Some(None)` is one that is too long, `None` the end.
@@ -235,6 +269,21 @@ mod tests {
             INVALID_REQUEST,
         ];
         assert_eq!(codes, expected);
+    }
+
+    #[test]
+    fn more_calls_than_may_run_at_the_same_time_are_answered() {
+        let call = |id: usize| {
+            json!({"jsonrpc":"2.0","id":id,"method":"tools/call","params":{"name":"info"}})
+                .to_string()
+                + "\n"
+        };
+        let input: String = (0..20).map(call).collect();
+        let mut ids: Vec<u64> = (answers(&input).iter())
+            .map(|answer| answer["id"].as_u64().unwrap())
+            .collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (0..20).collect::<Vec<u64>>());
     }
 
     #[test]
