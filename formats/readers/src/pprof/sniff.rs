@@ -12,6 +12,10 @@ const FIELDS_MIN: usize = 3;
 
 /// Certain if all fields fit, up to the end of the head.
 pub(super) fn sniff(head: &[u8]) -> Guess {
+    // Text may begin with line ends, each the key of a message. The numbers of a profile's fields are control characters.
+    if !head.iter().any(|byte| *byte < b'\t') {
+        return Guess::No;
+    }
     let (mut fields, mut messages) = (0, 0);
     for found in Message::new(head, 0) {
         match found {
@@ -58,7 +62,7 @@ fn fits(found: &Field<'_>) -> bool {
             .value
             .bytes()
             .is_some_and(|text| std::str::from_utf8(text).is_ok()),
-        field::COMMENT => true,
+        field::COMMENT => is_number(found.value) || found.value.bytes().is_some(),
         field::DROP_FRAMES..=field::DOC_URL => is_number(found.value),
         _ => false,
     }

@@ -25,6 +25,8 @@ fn other_bytes_are_not_recognized() {
         &perfetto,
         &[0x0a, 4, 8, 1, 16, 2],
         b"\n\n\n\n\n\n\n\n",
+        b"include \"html_common.outlang\"\n\ndoctemplate\n\"<!DOCTYPE HTML>\"\nend\n",
+        b"import1\nimport2\nimport3\nimport4\n",
     ] {
         assert_eq!((PPROF.sniff)(bytes), Guess::No, "{bytes:?}");
     }
