@@ -58,6 +58,8 @@ mod time_tables;
 mod trace_cmd_report;
 #[path = "oracle/trace_dat.rs"]
 mod trace_dat;
+#[path = "oracle/uftrace.rs"]
+mod uftrace;
 #[path = "oracle/version_1.rs"]
 mod version_1;
 #[path = "oracle/views.rs"]

@@ -31,6 +31,7 @@ mod console;
 pub mod ctf;
 mod distribution;
 pub mod dtrace;
+mod files;
 pub mod firefox;
 pub mod folded;
 pub mod ftrace_text;
@@ -54,6 +55,7 @@ pub mod systemtap;
 mod tar;
 pub mod trace_dat;
 mod tracing_data;
+pub mod uftrace;
 mod value_table;
 
 use perfquet_events::Format;
@@ -62,6 +64,7 @@ use perfquet_events::Format;
 pub const FORMATS: &[&Format] = &[
     &perf_data::PERF_DATA,
     &trace_dat::TRACE_DAT,
+    &uftrace::UFTRACE,
     &ctf::CTF,
     &speedscope::SPEEDSCOPE,
     &firefox::FIREFOX,

@@ -8,13 +8,14 @@ use perfquet_events::{Error, Input};
 
 use super::decode::Decoder;
 use super::emit::{Emitter, Plan, Types};
-use super::files::{Files, Folder};
+use super::files::{Folder, METADATA};
 use super::layout::{self, Layout, StreamLayout};
 use super::lexer::Flaw;
 use super::metadata;
 use super::names::Tracer;
 use super::packets::{self, Packet, RELEASED_BYTES, StreamFile, Streams};
 use super::schema::{Clock, Metadata};
+use crate::files::Files;
 use crate::problems::Problems;
 
 const PROGRESS_PACKETS: u64 = 64;
@@ -31,8 +32,8 @@ struct Trace<'f> {
 
 /// Reads all traces of an input.
 pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
-    let files = Files::of(input)?;
-    let folders = files.folders();
+    let files = Files::of(input, METADATA)?;
+    let folders = Folder::all(&files);
     let mut problems = Problems::default();
     if let Some(offset) = files.cut {
         problems.report(sink, Place::Offset(offset as u64), "archive", || {

@@ -1,0 +1,101 @@
+//! Golden files, hostile directories, texts of other commands.
+
+use perfquet_events::{Guess, Input};
+use proptest::prelude::*;
+
+use super::{UFTRACE, sniff};
+use crate::golden::*;
+
+#[test]
+fn golden() {
+    for path in golden_files("uftrace") {
+        assert_golden(&path, &read_golden(&UFTRACE, &path));
+        assert_recognized(&UFTRACE, &path);
+    }
+}
+
+/// The files of an archive, unpacked.
+fn unpacked(archive: &[u8]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for member in crate::tar::members(archive).0 {
+        let path = folder.path().join(&member.name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &archive[member.bytes]).unwrap();
+    }
+    folder
+}
+
+fn golden_bytes(name: &str) -> (std::path::PathBuf, Vec<u8>) {
+    let files = golden_files("uftrace");
+    let path = files.into_iter().find(|path| path.ends_with(name)).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    (path, bytes)
+}
+
+/// A directory, one above it, and an archive have the same events.
+#[test]
+fn directories_and_archives() {
+    let (path, bytes) = golden_bytes("args.tar");
+    let folder = unpacked(&bytes);
+    let read = |path: &std::path::Path| as_text(&UFTRACE, &mut Input::open(path).unwrap());
+    let expected = read_golden(&UFTRACE, &path);
+    assert_eq!(read(&folder.path().join("v013-args.data")), expected);
+    assert_eq!(read(folder.path()), expected);
+    let copy = folder.path().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::copy(folder.path().join("v013-args.data/info"), copy.join("info")).unwrap();
+    let text = read(folder.path());
+    assert!(
+        text.contains("expected one directory of uftrace, found 2"),
+        "{text}"
+    );
+    let text = read(&copy.join("info"));
+    assert!(text.contains("hint: this is the file info alone"), "{text}");
+}
+
+#[test]
+fn texts_of_other_commands_are_refused_with_a_hint() {
+    let report = b"  Total time   Self time       Calls  Function\n  ==========  ==========\n";
+    let graph = b"# Function Call Graph for 'calls2' (session: e5ac)\n";
+    for (text, command) in [(&report[..], "report"), (graph, "graph")] {
+        assert_eq!(sniff::sniff(text), Guess::Likely);
+        let found = read_bytes(&UFTRACE, text);
+        assert!(
+            found.contains(&format!("(the text of uftrace {command})\nhint: ")),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn other_heads_are_not_claimed() {
+    let check = |head: &[u8]| assert_eq!(sniff::sniff(head), Guess::No);
+    check(b"");
+    check(b"# tracer: function_graph\n#\n# CPU  DURATION                  FUNCTION CALLS\n");
+    check(b"#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n");
+    check(b"# FUNCTION\n");
+}
+
+proptest! {
+    /// Damaged records never panic, and no entry is invented.
+    #[test]
+    fn damaged_records(at in 0..1304_usize, byte: u8, length in 0..1304_usize) {
+        let (_, bytes) = golden_bytes("args.tar");
+        let folder = unpacked(&bytes);
+        let path = folder.path().join("v013-args.data/14212.dat");
+        let mut records = std::fs::read(&path).unwrap();
+        records[at] = byte;
+        records.truncate(length);
+        std::fs::write(&path, records).unwrap();
+        let text = as_text(&UFTRACE, &mut Input::open(folder.path()).unwrap());
+        prop_assert!(text.contains("tid=14214"));
+        prop_assert!(text.lines().filter(|line| line.starts_with("enter")).count() <= 80);
+    }
+
+    #[test]
+    fn no_text_panics(text in r#"(# DURATION     TID     FUNCTION\n|[ ]{0,4}|[|] |\[ 1\]|main|\(|\)|\{|\}|;|/\* |\*/|linux:sched-(out|in)|"|'|, | = |\n|1.5 us){0,60}"#) {
+        read_bytes(&UFTRACE, text.as_bytes());
+        let dump = format!("uftrace file header: magic \n{text}1.5 7: [entry] {text}");
+        read_bytes(&UFTRACE, dump.as_bytes());
+    }
+}
