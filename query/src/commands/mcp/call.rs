@@ -143,6 +143,8 @@ fn try_run(
     if cancellation.is_cancelled() {
         return Ok(None);
     }
+    // A pipe that is closed after enough rows ends its writer, by a signal perhaps.
+    let is_failed = !status.success() && !out.is_cut;
     let mut text = out.text;
     if is_late {
         let limit = run.time.as_secs();
@@ -151,7 +153,7 @@ fn try_run(
             counted(limit, "second"),
             err.text
         );
-    } else if !status.success() {
+    } else if is_failed {
         text = err.text;
     } else {
         if let Lines::Heaviest(count) = run.lines {
@@ -166,7 +168,7 @@ fn try_run(
     }
     Ok(Some(Answer {
         text,
-        is_error: is_late || !status.success(),
+        is_error: is_late || is_failed,
     }))
 }
 
