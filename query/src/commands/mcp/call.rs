@@ -268,7 +268,12 @@ mod tests {
         assert_eq!(fits.0, "1\n2\n");
         let endless = text(shell("yes", Lines::All, LONG)).unwrap();
         assert!(endless.0.len() < MOST_BYTES + 100 && endless.0.contains("[more"));
-        let late = text(shell("sleep 60", Lines::All, Duration::from_millis(50))).unwrap();
+        let late = text(shell(
+            "exec sleep 60",
+            Lines::All,
+            Duration::from_millis(50),
+        ))
+        .unwrap();
         assert!(
             late.0.starts_with("not answered within ") && late.1,
             "{late:?}"
