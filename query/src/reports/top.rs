@@ -271,7 +271,7 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, Re
             (summary, folded, subject.unit.to_string())
         }
     };
-    let mut lines = lines(&session.forest(), &folded, top.by)?;
+    let mut lines = lines(session.forest(), &folded, top.by)?;
     lines.sort_by(|a, b| {
         let by_weight = match top.sort {
             Sort::SelfWeight => (b.weight.own, b.weight.total).cmp(&(a.weight.own, a.weight.total)),

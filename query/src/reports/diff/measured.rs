@@ -164,7 +164,7 @@ fn groups(
     by: Frame,
     measured: &mut Measured,
 ) -> Result<()> {
-    let groups = FrameGroups::of(&session.forest(), |frames, frame| {
+    let groups = FrameGroups::of(session.forest(), |frames, frame| {
         let name = match by {
             Frame::Function => label(frames, frame),
             Frame::Module | Frame::Stack => String::new(),
@@ -181,7 +181,7 @@ fn groups(
     let mut values: Vec<[Values; 2]> = vec![zero; groups.names.len()];
     for (number, side) in sides.iter().enumerate() {
         for (replicate, rows) in divided(side, &folded[number]).iter().enumerate() {
-            let weights = groups.weigh(&session.forest(), rows.iter())?;
+            let weights = groups.weigh(session.forest(), rows.iter())?;
             for (values, weight) in values.iter_mut().zip(weights) {
                 values[number].own[replicate] = weight.own as f64;
                 values[number].total[replicate] = weight.total as f64;

@@ -247,7 +247,7 @@ fn merged(
         },
         before: graph.diff.then_some(0),
     });
-    merge.add(&session.forest(), folded, names)?;
+    merge.add(session.forest(), folded, names)?;
     Ok(merge)
 }
 
@@ -416,7 +416,7 @@ fn from_query(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
         }
     });
     let unit = unit.to_owned();
-    let mut stacks = QueryStacks::new(&session.forest());
+    let mut stacks = QueryStacks::new(session.forest());
     while let Some(batch) = answer.next()? {
         stacks.add(&batch)?;
     }

@@ -90,7 +90,7 @@ fn profile(
         incomplete: Incomplete::Kept,
         before: None,
     });
-    merge.add(&session.forest(), &folded, &names)?;
+    merge.add(session.forest(), &folded, &names)?;
     let cells = Cells::of_rows(cells, &merge.leaves);
     let endless = format!("SELECT count(*) FROM off_cpu WHERE {condition} AND duration IS NULL");
     let endless = session.collect(&endless)?.iter().fold(0, |sum, batch| {

@@ -141,7 +141,7 @@ fn of_event(
         incomplete,
         before: None,
     });
-    merge.add(&session.forest(), &folded, &names)?;
+    merge.add(session.forest(), &folded, &names)?;
     let cells = Cells::of_rows(cells, &merge.leaves);
     let hint = incomplete.hint(&event.table);
     let note = note_of_incomplete(merge.incomplete, folded.samples, hint);
