@@ -166,7 +166,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits a record of a task; `data` begins behind it.
+    /// Emits a record of a task; `data` begins after it.
     pub(super) fn record(
         &mut self,
         thread: usize,
