@@ -21,14 +21,14 @@ use std::ops::Range;
 
 use perfquet_events::event::{EventKind, EventType, Field, FieldType, Value};
 
-use crate::lines::{signed, words};
+use crate::lines::{Lines, signed, words};
 
 /// A line with more columns is not a table.
 const COLUMNS_MAX: usize = 256;
 /// Blanks in a cell such as the name of a thread.
 const BLANKS_MAX: usize = 15;
 /// Rows examined to choose the column types.
-pub(crate) const TYPED_ROWS: usize = 1 << 16;
+const TYPED_ROWS: usize = 1 << 16;
 
 /// The columns of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -424,6 +424,58 @@ pub(crate) fn parts(line: &[u8]) -> Vec<&[u8]> {
         rest = after.trim_ascii_start();
     }
     parts
+}
+
+/// What a line below titles is.
+pub(crate) enum Below {
+    Row,
+    /// Between rows, but none itself.
+    Other,
+    /// After the last row.
+    End,
+}
+
+/// The rows below all lines with the same titles, which define its columns; of at most [`TYPED_ROWS`] lines.
+#[derive(Clone)]
+pub(crate) struct RowsUnder<'a, F> {
+    lines: Lines<'a>,
+    titles: &'a [u8],
+    below: F,
+    is_inside: bool,
+    left: usize,
+}
+
+impl<'a, F: Fn(&[u8]) -> Below> RowsUnder<'a, F> {
+    /// `lines` begin after the first titles.
+    pub(crate) fn new(lines: Lines<'a>, titles: &'a [u8], below: F) -> RowsUnder<'a, F> {
+        RowsUnder {
+            lines,
+            titles,
+            below,
+            is_inside: true,
+            left: TYPED_ROWS,
+        }
+    }
+}
+
+impl<'a, F: Fn(&[u8]) -> Below> Iterator for RowsUnder<'a, F> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            self.left = self.left.checked_sub(1)?;
+            let text = self.lines.next()?.without_interrupt().text;
+            if text.trim_ascii_end() == self.titles {
+                self.is_inside = true;
+                continue;
+            }
+            match (self.below)(text) {
+                Below::End => self.is_inside = false,
+                Below::Row if self.is_inside => return Some(text),
+                Below::Row | Below::Other => {}
+            }
+        }
+    }
 }
 
 /// `[...]`, `[... 1400 lines truncated ...]`, `...`: the text was shortened by hand.

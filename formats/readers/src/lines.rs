@@ -22,6 +22,14 @@ pub(crate) struct Line<'a> {
     pub(crate) text: &'a [u8],
 }
 
+impl Line<'_> {
+    /// Strips the `^C` that a terminal shows before the output of an interrupted tool.
+    pub(crate) fn without_interrupt(self) -> Self {
+        let text = self.text.strip_prefix(b"^C").unwrap_or(self.text);
+        Line { text, ..self }
+    }
+}
+
 /// The lines of a text. A final line ending does not start another, empty line. A copy continues at the same position.
 #[derive(Debug, Clone)]
 pub(crate) struct Lines<'a> {

@@ -6,7 +6,7 @@ use perfquet_events::event::{
 use perfquet_events::{Error, Input};
 
 use super::{histogram, stack, tool};
-use crate::columns::{Columns, TYPED_ROWS, is_elision};
+use crate::columns::{Below, Columns, RowsUnder, is_elision};
 use crate::lines::{Line, Lines, Meter, signed, unsigned, words};
 use crate::printout::{Printout, Stacks, Sum};
 use crate::value_table::ValueTable;
@@ -40,16 +40,10 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         let Some(line) = reader.lines.next() else {
             break;
         };
-        reader.line(without_interrupt(line))?;
+        reader.line(line.without_interrupt())?;
         meter.report(reader.lines.progress(), reader.out.sink)?;
     }
     reader.out.finish()
-}
-
-/// The terminal shows `^C` where the tool was interrupted.
-fn without_interrupt(line: Line<'_>) -> Line<'_> {
-    let text = line.text.strip_prefix(b"^C").unwrap_or(line.text);
-    Line { text, ..line }
 }
 
 /// A table that is being read.
@@ -93,7 +87,7 @@ struct Reader<'a, 's> {
 
 impl<'a> Reader<'a, '_> {
     fn peek(&self) -> Option<Line<'a>> {
-        self.lines.clone().next().map(without_interrupt)
+        self.lines.clone().next().map(Line::without_interrupt)
     }
 
     fn line(&mut self, line: Line<'a>) -> Result<(), Error> {
@@ -341,13 +335,15 @@ impl<'a> Reader<'a, '_> {
             Some(place) => place,
             None if self.tables.len() >= TABLES_MAX => return Ok(false),
             None => {
-                let rows = Rows {
-                    lines: self.lines.clone(),
-                    titles,
-                    least_words: words(titles).count().saturating_sub(1),
-                    is_inside: true,
-                    left: TYPED_ROWS,
-                };
+                // The last column may be empty.
+                let least_words = words(titles).count().saturating_sub(1);
+                let rows = RowsUnder::new(self.lines.clone(), titles, move |text| {
+                    match text.trim_ascii() {
+                        b"" => Below::End,
+                        _ if words(text).count() >= least_words => Below::Row,
+                        _ => Below::Other,
+                    }
+                });
                 let Some(columns) = Columns::under(titles, rows).filter(Columns::has_numbers)
                 else {
                     return Ok(false);
@@ -448,35 +444,6 @@ impl<'a> Reader<'a, '_> {
         self.out
             .sink
             .event(Event::Sample(&Sample { time, ..sample }))
-    }
-}
-
-/// The rows below all lines with the same titles, up to a maximum number of lines.
-#[derive(Clone)]
-struct Rows<'a> {
-    lines: Lines<'a>,
-    titles: &'a [u8],
-    /// Fewer words are not a row; the last column may be empty.
-    least_words: usize,
-    is_inside: bool,
-    left: usize,
-}
-
-impl<'a> Iterator for Rows<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        loop {
-            self.left = self.left.checked_sub(1)?;
-            let text = without_interrupt(self.lines.next()?).text;
-            if text.trim_ascii_end() == self.titles {
-                self.is_inside = true;
-            } else if text.trim_ascii().is_empty() {
-                self.is_inside = false;
-            } else if self.is_inside && words(text).count() >= self.least_words {
-                return Some(text);
-            }
-        }
     }
 }
 

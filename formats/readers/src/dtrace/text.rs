@@ -12,7 +12,7 @@ use super::notice::{Notice, notice};
 use super::record::Head;
 use super::script::{Aggregation, Follow, Script, Side};
 use super::{cells, ktap, stack};
-use crate::columns as table;
+use crate::columns::{self as table, Below};
 use crate::distribution::{self, Bar};
 use crate::lines::{Line, Lines, Meter, signed};
 
@@ -90,11 +90,11 @@ struct Text<'a, 's> {
 
 impl<'a> Text<'a, '_> {
     fn next(&mut self) -> Option<Line<'a>> {
-        self.lines.next().map(without_interrupt)
+        self.lines.next().map(Line::without_interrupt)
     }
 
     fn peek(&self) -> Option<Line<'a>> {
-        self.lines.clone().next().map(without_interrupt)
+        self.lines.clone().next().map(Line::without_interrupt)
     }
 
     fn line(&mut self, line: Line<'a>) -> Result<(), Error> {
@@ -555,7 +555,7 @@ impl<'a> Text<'a, '_> {
         let mut ahead = self
             .lines
             .clone()
-            .map(without_interrupt)
+            .map(Line::without_interrupt)
             .skip_while(|line| line.text.trim_ascii().is_empty());
         if !ahead.next().is_some_and(|line| stack::is_frame(line.text)) {
             return false;
@@ -574,7 +574,7 @@ impl<'a> Text<'a, '_> {
         if self.has_loose_stacks {
             return false;
         }
-        let mut ahead = self.lines.clone().map(without_interrupt);
+        let mut ahead = self.lines.clone().map(Line::without_interrupt);
         let next = ahead.find(|line| !line.text.trim_ascii().is_empty());
         next.is_some_and(|line| {
             let is_value = stack::indented(line.text).is_some_and(|text| signed(text).is_some());
@@ -676,12 +676,12 @@ impl<'a> Text<'a, '_> {
         let place = match known {
             Some(place) => place,
             None => {
-                let rows = AllRows {
-                    lines: self.lines.clone(),
-                    titles: title,
-                    is_inside: true,
-                    left: table::TYPED_ROWS,
-                };
+                let rows =
+                    table::RowsUnder::new(self.lines.clone(), title, |text| match is_row(text) {
+                        false => Below::End,
+                        true if table::is_elision(text) => Below::Other,
+                        true => Below::Row,
+                    });
                 let Some(columns) = table::Columns::under(title, rows)
                     .filter(|columns| columns.has_numbers() && self.titled.len() < TITLED_MAX)
                 else {
@@ -730,33 +730,6 @@ fn is_row(text: &[u8]) -> bool {
         && distribution::head(text).is_none()
 }
 
-/// The rows below all lines with the same titles, up to a maximum number of lines.
-#[derive(Clone)]
-struct AllRows<'a> {
-    lines: Lines<'a>,
-    titles: &'a [u8],
-    is_inside: bool,
-    left: usize,
-}
-
-impl<'a> Iterator for AllRows<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        loop {
-            self.left = self.left.checked_sub(1)?;
-            let text = without_interrupt(self.lines.next()?).text;
-            if text.trim_ascii_end() == self.titles {
-                self.is_inside = true;
-            } else if !is_row(text) {
-                self.is_inside = false;
-            } else if self.is_inside && !table::is_elision(text) {
-                return Some(text);
-            }
-        }
-    }
-}
-
 /// The rows of a table.
 #[derive(Clone)]
 struct Rows<'a> {
@@ -768,7 +741,7 @@ impl<'a> Iterator for Rows<'a> {
 
     fn next(&mut self) -> Option<Line<'a>> {
         let mut ahead = self.lines.clone();
-        let line = without_interrupt(ahead.next()?);
+        let line = ahead.next()?.without_interrupt();
         let is_end = line.text.trim_ascii().is_empty()
             || line.text.starts_with(b"dtrace: ")
             || table::is_ruler(line.text)
@@ -782,13 +755,5 @@ impl<'a> Iterator for Rows<'a> {
         }
         self.lines = ahead;
         Some(line)
-    }
-}
-
-/// Strips the `^C` that the terminal shows before the next output.
-fn without_interrupt(line: Line<'_>) -> Line<'_> {
-    Line {
-        text: line.text.strip_prefix(b"^C").unwrap_or(line.text),
-        ..line
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn member<'a>(objects: &[&'a [u8]], name: &[u8]) -> &'a [u8] {
     found.next().map_or(b"", |(_, value)| value)
 }
 
-/// The integers of a column; -1 for null and what is none.
+/// The integers of a column; -1 for null and for values that are no integers.
 fn integers(table: &[u8], name: &[u8]) -> Vec<i32> {
     let column = elements(member(&[table], name)).take(VALUES_MAX);
     column

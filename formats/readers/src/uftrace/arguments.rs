@@ -290,7 +290,8 @@ impl Texts {
     }
 }
 
-/// Decodes the values after a record; returns their number of bytes and the last value. `None`: the file ends before.
+/// Decodes the values after a record; returns their number of bytes and the last value. `None`: nothing specifies them, or
+/// the file ends before.
 pub(super) fn decode(
     bytes: &[u8],
     specs: &[Spec<'_>],
@@ -299,6 +300,9 @@ pub(super) fn decode(
 ) -> Option<(usize, Decoded)> {
     texts.bytes.clear();
     texts.ends.clear();
+    if specs.is_empty() {
+        return None;
+    }
     let mut at = 0;
     let mut last = Decoded::Other;
     for spec in specs {

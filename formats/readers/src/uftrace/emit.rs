@@ -224,10 +224,7 @@ impl<'a> Emitter<'a> {
             return Ok(After::Bytes(0));
         }
         let specs = known.map_or(&[][..], |known| &known.signature.arguments);
-        let decoded = match specs {
-            [] => None,
-            specs => decode(data, specs, self.endian, &mut self.texts),
-        };
+        let decoded = decode(data, specs, self.endian, &mut self.texts);
         let args: Vec<&[u8]> = match decoded {
             Some(_) => self.texts.iter().collect(),
             None => Vec::new(),
@@ -272,10 +269,7 @@ impl<'a> Emitter<'a> {
             return Ok(After::Bytes(0));
         }
         let specs = known.map_or(&[][..], |known| &known.signature.returned);
-        let decoded = match specs {
-            [] => None,
-            specs => decode(data, specs, self.endian, &mut self.texts),
-        };
+        let decoded = decode(data, specs, self.endian, &mut self.texts);
         let Some((length, value)) = decoded else {
             sink.event(Event::Leave(&leave))?;
             return Ok(After::Unknown);
