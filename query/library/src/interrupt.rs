@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Wakes the thread that waits for a result.
 type Waker = Box<dyn Fn() + Send>;
-/// What is done at termination.
+/// An action at termination.
 type Ending = Box<dyn Fn() + Send>;
 
 struct State {
@@ -74,7 +74,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Registers what is done if the program is terminated.
+/// Registers an action for the case that the program is terminated.
 pub fn at_end(ending: impl Fn() + Send + 'static) {
     state().endings.push(Box::new(ending));
 }
@@ -90,7 +90,7 @@ pub fn remove_at_end(paths: impl Fn() -> Vec<PathBuf> + Send + 'static) {
     });
 }
 
-/// Does what is registered for the end.
+/// Runs the registered actions.
 pub fn end() {
     state().endings.iter().for_each(|ending| ending());
 }

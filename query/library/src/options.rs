@@ -16,7 +16,7 @@ pub struct Options {
     pub definitions: Definitions,
     /// Whether a line on stderr shows the progress of long queries, if stderr is a terminal.
     pub progress: bool,
-    /// Whether statements other than queries are errors: those that define, set or read what is not in the traces.
+    /// Whether statements other than queries are errors, such as CREATE and SET.
     pub queries_only: bool,
 }
 

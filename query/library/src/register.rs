@@ -10,12 +10,15 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use datafusion::catalog::CatalogProvider;
+use datafusion::dataframe::DataFrame;
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::prelude::SessionContext;
 use perfquet_views::{VIEWS, View};
 
 use crate::explain;
+use crate::sql::literals::with_nanoseconds;
 use crate::sql::macros::Macros;
+use crate::sql::planning;
 use crate::sql::times::{self, Starts};
 use crate::stacks::Forest;
 use crate::tables::catalog::{self, MAIN};
@@ -25,8 +28,8 @@ use crate::views::{self, Planner, SchemaWithViews};
 use crate::{engine, functions, passes};
 
 impl Traces {
-    /// Registers tables, views, functions, operators and optimizer rules in a context, in its default catalog. Tables
-    /// of its own keep their names; those of traces that were registered before are replaced.
+    /// Registers tables, views, functions, operators and optimizer rules in a context, in its default catalog. The tables
+    /// of the context take precedence. Traces registered before are replaced.
     ///
     /// # Errors
     ///
@@ -142,9 +145,9 @@ fn add_schemas(
 /// # Errors
 ///
 /// The text of the error names the place in the query, and similar names.
-pub async fn plan(context: &SessionContext, sql: &str) -> Result<datafusion::dataframe::DataFrame> {
-    let text = crate::sql::literals::with_nanoseconds(sql).map_err(|error| anyhow!(error))?;
-    let plan = crate::sql::planning::plan(&context.state(), &text).await;
+pub async fn plan(context: &SessionContext, sql: &str) -> Result<DataFrame> {
+    let text = with_nanoseconds(sql).map_err(|error| anyhow!(error))?;
+    let plan = planning::plan(&context.state(), &text).await;
     let plan = plan.map_err(|error| explain::error(error, sql, None))?;
     let frame = context.execute_logical_plan(plan).await;
     frame.map_err(|error| explain::error(error, sql, None))

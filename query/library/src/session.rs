@@ -98,6 +98,12 @@ impl Session {
         &self.registered.traces
     }
 
+    /// Whether any trace has rows in a table, named as in the manifest: "samples", "events/sched/sched_switch".
+    pub fn has_rows(&self, table: &str) -> bool {
+        let mut tables = self.traces().iter().filter_map(|trace| trace.table(table));
+        tables.any(|table| table.rows() > 0)
+    }
+
     /// All views, also those whose events were not recorded.
     pub fn views(&self) -> &[Arc<View>] {
         &self.registered.views

@@ -227,7 +227,7 @@ impl Traces {
         })
     }
 
-    /// Returns what is missing in incomplete traces, and which were given twice.
+    /// Returns messages about incomplete traces, and about traces given twice.
     pub fn notes(&self) -> Vec<String> {
         let repeated = self.repeated.iter();
         let repeated = repeated.map(|path| format!("{}: given twice, opened once", path.display()));

@@ -20,7 +20,7 @@ use perfquet::failure::Misuse;
 use perfquet::stacks::ids;
 use perfquet::stacks::strings;
 
-use super::row_source::{Rows, divided, expressions, has_rows, named};
+use super::row_source::{Rows, divided, expressions, named};
 use super::stored_aggregates;
 use crate::commands::Subcommand;
 use crate::filter::Filters;
@@ -102,7 +102,7 @@ impl Report for Agg {
             given => given,
         };
         let asks = expression.is_some() || self.by.is_some();
-        if !asks && has_rows(session, "aggregates") {
+        if !asks && session.has_rows("aggregates") {
             let batch = imported_values(session, &self.rows.choice.filters)?;
             return Ok(Answered::new(Section::Table(batch)));
         }

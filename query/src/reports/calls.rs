@@ -18,7 +18,6 @@ use perfquet_trace::count::{counted, grouped};
 
 use super::call_tree::{self, Pruning};
 use super::paths::Paths;
-use super::row_source::has_rows;
 use crate::commands::Subcommand;
 use crate::filter::Filters;
 use crate::limits::Limits;
@@ -97,7 +96,7 @@ impl Report for Calls {
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
         let condition = self.filters.condition(session)?;
-        if !has_rows(session, "calls") {
+        if !session.has_rows("calls") {
             bail!(
                 "the trace has no calls\nhint: list its contents with: perfquet-query info TRACE"
             );

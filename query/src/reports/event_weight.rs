@@ -2,9 +2,9 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use perfquet::Session;
 use perfquet::sql::names::{literal, quoted};
 use perfquet::stacks::strings;
-use perfquet::{Session, Trace, TraceTable};
 use perfquet_cli::{nearest, suggestion};
 
 use crate::filter::Filters;
@@ -117,7 +117,7 @@ impl EventChoice {
         }
         let Some(wanted) = &self.event else {
             let first = &subjects[0];
-            if first.is_bookkeeping() && has_aggregates(session) {
+            if first.is_bookkeeping() && session.has_rows("aggregates") {
                 bail!(
                     "the trace has aggregations, and no events but the recorder's own\nhint: use perfquet-query agg TRACE, or --event {}",
                     first.name
@@ -168,11 +168,6 @@ impl WeightedEvent {
             || system == "sched" && name.starts_with("sched_process_")
             || system == "task"
     }
-}
-
-fn has_aggregates(session: &Session) -> bool {
-    let rows = |trace: &Trace| trace.table("aggregates").map_or(0, TraceTable::rows);
-    session.traces().iter().any(|trace| rows(trace) > 0)
 }
 
 /// Returns the events with rows: sampled ones first, then by rows.

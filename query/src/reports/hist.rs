@@ -23,7 +23,7 @@ use perfquet::Session;
 use perfquet::failure::Misuse;
 use perfquet::functions::bars::Bins;
 
-use super::row_source::{Rows, divided, expressions, has_rows, named};
+use super::row_source::{Rows, divided, expressions, named};
 use super::stored_aggregates;
 use crate::commands::Subcommand;
 use crate::limits::Limits;
@@ -106,7 +106,7 @@ impl Report for Hist {
         let of_query = self.rows.value_of_query(session)?;
         let distributions = match divided(&self.words).1.or(of_query) {
             Some(expression) => of_expression(self, session, &expression)?,
-            None if has_rows(session, "buckets") => {
+            None if session.has_rows("buckets") => {
                 stored_aggregates::distributions(session, &self.rows.choice.filters)?
             }
             None => bail!(Misuse(

@@ -56,7 +56,7 @@ impl Rows {
             session.table(table)?;
             return Ok(plain(table));
         }
-        if self.choice.event.is_none() && has_rows(session, "calls") {
+        if self.choice.event.is_none() && session.has_rows("calls") {
             return Ok(plain("calls"));
         }
         let subject = self.choice.subject(session)?;
@@ -77,15 +77,6 @@ impl Rows {
         let columns = session.query(session.whole_query(sql)?)?.schema();
         Ok(columns.fields().last().map(|field| quoted(field.name())))
     }
-}
-
-/// Whether any trace has rows in a fixed table.
-pub(super) fn has_rows(session: &Session, table: &str) -> bool {
-    let tables = session
-        .traces()
-        .iter()
-        .filter_map(|trace| trace.table(table));
-    tables.into_iter().any(|table| table.rows() > 0)
 }
 
 /// Whether the events of a view were recorded.

@@ -15,7 +15,6 @@ use perfquet::stacks::strings;
 use super::boxes::clean;
 use super::event_weight::EventChoice;
 use super::folding::{Folded, Weighted};
-use super::row_source::has_rows;
 use crate::filter::Filters;
 use crate::render::distribution::{Distributions, Drawing, Line, titles};
 use crate::text::harmless;
@@ -49,7 +48,7 @@ pub(super) const PARTS: char = '\u{1f}';
 
 /// Whether to show stored aggregates: the trace has no samples, and no event was selected.
 pub(super) fn are_what_there_is(session: &Session, choice: &EventChoice) -> bool {
-    let has = |table| has_rows(session, table);
+    let has = |table| session.has_rows(table);
     choice.event.is_none() && !has("samples") && has("stacks") && has("aggregates")
 }
 

@@ -27,7 +27,6 @@ use perfquet_trace::count::{counted, grouped};
 use super::event_weight::{EventChoice, WeightedEvent, every_event};
 use super::folding::Folded;
 use super::frame_groups::{FrameGroups, GroupName, GroupWeight};
-use super::row_source::has_rows;
 use super::stored_aggregates;
 use crate::commands::Subcommand;
 use crate::limits::Limits;
@@ -214,7 +213,7 @@ fn by_expression(
 fn with_process_names(session: &Session, rows: &RecordBatch) -> Result<RecordBatch> {
     let mut names = HashMap::new();
     let sql = "SELECT CAST(pid AS TEXT), max(comm) FROM threads WHERE pid = tid AND comm IS NOT NULL GROUP BY pid";
-    if has_rows(session, "threads") {
+    if session.has_rows("threads") {
         for batch in session.collect(sql)? {
             let (pids, comms) = (strings(batch.column(0))?, strings(batch.column(1))?);
             let pairs = pids.iter().zip(comms.iter());

@@ -27,7 +27,6 @@ use perfquet::unit::{SHARE, UNIT};
 use perfquet_cli::quantity::nanoseconds;
 use perfquet_trace::count::counted;
 
-use super::row_source::has_rows;
 use crate::commands::Subcommand;
 use crate::filter::Filters;
 use crate::limits::Limits;
@@ -333,7 +332,7 @@ const KERNEL: usize = 2;
 /// pointer in the kernel.
 fn kernel_note(session: &Session, filters: &Filters) -> Result<String> {
     let note = "kernel: at least, since page faults and other exceptions count as user";
-    if !has_rows(session, "samples") {
+    if !session.has_rows("samples") {
         return Ok(format!("{note}; samples tell them apart: -e cpu-clock"));
     }
     // A condition on the view need not fit samples.

@@ -1,4 +1,4 @@
-//! SQL before and after DataFusion: what is written, and what is planned.
+//! From the text of a query to its plan.
 //!
 //! ```text
 //! text ─► literals ─► macros ─► dialect ─► scoping ─► planning ─► plan ─► result_units

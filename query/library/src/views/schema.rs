@@ -191,7 +191,7 @@ fn with_units(plan: LogicalPlan, view: &View) -> Result<LogicalPlan> {
 /// A schema with its own tables, those of traces, and views.
 #[derive(Debug)]
 pub(crate) struct SchemaWithViews {
-    /// What the context had before, and what is created in it.
+    /// The tables of the context, also those created later.
     own: Arc<dyn SchemaProvider>,
     /// The tables of the traces.
     tables: Arc<dyn SchemaProvider>,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::call::{self, Cancellation};
 use super::tools::Server;
 
-/// Versions whose messages are the same for what is used here; the newest first.
+/// Supported versions of the protocol, newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 /// Bytes of a message; longer ones are answered with an error.
 const MOST_BYTES: u64 = 4 << 20;

@@ -26,6 +26,7 @@ enum Becomes {
     Seconds,
 }
 
+#[derive(Clone, Copy)]
 struct Parameter {
     name: &'static str,
     /// Its type in JSON Schema: string or integer.
@@ -239,7 +240,7 @@ impl Server {
     fn parameters(&self, tool: &Tool) -> impl Iterator<Item = Parameter> {
         let several = self.traces.len() > 1;
         let of_one = tool.is_of_one;
-        let own = tool.parameters.iter().map(|own| Parameter { ..*own });
+        let own = tool.parameters.iter().copied();
         own.chain(COMMON).filter_map(move |mut parameter| {
             if matches!(parameter.becomes, Becomes::Trace) {
                 parameter.is_required = of_one;

@@ -40,7 +40,6 @@ use self::sides::{SIDES, Side, SideOptions};
 use self::significance::Tested;
 use self::statistic::{LEVEL, Replicates, Series};
 use super::event_weight::{EventChoice, WeightedEvent};
-use super::row_source::has_rows;
 use crate::commands::Subcommand;
 use crate::limits::Limits;
 use crate::render::{Answered, Form, SPARE, Section, TERMINAL};
@@ -323,8 +322,8 @@ impl Diff {
     fn source(&self, session: &Session) -> Result<Source> {
         let is_of_calls = self.calls || self.metric.is_of_calls();
         let has_only_calls = self.choice.event.is_none()
-            && !has_rows(session, "samples")
-            && has_rows(session, "calls");
+            && !session.has_rows("samples")
+            && session.has_rows("calls");
         if self.by == By::Syscall {
             if self.choice.event.is_some() {
                 bail!(Misuse(

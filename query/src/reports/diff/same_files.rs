@@ -10,7 +10,6 @@ use perfquet::stacks::strings;
 use super::measured::Key;
 use super::naming;
 use super::sides::Side;
-use crate::reports::row_source::has_rows;
 
 /// The modules that are the same file on both sides.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -72,7 +71,7 @@ pub(super) fn of(session: &Session, sides: &[Side; 2]) -> Result<SameFiles> {
             .filter(|(name, ids)| after.get(name) == Some(ids));
         anyhow::Ok(same.map(|(name, _)| name).collect())
     };
-    let modules: HashSet<String> = match has_rows(session, "frames") {
+    let modules: HashSet<String> = match session.has_rows("frames") {
         true => files(
             "frames",
             "module",

@@ -22,7 +22,7 @@ use perfquet::stacks::strings;
 use perfquet::{Session, Trace, TraceTable};
 use perfquet_trace::count::counted;
 
-use super::row_source::{has_rows, is_recorded};
+use super::row_source::is_recorded;
 use crate::commands::Subcommand;
 use crate::filter::Scope;
 use crate::limits::Limits;
@@ -259,7 +259,7 @@ impl Interval {
             .iter()
             .filter(|table| table.is_event() || table.schema.name == "samples");
         let mut recorders = Vec::new();
-        if has_rows(session, "threads") {
+        if session.has_rows("threads") {
             let sql = format!(
                 "SELECT DISTINCT CAST(pid AS TEXT) FROM threads WHERE comm IN ({RECORDERS}) AND pid > 0"
             );
@@ -321,7 +321,7 @@ impl Interval {
 
 fn has_source(session: &Session, source: Source) -> Result<bool> {
     match source {
-        Source::Table(name) => Ok(has_rows(session, name)),
+        Source::Table(name) => Ok(session.has_rows(name)),
         Source::View(name) => is_recorded(session, name),
     }
 }

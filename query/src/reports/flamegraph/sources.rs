@@ -13,7 +13,6 @@ use super::super::boxes::{
 };
 use super::super::folding::{Folded, Weighted};
 use super::super::paths::Paths;
-use super::super::row_source::has_rows;
 use super::super::stored_aggregates;
 use super::{Flamegraph, Weight};
 use crate::render::flame::{FlameTree, Kind, Label, Node};
@@ -43,14 +42,14 @@ pub(super) fn source(graph: &Flamegraph, session: &Session) -> Result<Source> {
         }
         return Ok(Source::Calls);
     }
-    if graph.choice.event.is_some() || has_rows(session, "samples") {
+    if graph.choice.event.is_some() || session.has_rows("samples") {
         return Ok(Source::Events);
     }
     if stored_aggregates::are_what_there_is(session, &graph.choice) {
         return Ok(Source::Aggregates);
     }
-    let has_stacks = has_rows(session, "stacks");
-    if !has_stacks && graph.weight.is_none() && has_rows(session, "calls") {
+    let has_stacks = session.has_rows("stacks");
+    if !has_stacks && graph.weight.is_none() && session.has_rows("calls") {
         return Ok(Source::Calls);
     }
     Ok(Source::Events)

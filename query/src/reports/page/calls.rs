@@ -20,7 +20,6 @@ use crate::filter::Filters;
 use crate::render::Section;
 use crate::render::columns::Columns;
 use crate::reports::durations::Durations;
-use crate::reports::row_source::has_rows;
 use crate::totals;
 
 /// Functions with a distribution by time.
@@ -51,7 +50,7 @@ pub(super) fn of(
     threads: &mut Threads,
     omitted: &mut Vec<String>,
 ) -> Result<Option<Calls>> {
-    if !has_rows(session, "calls") {
+    if !session.has_rows("calls") {
         return Ok(None);
     }
     let words = [vec!["-n".to_owned(), "0".to_owned()], filters.arguments()].concat();

@@ -11,7 +11,6 @@ use super::{answered, unless_failed};
 use crate::filter::Filters;
 use crate::render::{Answered, Section};
 use crate::reports::diff::Diff;
-use crate::reports::row_source::has_rows;
 use crate::terminal::muted;
 
 /// Rows of a table.
@@ -24,8 +23,8 @@ pub(super) fn of(
     events: &[String],
     omitted: &mut Vec<String>,
 ) -> Result<Vec<Value>> {
-    let has_calls = has_rows(session, "calls");
-    let has_only_calls = events.is_empty() && has_calls && !has_rows(session, "samples");
+    let has_calls = session.has_rows("calls");
+    let has_only_calls = events.is_empty() && has_calls && !session.has_rows("samples");
     let event = events.first().map(|event| ["--event", event]);
     let of_event = |words: &[&'static str]| -> Vec<String> {
         let event = event.iter().flatten().copied();

@@ -18,7 +18,6 @@ use crate::reports::boxes::{Groups, Incomplete, Merge, Naming, Shape, note_of_in
 use crate::reports::event_weight::{EventChoice, WeightedEvent, with_any_row};
 use crate::reports::flamegraph::Flamegraph;
 use crate::reports::folding::Folded;
-use crate::reports::row_source::has_rows;
 
 /// Events of a page, unless they are chosen.
 const EVENTS: usize = 4;
@@ -87,7 +86,7 @@ fn events(session: &Session, wanted: &[String], has_off_cpu: bool) -> Result<Vec
             }
         }
         // An event without stacks is drawn only if there is nothing else.
-        if events.is_empty() && !has_off_cpu && !has_rows(session, "calls") {
+        if events.is_empty() && !has_off_cpu && !session.has_rows("calls") {
             events.extend(all.into_iter().take(1));
         }
         return Ok(events);
@@ -258,10 +257,10 @@ pub(super) fn without_time(
         }
         Ok(())
     };
-    if has_rows(session, "calls") {
+    if session.has_rows("calls") {
         add("calls", &["--weight", "duration"])?;
     }
-    if has_rows(session, "aggregates") && !has_rows(session, "samples") {
+    if session.has_rows("aggregates") && !session.has_rows("samples") {
         add("aggregates", &[])?;
     }
     Ok(found)
@@ -274,7 +273,7 @@ pub(super) fn difference(
     wanted: &[String],
     omitted: &mut Vec<String>,
 ) -> Result<Vec<Untimed>> {
-    if wanted.is_empty() && !has_rows(session, "stacks") && !has_rows(session, "samples") {
+    if wanted.is_empty() && !session.has_rows("stacks") && !session.has_rows("samples") {
         return Ok(Vec::new());
     }
     let events = match wanted {

@@ -17,7 +17,7 @@ use super::unless_failed;
 use super::wakes::{self, Wakes};
 use crate::filter::Filters;
 use crate::render::columns::Columns;
-use crate::reports::row_source::{has_rows, is_recorded};
+use crate::reports::row_source::is_recorded;
 
 /// Threads with a track of their states. The page draws those that are busy in its selection.
 const THREADS: usize = 120;
@@ -225,7 +225,7 @@ fn of_samples(
         tids: Vec::new(),
         wakes: None,
     };
-    if !has_rows(session, "samples") {
+    if !session.has_rows("samples") {
         return Ok(found);
     }
     let condition = filters.condition(session)?;
