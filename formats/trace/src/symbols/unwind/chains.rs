@@ -11,7 +11,7 @@
 
 use super::super::elf::Elf;
 use super::rule::{Frame, RBP, RSP, Rbp, Rule};
-use super::sources::{Item, Sources};
+use super::sources::{Item, RuleOrigin, Sources};
 
 /// Share of bytes of `fp` and `leaf` functions from which on chains hold, in percent; and at most this of `clobber`.
 const KEEPING_MIN_PERCENT: u64 = 93;
@@ -54,15 +54,18 @@ impl Chains {
         sources.each(&mut |item| {
             match &item {
                 Item::Rule(_, rule) => kind.see(*rule),
-                Item::End { start, end, is_go } => {
-                    kind.has_frame_pointer |= *is_go;
-                    *std::mem::take(&mut kind).bytes(&mut chains) += end.saturating_sub(*start);
+                Item::End { start, end, origin } => {
+                    let mut kind = std::mem::take(&mut kind);
+                    kind.has_frame_pointer |= *origin == RuleOrigin::Go;
+                    if *origin != RuleOrigin::Instructions {
+                        *kind.bytes(&mut chains) += end.saturating_sub(*start);
+                    }
                 }
             }
             each(&item);
         });
         if chains.is_uncovered() {
-            chains.has_prologues = has_prologues(image);
+            chains.has_prologues = has_prologues(image.code());
         }
         chains
     }
@@ -131,10 +134,10 @@ impl FunctionKind {
     }
 }
 
-/// Whether functions begin with setting up a frame pointer.
-fn has_prologues(image: &Elf) -> bool {
+/// Whether the functions of code begin with setting up a frame pointer.
+pub(super) fn has_prologues<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> bool {
     let (mut prologues, mut searched) = (0, 0);
-    for code in image.code() {
+    for code in pieces {
         let code = code.get(..SEARCHED_BYTES - searched).unwrap_or(code);
         prologues += code
             .windows(PROLOGUE.len())

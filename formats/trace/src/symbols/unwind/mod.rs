@@ -13,6 +13,7 @@
 mod arm;
 mod cfi;
 mod chains;
+mod flow;
 mod go;
 mod root;
 mod rule;

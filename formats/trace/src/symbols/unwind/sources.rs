@@ -1,12 +1,17 @@
-//! Sources of unwind rules in a file: call frame information, Go's own tables, and known code without either.
+//! Sources of unwind rules in a file: call frame information, Go's own tables, known code without either, and the instructions of
+//! other code.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::super::elf::Elf;
 use super::super::files::Found;
 use super::cfi::{CallFrames, Function, Scratch};
+use super::chains::has_prologues;
+use super::flow::rules_of;
 use super::go::{GoFrames, GoFunction};
 use super::rule::Rule;
-use super::stubs::{Stub, stubs_of};
+use super::stubs::{Stub, gaps, stubs_of};
 
 /// Rules that are evaluated for Go's functions, in multiples of their number: 6 in Go's own compiler.
 const GO_WORK_MAX: usize = 256;
@@ -14,27 +19,61 @@ const GO_WORK_MAX: usize = 256;
 /// Bytes of the code where a program begins, at most. glibc's loader has 80, without call frame information.
 pub(super) const ENTRY_BYTES: u64 = 128;
 
+/// Code without other rules whose instructions are read: at least and at most, in bytes. Shorter code is padding. FFmpeg's codecs have 3 MB
+/// of assembly.
+const INSTRUCTIONS_MIN: u64 = 16;
+const INSTRUCTIONS_MAX: u64 = 16 << 20;
+/// Bytes of code that are in memory as instructions, 90 times as large, together.
+const PIECE_BYTES: u64 = 256 << 10;
+
 /// The sources of a file's rules.
 pub(super) struct Sources {
     frames: Option<CallFrames>,
     go: Option<GoFrames>,
     /// Code outside of all functions, by address.
     stubs: Vec<Stub>,
+    rest: Rest,
     scratch: Scratch,
 }
 
+/// Code outside of all functions and stubs.
+struct Rest {
+    image: Arc<Elf>,
+    /// The others, by start.
+    covered: Vec<Range<u64>>,
+    /// By address, once needed.
+    rules: Option<Vec<Stub>>,
+}
+
+#[derive(Clone, Copy)]
 enum Source<'a> {
     Stub(&'a Stub),
     Frames(&'a Function),
     Go(&'a GoFunction),
+    Instructions(&'a Stub),
 }
 
 /// An item passed by [`Sources::each`].
 pub(super) enum Item {
     /// A rule and the first address that it applies to.
     Rule(u64, Rule),
-    /// The end of a function that began there. Go's functions all keep frame pointers.
-    End { start: u64, end: u64, is_go: bool },
+    /// The end of a function that began there.
+    End {
+        start: u64,
+        end: u64,
+        origin: RuleOrigin,
+    },
+}
+
+/// The source of a function's rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RuleOrigin {
+    /// Call frame information, or known code.
+    Frames,
+    /// Go's tables. Go's functions all keep frame pointers.
+    Go,
+    /// Instructions, of several functions together.
+    Instructions,
 }
 
 impl Sources {
@@ -51,10 +90,18 @@ impl Sources {
         let mut stubs = stubs_of(&found.image, &functions);
         stubs.extend(entry_of(found.image.entry, &functions));
         stubs.sort_by_key(|stub| stub.code.start);
+        functions.extend(stubs.iter().map(|stub| stub.code.clone()));
+        functions.sort_by_key(|function| function.start);
+        let rest = Rest {
+            image: Arc::clone(&found.image),
+            covered: functions,
+            rules: None,
+        };
         Sources {
             frames,
             go,
             stubs,
+            rest,
             scratch: Scratch::default(),
         }
     }
@@ -70,6 +117,7 @@ impl Sources {
             frames,
             go,
             stubs,
+            rest,
             scratch,
         } = self;
         let of_frames = frames
@@ -82,10 +130,16 @@ impl Sources {
         if of_functions != Rule::Gap {
             return of_functions;
         }
-        let next = stubs.partition_point(|stub| stub.code.start <= address);
-        let stub = next.checked_sub(1).and_then(|last| stubs.get(last));
-        let stub = stub.filter(|stub| stub.code.contains(&address));
-        stub.map_or(Rule::Gap, |stub| stub.rule_at(address))
+        let rule_in = |stubs: &[Stub]| {
+            let next = stubs.partition_point(|stub| stub.code.start <= address);
+            let stub = next.checked_sub(1).and_then(|last| stubs.get(last));
+            let stub = stub.filter(|stub| stub.code.contains(&address));
+            stub.map_or(Rule::Gap, |stub| stub.rule_at(address))
+        };
+        match rule_in(stubs) {
+            Rule::Gap => rule_in(rest.rules(stubs)),
+            rule => rule,
+        }
     }
 
     /// Passes the rules of all functions, by address.
@@ -94,6 +148,7 @@ impl Sources {
             frames,
             go,
             stubs,
+            rest,
             scratch,
         } = self;
         let of_frames = frames.iter().flat_map(CallFrames::functions);
@@ -105,18 +160,20 @@ impl Sources {
         let of_stubs = stubs
             .iter()
             .map(|stub| (stub.code.start, Source::Stub(stub)));
-        let functions = of_frames.chain(of_go).chain(of_stubs);
+        let of_rest = rest.rules(stubs).iter();
+        let of_rest = of_rest.map(|code| (code.code.start, Source::Instructions(code)));
+        let functions = of_frames.chain(of_go).chain(of_stubs).chain(of_rest);
         let mut functions: Vec<(u64, Source<'_>)> = functions.collect();
         functions.sort_by_key(|(start, _)| *start);
         let mut last_cie = None;
         for (start, source) in functions {
-            let (end, is_go) = match (source, &*frames, &*go) {
+            let (end, origin) = match (source, &*frames, &*go) {
                 (Source::Frames(function), Some(frames), _) => {
                     let state = (&mut last_cie, &mut *scratch);
                     frames.rules_of(function, state, &mut |address, rule| {
                         each(Item::Rule(address, rule));
                     });
-                    (function.end, false)
+                    (function.end, RuleOrigin::Frames)
                 }
                 (Source::Go(function), _, Some(go)) => {
                     go.rules_of(function, &mut |address, rule| {
@@ -124,18 +181,61 @@ impl Sources {
                         go_work = go_work.saturating_sub(1);
                         go_work > 0
                     });
-                    (function.end, true)
+                    (function.end, RuleOrigin::Go)
                 }
-                (Source::Stub(stub), ..) => {
-                    for (address, rule) in &stub.rules {
+                (Source::Stub(code) | Source::Instructions(code), ..) => {
+                    for (address, rule) in &code.rules {
                         each(Item::Rule(*address, *rule));
                     }
-                    (stub.code.end, false)
+                    let origin = match source {
+                        Source::Stub(_) => RuleOrigin::Frames,
+                        _ => RuleOrigin::Instructions,
+                    };
+                    (code.code.end, origin)
                 }
                 _ => continue,
             };
-            each(Item::End { start, end, is_go });
+            each(Item::End { start, end, origin });
         }
+    }
+}
+
+impl Rest {
+    /// The rules of this code.
+    fn rules(&mut self, stubs: &[Stub]) -> &[Stub] {
+        let Rest {
+            image,
+            covered,
+            rules,
+        } = self;
+        rules.get_or_insert_with(|| {
+            let begins = |address: u64| {
+                let found = covered.binary_search_by_key(&address, |function| function.start);
+                found.is_ok() || stubs.iter().any(|stub| stub.code.contains(&address))
+            };
+            let mut left = INSTRUCTIONS_MAX;
+            let mut pieces = Vec::new();
+            for gap in gaps(image, covered, INSTRUCTIONS_MIN) {
+                let mut start = gap.start;
+                while start < gap.end && left > 0 {
+                    let end = gap.end.min(start.saturating_add(PIECE_BYTES.min(left)));
+                    left -= end - start;
+                    let code = image.code_at(start).unwrap_or_default();
+                    let bytes = usize::try_from(end - start).unwrap_or(usize::MAX);
+                    pieces.push((start..end, code.get(..bytes).unwrap_or(code)));
+                    start = end;
+                }
+            }
+            // V8's builtins leave by jumps that no return follows, but they all have frame pointers.
+            if has_prologues(pieces.iter().map(|(_, code)| *code)) {
+                return Vec::new();
+            }
+            let codes = pieces.into_iter().map(|(addresses, code)| Stub {
+                rules: rules_of(addresses.start, code, &begins),
+                code: addresses,
+            });
+            codes.collect()
+        })
     }
 }
 

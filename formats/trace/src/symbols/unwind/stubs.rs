@@ -71,7 +71,7 @@ pub(super) fn stubs_of(image: &Elf, functions: &[Range<u64>]) -> Vec<Stub> {
         }
     }
     let known: Vec<Range<u64>> = stubs.iter().map(|stub| stub.code.clone()).collect();
-    for gap in gaps(image, functions).take(GAPS_SEARCHED) {
+    for gap in gaps(image, functions, GAP_LEAST_BYTES).take(GAPS_SEARCHED) {
         if let Some(code) = image.code_at(gap.start) {
             let bytes = usize::try_from(gap.end - gap.start).unwrap_or(usize::MAX);
             let code = code.get(..bytes.min(GAP_SEARCHED_BYTES)).unwrap_or(code);
@@ -94,8 +94,12 @@ fn covers(functions: &[Range<u64>], address: u64) -> bool {
     last.is_some_and(|function| address < function.end)
 }
 
-/// Returns executable code between functions.
-fn gaps<'a>(image: &'a Elf, functions: &'a [Range<u64>]) -> impl Iterator<Item = Range<u64>> + 'a {
+/// Returns executable code between functions, of at least so many bytes.
+pub(super) fn gaps<'a>(
+    image: &'a Elf,
+    functions: &'a [Range<u64>],
+    least_bytes: u64,
+) -> impl Iterator<Item = Range<u64>> + 'a {
     let segments = image.loaded().filter(|segment| segment.executable);
     let segments =
         segments.map(|segment| segment.address..segment.address.saturating_add(segment.file_bytes));
@@ -112,7 +116,7 @@ fn gaps<'a>(image: &'a Elf, functions: &'a [Range<u64>]) -> impl Iterator<Item =
             .filter_map(move |function| {
                 let gap = from..function.start;
                 from = from.max(function.end);
-                (gap.end > gap.start && gap.end - gap.start >= GAP_LEAST_BYTES).then_some(gap)
+                (gap.end > gap.start && gap.end - gap.start >= least_bytes).then_some(gap)
             })
     })
 }

@@ -6,17 +6,12 @@
 //! A return address is looked up minus one, because a call may be the last instruction of its function.
 
 use super::Unwound;
+use super::flow::SIGNAL_RETURNS;
 use super::rule::{Frame, RBP, RSP, Rbp, Rule};
 
 /// Maximum number of frames in a stack: deeper recursion adds no information.
 const DEPTH_MAX: usize = 1024;
 
-/// `mov eax, 15; syscall` with a 64-bit or 32-bit immediate: the end of a signal handler of musl or Go, which have no
-/// call frame information.
-const SIGNAL_RETURNS: [&[u8]; 2] = [
-    &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05],
-    &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05],
-];
 /// Offset of the saved registers in `struct ucontext` (uc_mcontext), in bytes, and of three in `struct sigcontext`, in words
 /// (arch/x86/include/uapi/asm/sigcontext.h).
 const CONTEXT_REGISTERS: u64 = 40;
