@@ -60,8 +60,12 @@ fn first_of_cut(rest: &[u8]) -> Option<usize> {
 fn packet(body: &[u8], is_cut: bool) -> Option<usize> {
     let mut count = 0;
     for found in Message::new(body, 0) {
-        let Ok(found) = found else {
-            return is_cut.then_some(count);
+        let found = match found {
+            Ok(found) => found,
+            Err(damage) if is_cut => {
+                return Some(count + usize::from(is_data(body, damage.offset)));
+            }
+            Err(_) => return None,
         };
         let fits = match (form(found.number), found.value) {
             // Later versions and extensions have more.
@@ -78,4 +82,17 @@ fn packet(body: &[u8], is_cut: bool) -> Option<usize> {
         count += 1;
     }
     Some(count)
+}
+
+/// Whether the data of a packet begins at an offset, of which only the beginning is there.
+fn is_data(body: &[u8], offset: u64) -> bool {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    let number = match body.get(start..) {
+        Some([key, ..]) if key & 0x87 == 2 => u64::from(key >> 3),
+        Some([low, high, ..]) if low & 0x87 == 0x82 && *high < 0x80 => {
+            (u64::from(*high) << 4) | u64::from((low & 0x7f) >> 3)
+        }
+        _ => return false,
+    };
+    matches!(form(number), Some(Form::Message | Form::Bytes))
 }

@@ -31,6 +31,16 @@ fn other_bytes_are_not_recognized() {
     }
 }
 
+/// A bundle may be longer than the head.
+#[test]
+fn long_bundles_are_recognized() {
+    let clock = [0x0a, 4, 0x32, 2, 0x10, 6];
+    let bundle = [&[0x0a, 0x83, 0x40, 0x0a, 0x80, 0x40][..], &[0x12; 8192]].concat();
+    let bytes = [&clock[..], &bundle].concat();
+    assert_eq!((PERFETTO.sniff)(&bytes[..4096]), Guess::Certain);
+    assert_eq!((PERFETTO.sniff)(&bundle[..4096]), Guess::No);
+}
+
 fn features() -> Vec<u8> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/perfetto/golden");
     std::fs::read(folder.join("features.pftrace")).unwrap()
