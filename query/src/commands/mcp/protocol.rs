@@ -10,7 +10,7 @@ use perfquet::interrupt;
 use serde_json::{Value, json};
 
 use super::call::{self, Cancellation};
-use super::tools::Server;
+use super::tools::{self, Server};
 
 /// Supported versions of the protocol, newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
@@ -98,15 +98,15 @@ pub(super) fn serve(
                             drop(slot);
                             lock(&running).remove(&id.to_string());
                             if let Some(answer) = answer {
-                                let text = json!({ "type": "text", "text": answer.text });
-                                let result =
-                                    json!({ "content": [text], "isError": answer.is_error });
+                                let result = answered(&answer.text, answer.is_error);
                                 // A client that has gone needs no answer.
                                 let _ = send(&output, &success(&id, result));
                             }
                         }));
                         continue;
                     }
+                    // As an answer, so that the assistant can correct its arguments.
+                    Err(error) if tools::is_known(params) => success(id, answered(&error, true)),
                     Err(error) => failure(id, INVALID_PARAMS, &error),
                 }
             }
@@ -179,6 +179,11 @@ fn send(output: &Mutex<impl Write>, message: &Value) -> std::io::Result<()> {
 
 fn success(id: &Value, result: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+/// The result of a call.
+fn answered(text: &str, is_error: bool) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }], "isError": is_error })
 }
 
 fn failure(id: &Value, code: i64, message: &str) -> Value {
@@ -288,6 +293,12 @@ mod tests {
 
     #[test]
     fn calls_run_the_command_that_a_person_would_type() {
+        let wrong = answers(
+            r#"{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"query","arguments":{}}}"#,
+        );
+        let result = &wrong[0]["result"];
+        assert_eq!(result["content"][0]["text"], "query: missing sql");
+        assert_eq!(result["isError"], true);
         let found = answers(
             r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"query","arguments":{"sql":"SELECT 1"}}}"#,
         );

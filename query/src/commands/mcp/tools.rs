@@ -223,6 +223,11 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
+/// Whether a call names a tool that exists.
+pub(super) fn is_known(params: &Value) -> bool {
+    TOOLS.iter().any(|tool| params["name"] == tool.name)
+}
+
 fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
