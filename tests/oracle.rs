@@ -42,6 +42,8 @@ mod perf_script;
 mod printed_sums;
 #[path = "oracle/reports.rs"]
 mod reports;
+#[path = "oracle/scopes.rs"]
+mod scopes;
 #[path = "oracle/several.rs"]
 mod several;
 #[path = "oracle/sniffing.rs"]

@@ -23,6 +23,8 @@ struct Recording {
     kernel: Option<&'static str>,
     programs: &'static [&'static str],
     commands: &'static [&'static str],
+    /// Whether our own recorder makes them.
+    is_own: bool,
 }
 
 const RECORDINGS: &[Recording] = &[
@@ -37,18 +39,21 @@ const RECORDINGS: &[Recording] = &[
             "bash ./perf.sh forms",
             "bash ./perf.sh symbols",
         ],
+        is_own: false,
     },
     Recording {
         name: "perf-data/host",
         kernel: None,
         programs: &["perf", "dd"],
         commands: &["bash ./perf.sh host"],
+        is_own: false,
     },
     Recording {
         name: "trace-cmd/6.1",
         kernel: Some("6.1"),
         programs: &["trace-cmd", "dd", "taskset"],
         commands: &["bash ./trace-cmd.sh few"],
+        is_own: false,
     },
     Recording {
         name: "trace-cmd/6.12",
@@ -58,12 +63,14 @@ const RECORDINGS: &[Recording] = &[
             "bash ./trace-cmd.sh events",
             "bash ./trace-cmd.sh functions",
         ],
+        is_own: false,
     },
     Recording {
         name: "trace-cmd/7.3",
         kernel: Some("7.3"),
         programs: &["trace-cmd", "dd", "taskset"],
         commands: &["bash ./trace-cmd.sh few"],
+        is_own: false,
     },
     Recording {
         name: "ftrace/6.12",
@@ -74,20 +81,30 @@ const RECORDINGS: &[Recording] = &[
             "bash ./ftrace.sh functions",
             "bash ./ftrace.sh probes",
         ],
+        is_own: false,
     },
     Recording {
         name: "ftrace/7.3",
         kernel: Some("7.3"),
         programs: &["dd", "taskset"],
         commands: &["bash ./ftrace.sh new"],
+        is_own: false,
+    },
+    Recording {
+        name: "scopes/6.12",
+        kernel: Some("6.12"),
+        programs: &["dd", "ls", "cat", "wc", "mkfifo", "pidof", "sleep"],
+        commands: &["bash ./scopes.sh"],
+        is_own: true,
     },
 ];
 
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     "common.sh",
     "perf.sh",
     "trace-cmd.sh",
     "ftrace.sh",
+    "scopes.sh",
     "names.txt",
 ];
 
@@ -186,7 +203,8 @@ fn in_a_machine(recording: &Recording, kernel: &str, programs: &Path) -> Result<
             .collect(),
         clock: Clock::Instructions { cpus: 2 },
     };
-    let done = vm::run_job(&job, kernel, None)?;
+    let recorder = recording.is_own.then(|| place::bin("perfquet-record"));
+    let done = vm::run_job(&job, kernel, recorder.as_deref())?;
     for (command, (status, text)) in job.commands.iter().zip(&done.results) {
         print!("{text}");
         ensure!(
@@ -239,7 +257,27 @@ fn keep(recording: &Recording, out: &Path) -> Result<()> {
     if recording.name.starts_with("trace-cmd") {
         write_reports(&folder)?;
     }
+    if recording.name.starts_with("scopes") {
+        compress(&folder)?;
+    }
     write_list(recording, &folder)
+}
+
+/// Recordings with many events.
+fn compress(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "data")
+        {
+            let mut command = Command::new("zstd");
+            command.args(["-19", "-q", "--rm"]).arg(&path);
+            let status = command.status().context("cannot run zstd")?;
+            ensure!(status.success(), "zstd {}", path.display());
+        }
+    }
+    Ok(())
 }
 
 /// Every sample of every perf.data, as reported by perf.
