@@ -74,6 +74,21 @@ const QUERIES: &[Query] = &[
         1.5,
     ),
     (
+        "row number over time",
+        "SELECT sum(n) FROM (SELECT row_number() OVER (ORDER BY time) AS n FROM {enter}) AS numbers",
+        1.0,
+    ),
+    (
+        "running sum over time",
+        "SELECT max(total), count(*) FROM (SELECT sum(ret) OVER (ORDER BY time) AS total FROM {exit}) AS sums",
+        1.0,
+    ),
+    (
+        "running sum by CPU",
+        "SELECT max(total), count(*) FROM (SELECT sum(ret) OVER (PARTITION BY cpu ORDER BY time) AS total FROM {exit}) AS sums",
+        1.0,
+    ),
+    (
         "quantile by function",
         "SELECT function, {p99} FROM {calls} GROUP BY function",
         1.5,

@@ -126,6 +126,22 @@ impl Integers {
         Some(ends)
     }
 
+    /// The integer of a row; NULL is below all others.
+    #[inline]
+    pub(crate) fn key(&self, row: usize) -> Option<i64> {
+        (!self.is_null(row)).then(|| self.values[row])
+    }
+
+    /// The ends of groups of neighbors that are equal.
+    pub(crate) fn ends_of_equals(&self) -> Vec<usize> {
+        let rows = self.len();
+        let ends = (1..rows).filter(|&row| match &self.nulls {
+            None => self.values[row] != self.values[row - 1],
+            Some(_) => self.key(row) != self.key(row - 1),
+        });
+        ends.chain((rows > 0).then_some(rows)).collect()
+    }
+
     /// Number of NULLs that precede the values, if the column ascends with NULL first; `None` if it does not.
     pub(crate) fn leading_nulls(&self) -> Option<usize> {
         let nulls = self.nulls.as_ref().map_or(0, NullBuffer::null_count);

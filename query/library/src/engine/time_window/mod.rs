@@ -10,6 +10,7 @@ mod functions;
 mod rows;
 mod rule;
 mod run;
+mod running;
 mod state;
 mod waiting;
 

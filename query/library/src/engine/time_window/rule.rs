@@ -33,11 +33,9 @@ fn instead_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<TimeWindow>> {
     let [input] = plan.children()[..] else {
         return Ok(None);
     };
-    // Without keys, DataFusion needs no sort either.
-    if exprs.iter().any(|expr| expr.partition_by().is_empty()) {
-        return Ok(None);
-    }
-    if let Some(window) = input.downcast_ref::<TimeWindow>()
+    let has_keys = exprs.iter().all(|expr| !expr.partition_by().is_empty());
+    if has_keys
+        && let Some(window) = input.downcast_ref::<TimeWindow>()
         && let Some(joined) = joined(window, exprs)?
     {
         return Ok(Some(joined));
@@ -46,6 +44,10 @@ fn instead_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<TimeWindow>> {
     let Some(order) = add_all(&mut windows, exprs, input)? else {
         return Ok(None);
     };
+    // Without keys, DataFusion needs no sort either.
+    if !has_keys && !windows.are_faster_without_keys() {
+        return Ok(None);
+    }
     Ok(Some(TimeWindow::new(
         Arc::clone(input),
         Arc::new(windows),

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
 
+use super::super::blocks::bytes_of;
 use super::super::integers::Integers;
 use super::super::keys::Keys;
 use super::super::merge::out_of_order;
@@ -27,6 +29,8 @@ pub(super) struct Run {
     /// Arguments of the functions.
     rows: Rows,
     waiting: Option<Waiting>,
+    /// The last rows, all of the same time, if others of that time may follow that count together with them.
+    held: Vec<RecordBatch>,
 }
 
 /// Number of unreferenced rows that may stay in memory, because compacting copies all others.
@@ -66,12 +70,63 @@ impl Run {
                 .collect(),
             rows: Rows::default(),
             waiting,
+            held: Vec::new(),
         })
     }
 
     /// Takes a batch; returns the rows of the result that are complete.
     pub(super) fn add(&mut self, batch: &RecordBatch) -> Result<Vec<RecordBatch>> {
         self.check_order(batch)?;
+        if !self.windows.have_peers() {
+            return self.follow(batch, None);
+        }
+        let times = self.times(batch)?;
+        let ends = times.ends_of_equals();
+        let rows = batch.num_rows();
+        let (first, last) = match ends.as_slice() {
+            [.., before, _] => (ends[0], *before),
+            _ => (rows, rows),
+        };
+        let mut complete = Vec::new();
+        let continues = match self.held.first() {
+            Some(held) => self.times(held)?.key(0) == times.key(0),
+            None => false,
+        };
+        let mut start = 0;
+        if continues {
+            self.held.push(batch.slice(0, first));
+            start = first;
+        }
+        if start == rows {
+            return Ok(complete);
+        }
+        complete.extend(self.release()?);
+        // A batch of one time waits as a whole.
+        let last = if ends.len() == 1 { 0 } else { last };
+        if start < last {
+            let ends = ends.iter().filter(|&&end| end > start && end <= last);
+            let ends: Vec<usize> = ends.map(|end| end - start).collect();
+            complete.extend(self.follow(&batch.slice(start, last - start), Some(&ends))?);
+        }
+        self.held.push(batch.slice(last, rows - last));
+        Ok(complete)
+    }
+
+    /// The rows of the result for those that are held, all of one time.
+    fn release(&mut self) -> Result<Vec<RecordBatch>> {
+        let held = std::mem::take(&mut self.held);
+        let Some(first) = held.first() else {
+            return Ok(Vec::new());
+        };
+        let batch = match held.as_slice() {
+            [batch] => batch.clone(),
+            _ => concat_batches(&first.schema(), &held)?,
+        };
+        self.follow(&batch, Some(&[batch.num_rows()]))
+    }
+
+    /// Computes the functions for the next rows; `ends`: the ends of groups of the same time.
+    fn follow(&mut self, batch: &RecordBatch, ends: Option<&[usize]>) -> Result<Vec<RecordBatch>> {
         let rows = batch.num_rows();
         let values = |expr: &Arc<dyn PhysicalExpr>| expr.evaluate(batch)?.into_array(rows);
         let args: Vec<ArrayRef> = self
@@ -89,7 +144,7 @@ impl Run {
         let mut known = Vec::new();
         for (column, state) in self.windows.columns.iter().zip(&mut self.states) {
             let count = self.keys[column.keying].count();
-            let of_rows = &keys[column.keying];
+            let of_rows = (keys[column.keying].as_slice(), ends);
             let args = (block, args.as_slice());
             known.extend(state.values(&column.function, of_rows, count, args, &mut self.rows)?);
         }
@@ -112,11 +167,13 @@ impl Run {
 
     /// The rows that are still incomplete when the input ends.
     pub(super) fn end(&mut self) -> Result<Vec<RecordBatch>> {
+        let mut batches = self.release()?;
         let complete = match &mut self.waiting {
             Some(waiting) => waiting.take(true)?,
             None => Vec::new(),
         };
-        self.finished(complete)
+        batches.extend(self.finished(complete)?);
+        Ok(batches)
     }
 
     fn finished(&mut self, complete: Vec<Complete>) -> Result<Vec<RecordBatch>> {
@@ -138,18 +195,25 @@ impl Run {
         Ok(batches)
     }
 
+    /// The sort key of a batch.
+    fn times(&self, batch: &RecordBatch) -> Result<Integers> {
+        let Some(time) = &self.time else {
+            let message = "rows of the same time need a time".to_owned();
+            return Err(DataFusionError::Internal(message));
+        };
+        Integers::of(&time.evaluate(batch)?.into_array(batch.num_rows())?)
+    }
+
     fn check_order(&mut self, batch: &RecordBatch) -> Result<()> {
         let Some(time) = &self.time else {
             return Ok(());
         };
-        let values = time.evaluate(batch)?.into_array(batch.num_rows())?;
-        let times = Integers::of(&values)?;
-        let nulls = times.leading_nulls().ok_or_else(|| out_of_order(time))?;
-        let key = |row: usize| (row >= nulls).then(|| times.values[row]);
-        if self.last.is_some_and(|last| last > key(0)) {
+        let times = self.times(batch)?;
+        times.leading_nulls().ok_or_else(|| out_of_order(time))?;
+        if self.last.is_some_and(|last| last > times.key(0)) {
             return Err(out_of_order(time));
         }
-        self.last = Some(key(batch.num_rows() - 1));
+        self.last = Some(times.key(batch.num_rows() - 1));
         Ok(())
     }
 
@@ -180,6 +244,8 @@ impl Run {
         let keys: usize = self.keys.iter().map(Keys::bytes).sum();
         let states: usize = self.states.iter().map(State::bytes).sum();
         let waiting = self.waiting.as_ref().map_or(0, Waiting::bytes);
-        keys + states + waiting + self.rows.bytes()
+        let held = self.held.iter().flat_map(RecordBatch::columns);
+        let held: usize = held.map(bytes_of).sum();
+        keys + states + waiting + held + self.rows.bytes()
     }
 }

@@ -9,6 +9,7 @@ use datafusion::error::Result;
 use super::super::gather::Place;
 use super::functions::Function;
 use super::rows::{NOWHERE, Rows};
+use super::running::{Batch, Running};
 
 /// The last n rows of each key: a ring for each.
 #[derive(Debug)]
@@ -85,6 +86,7 @@ pub(super) enum State {
     /// One row of each key.
     One(Vec<Place>),
     Counts(Vec<u64>),
+    Running(Running),
     /// There is none.
     Nothing,
 }
@@ -95,15 +97,17 @@ impl State {
             Function::Lag { n, .. } => State::Rings(Rings::new(*n)),
             Function::First { .. } | Function::Latest { .. } => State::One(Vec::new()),
             Function::RowNumber => State::Counts(Vec::new()),
+            Function::Running { aggregate, .. } => State::Running(Running::of(*aggregate)),
             Function::Lead { .. } | Function::Same { .. } => State::Nothing,
         }
     }
 
-    /// The values of a batch, which is `block` of `rows`; `None` if they are not known yet.
+    /// The values of a batch, which is `block` of `rows`; `None` if they are not known yet. `ends`: the ends of its groups of
+    /// rows of the same time, if any function counts them together.
     pub(super) fn values(
         &mut self,
         function: &Function,
-        keys: &[u32],
+        (keys, ends): (&[u32], Option<&[usize]>),
         count: usize,
         (block, args): (u32, &[ArrayRef]),
         rows: &mut Rows,
@@ -171,6 +175,16 @@ impl State {
                 let numbers: UInt64Array = keys.iter().map(number).collect();
                 Ok(Some(Arc::new(numbers)))
             }
+            (
+                State::Running(running),
+                Function::Running {
+                    arg, with_peers, ..
+                },
+            ) => {
+                let ends = ends.filter(|_| *with_peers);
+                let batch = Batch { keys, ends };
+                running.values(batch, count, &args[*arg]).map(Some)
+            }
             (_, Function::Same { arg }) => Ok(Some(Arc::clone(&args[*arg]))),
             _ => Ok(None),
         }
@@ -181,7 +195,7 @@ impl State {
         match self {
             State::Rings(rings) => rings.places(),
             State::One(places) => places,
-            State::Counts(_) | State::Nothing => &mut [],
+            State::Counts(_) | State::Running(_) | State::Nothing => &mut [],
         }
     }
 
@@ -190,6 +204,7 @@ impl State {
             State::Rings(rings) => rings.bytes(),
             State::One(places) => places.len() * size_of::<Place>(),
             State::Counts(counts) => counts.len() * size_of::<u64>(),
+            State::Running(running) => running.bytes(),
             State::Nothing => 0,
         }
     }

@@ -1,11 +1,15 @@
 //! Windows compared with those of DataFusion.
 
+use std::sync::Arc;
+
 use datafusion::prelude::SessionContext;
 
 use crate::engine;
 use crate::engine::test_tables::{
     FEW, Random, Shape, add_sorted, answer, batches, config, on_runtime,
 };
+use crate::functions;
+use crate::stacks::Forest;
 
 const KEYS: &[&str] = &["k", "name", "k, name", "k % 2"];
 
@@ -34,6 +38,15 @@ const FUNCTIONS: &[&str] = &[
     "last_value(e) OVER (@ ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
     "lead(e) OVER (@), lead(name) OVER (@), lag(e) OVER (@), row_number() OVER (@)",
     "lead(e) OVER (@), lag(e) OVER (PARTITION BY id % 3 ORDER BY id NULLS FIRST), row_number() OVER (PARTITION BY id % 3 ORDER BY id NULLS FIRST)",
+    "sum(e) OVER (@)",
+    "sum(e) OVER (@ ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    "sum(CAST(id AS BIGINT UNSIGNED)) OVER (@)",
+    "count(*) OVER (@)",
+    "count(e) OVER (@ ROWS UNBOUNDED PRECEDING)",
+    "count(name) OVER (@)",
+    "min(e) OVER (@), max(e) OVER (@), min(s) OVER (@ ROWS UNBOUNDED PRECEDING)",
+    "lag(e) OVER (@), sum(e) OVER (@), lead(e) OVER (@)",
+    "sum(k) OVER (@)",
     "lead(e) OVER (PARTITION BY k ORDER BY id DESC NULLS LAST)",
     "lag(e, 2, 9) OVER (PARTITION BY k ORDER BY id DESC NULLS LAST)",
 ];
@@ -53,10 +66,22 @@ const OTHERS: &[&str] = &[
     "row_number() OVER (PARTITION BY k ORDER BY id DESC NULLS LAST)",
     "lag(e) OVER (PARTITION BY k ORDER BY s, id)",
     "lag(e) OVER (PARTITION BY CAST(k AS DOUBLE) ORDER BY id NULLS FIRST)",
-    "sum(e) OVER (@)",
-    "lag(e) OVER (@), sum(e) OVER (@)",
+    "sum(CAST(e AS DOUBLE)) OVER (@)",
+    "sum(e) FILTER (WHERE s > 3) OVER (@)",
+    "sum(e) OVER (@ ROWS BETWEEN 3 PRECEDING AND CURRENT ROW)",
+    "sum(e) OVER (@ ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING)",
+    "sum(e) OVER (@ GROUPS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    "sum(e) OVER (PARTITION BY k)",
+    "sum(e) OVER (PARTITION BY k ORDER BY id DESC NULLS LAST)",
+    "lag(e) OVER (@), avg(e) OVER (@)",
+    "max(name) OVER (@)",
     "nth_value(e, 2) OVER (@)",
 ];
+
+/// DataFusion's `sum` has another type.
+fn with_own_functions(context: &SessionContext) {
+    functions::register(context, &Arc::new(Forest::new(Arc::default())));
+}
 
 fn check(shape: Shape, seed: u64, functions: &[&str], is_ours: bool) {
     // In the order of the column id.
@@ -69,6 +94,7 @@ fn check(shape: Shape, seed: u64, functions: &[&str], is_ours: bool) {
     let ours = engine::test_tables::context(config().with_batch_size(16), Default::default());
     for context in [&plain, &ours] {
         add_sorted(context, "a", Some("id"), &table);
+        with_own_functions(context);
     }
     on_runtime(async {
         for keys in KEYS {
@@ -101,6 +127,45 @@ fn rows_are_those_of_datafusion() {
     check(many_keys, 3, FUNCTIONS, true);
     check(Shape { rows: 0, ..FEW }, 4, FUNCTIONS, true);
     check(FEW, 5, OTHERS, false);
+}
+
+/// Rows of the same time, NULL among them, count together in the default frame, also where batches end between them.
+#[test]
+fn rows_of_the_same_time_count_together() {
+    for (seed, starts, keys) in [(9, 40, 3), (10, 4, 2), (11, 1, 1), (12, 5000, 20)] {
+        let shape = Shape {
+            rows: 3000,
+            starts,
+            keys,
+            is_sorted: true,
+            ..FEW
+        };
+        let table = batches(shape, &mut Random(seed));
+        let plain = SessionContext::new();
+        let ours = engine::test_tables::context(config().with_batch_size(16), Default::default());
+        for context in [&plain, &ours] {
+            add_sorted(context, "a", Some("s"), &table);
+            with_own_functions(context);
+        }
+        on_runtime(async {
+            for keys in ["", "PARTITION BY k", "PARTITION BY name, k"] {
+                for function in [
+                    "count(*) OVER (@)",
+                    "count(e) OVER (@), max(e) OVER (@)",
+                    "min(e) OVER (@ RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+                    "sum(e) OVER (@)",
+                ] {
+                    let window = format!("{keys} ORDER BY s NULLS FIRST");
+                    let sql = format!("SELECT id, {} FROM a", function.replace('@', &window));
+                    let (expected, _) = answer(&plain, &sql).await;
+                    let (found, plan) = answer(&ours, &sql).await;
+                    assert!(plan.contains("TimeWindow"), "{sql}\n{plan}");
+                    assert!(!plan.contains("SortExec"), "{sql}\n{plan}");
+                    assert!(found == expected, "{sql} {shape:?}");
+                }
+            }
+        });
+    }
 }
 
 #[test]
