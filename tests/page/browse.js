@@ -1,6 +1,6 @@
 // Opens a page in headless Chromium and does what it is told.
 //   NODE_PATH=…/node_modules node browse.js PAGE STEP...
-// Steps: `open FRAGMENT`, `focus SELECTOR`, `press KEYS` (Shift+ArrowRight), `type TEXT`, `text SELECTOR`, `size WIDTH THEME [FILE]`, `back`, `pause`.
+// Steps: `open FRAGMENT`, `focus SELECTOR`, `press KEYS` (Shift+ArrowRight), `type TEXT`, `text SELECTOR`, `size WIDTH THEME [FILE]`, `print [FILE]`, `back`, `pause`.
 // Prints a line for each: what it found; after the others, the fragment of the URL. Then whatever the page wrote to the console or requested.
 'use strict';
 const puppeteer = require('puppeteer-core');
@@ -17,6 +17,16 @@ function overflow() {
     one.getBoundingClientRect().right > innerWidth + 1 && one.closest('.table') === null && getComputedStyle(one).display !== 'none');
   const name = one => `${one.tagName.toLowerCase()}${one.id ? `#${one.id}` : ''} in #${one.closest('section')?.id}`;
   return `overflow ${document.documentElement.scrollWidth - innerWidth > 0 ? 'page' : wide.length > 0 ? name(wide[0]) : 'none'}`;
+}
+
+/** What makes no sense on paper: controls, and tables of which only a part is seen. */
+function printed() {
+  const seen = one => one.getClientRects().length > 0;
+  const controls = [...document.querySelectorAll('main button, main input, main select, footer .keys')].filter(one =>
+    seen(one) && one.closest('th') === null && one.closest('td') === null && !(one.parentElement?.tagName === 'LI' && one.parentElement.children.length === 1));
+  const cut = [...document.querySelectorAll('.table, .scroller')].filter(one => seen(one) && one.scrollHeight > one.clientHeight + 1);
+  const pictures = [...document.querySelectorAll('canvas')].filter(seen).length;
+  return `controls ${controls.map(one => one.textContent).join(', ') || 'none'}; cut ${cut.length}; pictures ${pictures}`;
 }
 
 async function step(page, word, rest) {
@@ -43,6 +53,14 @@ async function step(page, word, rest) {
       await drawn(page);
       const found = await page.evaluate(overflow);
       if (image !== undefined) await page.screenshot({ path: image, fullPage: true });
+      return found;
+    }
+    case 'print': {
+      await page.emulateMediaType('print');
+      await drawn(page);
+      const found = await page.evaluate(printed);
+      if (rest !== '') await page.pdf({ path: rest, format: 'a4' });
+      await page.emulateMediaType(null);
       return found;
     }
     default: throw new Error(`no step ${word}`);

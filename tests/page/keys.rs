@@ -139,6 +139,23 @@ fn pages_fit_narrow_and_wide_windows_in_both_themes() {
     }
 }
 
+/// Paper has neither buttons nor hidden rows. `PERFQUET_PICTURES=DIR` keeps the pages.
+#[test]
+fn paper_has_whole_tables_and_no_buttons() {
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let trace = converted(directory.path(), "threads.txt", threads().as_bytes());
+    let page = report(directory.path(), &[&trace]);
+    let file = std::env::var_os("PERFQUET_PICTURES").map_or_else(String::new, |folder| {
+        format!(" {}", Path::new(&folder).join("printed.pdf").display())
+    });
+    let print = format!("print{file}");
+    let found = browsed(&page, &["open q=main", &print]);
+    assert_eq!(found, ["q=main", "controls none; cut 0; pictures 4"]);
+}
+
 /// What the page shows after each step, then what it wrote to the console and requested.
 fn browsed(page: &Path, steps: &[&str]) -> Vec<String> {
     let mut node = Command::new("node");

@@ -24,7 +24,9 @@ interface Shown {
 
 function traceHead(trace: Trace, isOne: boolean): HTMLElement {
   const fact = (name: string) => trace.facts.find(([key]) => key === name)?.[1];
-  const host = ["hostname", "host", "os_release", "arch", "cpu_model", "cpus"].map(fact).filter((text) => text !== undefined);
+  const count = fact("cpus");
+  const named = ["hostname", "host", "os_release", "arch", "cpu_model"].map(fact);
+  const host = [...named, count === undefined ? undefined : `${count} ${count === "1" ? "CPU" : "CPUs"}`].filter((text) => text !== undefined);
   const lines: (HTMLElement | null)[] = [
     isOne ? null : make("h3", {}, trace.name),
     make("p", {}, [trace.recorded, ...host].filter((text) => text !== null).join(" · ")),
@@ -187,7 +189,8 @@ async function main(): Promise<void> {
     shown.push(arrange, ...both);
   }
   if (data.calls !== null) shown.push(new Durations(data.calls, data, state, tip), new Slowest(data.calls, data, state));
-  const about = make("footer", {}, `perfquet-query ${data.version} · keys: / search, Esc back, 0 everything; in pictures: arrows, Enter, o callers`);
+  const help = make("span", { class: "keys" }, " · keys: / search, Esc back, 0 everything; in pictures: arrows, Enter, o callers");
+  const about = make("footer", {}, `perfquet-query ${data.version}`, help);
   const empty = shown.length === 2 ? [make("p", { class: "note" }, "The trace has neither stacks nor calls to draw.")] : [];
   page.append(head(data, stacks), ...shown.map((one) => one.element).filter((element) => !pair.contains(element) || element === pair), ...empty, about, tip.element);
   const update = () => { for (const one of shown) one.update(); };
