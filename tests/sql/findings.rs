@@ -368,6 +368,14 @@ fn the_planted_problem_comes_first() {
 }
 
 #[test]
+fn docs_have_the_first_findings() {
+    let docs = std::fs::read_to_string(perfquet_tests::root().join("docs/views.md")).unwrap();
+    for (name, _, _, title) in SCENARIOS {
+        assert!(docs.contains(&format!("| {title}")), "{name}: {title}");
+    }
+}
+
+#[test]
 fn a_healthy_trace_has_remarks_at_most() {
     for (name, trace, _, _) in SCENARIOS {
         let found = findings(&trace(false), &[]);

@@ -116,6 +116,39 @@ fn reports_fit_terminals_without_cut_numbers_and_names() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
+/// The percentage that does not order the rows is omitted before the module.
+#[test]
+fn top_names_modules_at_80_columns() {
+    if !needs::met(&["script"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (input, trace) = (
+        directory.path().join("modules.txt"),
+        directory.path().join("modules.pqt"),
+    );
+    let sample = "work 77 [000] 50.000000: 10000000 cpu-clock: \n\
+        \t401000 a_function_of_a_library_whose_name_has_48_letters+0x4 (/usr/lib/x86_64-linux-gnu/libc.so.6)\n\n";
+    std::fs::write(&input, sample).unwrap();
+    super::import(&input, &trace).unwrap();
+    for (sort, shown) in [("self", "self_percent"), ("total", "total_percent")] {
+        let text = printed(&trace, &["top", "--sort", sort], Some(80));
+        let table = Table::parse(&text);
+        assert_eq!(table.headings, [shown, "function", "module"], "{text}");
+    }
+}
+
+#[test]
+fn columns_without_values_are_hidden() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("sched.pqt");
+    super::import(&root().join("tests/sql/sched.trace"), &trace).unwrap();
+    let options = ["critical-path", "--tid", "20", "--time", "..100us"];
+    let text = printed(&trace, &[&options[..], &["--parts"]].concat(), None);
+    let expected = ["seconds", "duration", "depth", "comm", "tid", "state"];
+    assert_eq!(Table::parse(&text).headings, expected, "{text}");
+}
+
 /// The report, on a terminal of so many columns or without one.
 fn printed(trace: &Path, arguments: &[&str], columns: Option<usize>) -> String {
     let mut words = vec![bin("perfquet-query").display().to_string()];

@@ -97,11 +97,14 @@ impl Report for CriticalPath {
         let spares = ["parts", "depth", "interrupt", "waker_comm"];
         let mut answer = session.query(&sql)?;
         let mut schema = with_spares(&answer.schema(), &spares);
-        if self.parts {
+        if self.limit == 0 {
+            // Rows without an end: whether a column is empty is not known before the last one.
             return Ok(Answered::new(Section::Stream(answer.with_schema(schema))));
         }
-        // Without interrupts, the column is empty.
-        schema = with_display(&schema, "ended_by", "optional");
+        // Without stacks or interrupts, these are empty.
+        for column in ["ended_by", "why", "waker_comm", "interrupt"] {
+            schema = with_display(&schema, column, "optional");
+        }
         answer = answer.with_schema(Arc::clone(&schema));
         let mut batches = Vec::new();
         while let Some(batch) = answer.next()? {

@@ -206,7 +206,7 @@ fn by_expression(
             false,
         ),
     ];
-    Ok((summary, batch(columns, subject.unit)?))
+    Ok((summary, batch(columns, subject.unit, "")?))
 }
 
 /// The rows with the names of processes beside their PIDs in the last column: those of their main threads.
@@ -301,13 +301,19 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, Re
         columns.push(("function", Arc::new(functions), false));
     }
     columns.push(("module", Arc::new(modules), true));
-    Ok((summary, batch(columns, &unit)?))
+    let other_percent = match top.sort {
+        Sort::SelfWeight => "total_percent",
+        Sort::Total => "self_percent",
+    };
+    Ok((summary, batch(columns, &unit, other_percent)?))
 }
 
-/// Returns the rows; weights in nanoseconds are durations.
+/// Returns the rows; weights in nanoseconds are durations. `other_percent`: the column that does not order them, which is more easily
+/// missed than the module.
 fn batch(
     columns: impl IntoIterator<Item = (&'static str, ArrayRef, bool)>,
     unit: &str,
+    other_percent: &str,
 ) -> Result<RecordBatch> {
     let columns = columns.into_iter().map(|(name, values, nullable)| {
         let field = Field::new(name, values.data_type().clone(), nullable);
@@ -321,7 +327,7 @@ fn batch(
     let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.unzip();
     let schema = with_spares(
         &Schema::new(fields),
-        &["total", "self", "samples", "module"],
+        &["total", "self", "samples", other_percent, "module"],
     );
     Ok(RecordBatch::try_new(schema, arrays)?)
 }

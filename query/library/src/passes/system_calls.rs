@@ -111,7 +111,10 @@ impl SystemCalls {
         let calls = names
             .iter()
             .filter_map(|name| name.strip_prefix("sys_enter_"));
-        let is_wanted = |call: &&str| self.only.is_none_or(|only| only.contains(call));
+        let is_wanted = |call: &&str| {
+            let name = system_call::of_event(call);
+            self.only.is_none_or(|only| only.contains(&name))
+        };
         calls.filter(is_wanted).map(Entry::of).collect()
     }
 }
@@ -400,7 +403,9 @@ impl Calls {
         };
         let entry_seen = row.flag(7).unwrap_or(true);
         let raw_number = function.strip_prefix("syscall:");
+        // Traces of earlier versions have the names of events.
         let named = function.strip_prefix("sys_").unwrap_or_default();
+        let named = system_call::of_event(named);
         let by_name = self.number_of(named);
         let number = raw_number.and_then(|number| number.parse().ok());
         let pending = self.pending.get(&tid);
@@ -418,11 +423,12 @@ impl Calls {
             return;
         }
         if raw_number.is_none() {
+            let is_entry = |entry: &Entry| system_call::of_event(&entry.call) == named;
             let is_of = |pending: &Pending| {
                 let entry = pending.entry.and_then(|entry| self.entries.get(entry));
-                entry.is_some_and(|entry| entry.call == named)
+                entry.is_some_and(is_entry)
             };
-            let is_known = || self.entries.iter().any(|entry| entry.call == named);
+            let is_known = || self.entries.iter().any(is_entry);
             // Otherwise a function of this name in the kernel, from a function tracer.
             let is_other = (entry_seen || !is_known()) && by_name.is_none();
             if !self.is_strace && !pending.is_some_and(is_of) && is_other {
@@ -435,7 +441,7 @@ impl Calls {
         let number = number.filter(|&number| number >= 0);
         let name = match raw_number {
             Some(_) => number.and_then(|number| system_call::name(number, &self.architecture)),
-            None => Some(system_call::of_event(named)),
+            None => Some(named),
         };
         let ret = row.integer(6);
         let call = name.unwrap_or_default();

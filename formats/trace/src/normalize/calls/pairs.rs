@@ -1,7 +1,7 @@
 //! Pairs of events that are the edges of one call: system calls, interrupts, work, timers, probes, Android's markers.
 //!
 //! ```text
-//! syscalls:sys_enter_openat … sys_exit_openat         sys_openat, retval = ret
+//! syscalls:sys_enter_newstat … sys_exit_newstat       sys_stat, as by number; retval = ret
 //! irq:irq_handler_entry irq=28 name=virtio0 … _exit   irq:virtio0, context irq
 //! ftrace:print buf="B|611|draw" … buf="E|611"         draw
 //! probe:vfs_read (__probe_ip) … __return (__probe_func, __probe_ret_ip)     vfs_read, retval = arg1 or ret
@@ -13,6 +13,7 @@ use perfquet_events::event::{CallEdge, Context, EventType, Field, Purpose};
 
 use super::super::texts::TextId;
 use super::args::{self, Arg};
+use crate::system_call;
 use hashbrown::HashMap;
 
 /// Maximum offset in a function at which a probe is still at its entry: `endbr64`, the patched call of ftrace.
@@ -324,7 +325,8 @@ impl Pairs {
         Some(Role {
             edge,
             class: self.class(&event.name.replacen("sys_exit_", "sys_enter_", 1)),
-            name: NameOf::Fixed(format!("sys_{name}")),
+            // As raw events, which have its number.
+            name: NameOf::Fixed(format!("sys_{}", system_call::of_event(name))),
             retval: place("ret", event),
             system_call: Some(SystemCall::Named),
             number_of_call: place("__syscall_nr", event).or_else(|| place("nr", event)),

@@ -45,6 +45,30 @@ fn calls_have_the_names_of_the_architecture() {
     }
 }
 
+/// The kernel names some events otherwise than programs name the call.
+#[test]
+fn calls_have_one_name_by_event_and_by_number() {
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        let named = [
+            event_type("syscalls", "sys_enter_newfstat", &["fd"]),
+            event_type("syscalls", "sys_exit_newfstat", &["ret"]),
+        ];
+        for declared in types().into_iter().chain(named) {
+            sink.event(Event::Type(&declared)).unwrap();
+        }
+        sink.event(Event::Fact(Fact::Architecture("x86_64")))
+            .unwrap();
+        hit(sink, (0, 10, 5, &[5]));
+        hit(sink, (1, 20, 5, &[5, 0]));
+        hit(sink, (2, 30, 6, &[3]));
+        hit(sink, (3, 40, 6, &[0]));
+    });
+    let rows = rows_of(&trace.finish(), &["retval"]);
+    let expected = ["sys_fstat - - 0 10 10 10 0", "sys_fstat - - 0 30 10 10 0"];
+    assert_eq!(rows, expected);
+}
+
 /// Names change with the architecture, which may come after the first calls.
 #[test]
 fn the_architecture_may_come_late() {
