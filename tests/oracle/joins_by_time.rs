@@ -29,6 +29,15 @@ const QUERIES: [&str; 14] = [
     "SELECT c.call_id, time FROM {calls} c ASOF JOIN {switches} s USING (tid, time)",
 ];
 
+/// Running aggregates of rows without a time, of equal times, and of parts that overlap.
+const WINDOWS: [&str; 5] = [
+    "SELECT call_id, sum(duration) OVER (PARTITION BY tid ORDER BY time NULLS FIRST) FROM {calls}",
+    "SELECT call_id, sum(duration) OVER (ORDER BY time NULLS FIRST), max(duration) OVER (ORDER BY time NULLS FIRST) FROM {calls}",
+    "SELECT call_id, count(duration) OVER (PARTITION BY cpu, tid ORDER BY time NULLS FIRST) FROM {calls}",
+    "SELECT time, max(total) FROM (SELECT time, sum(next_pid) OVER (PARTITION BY cpu ORDER BY time NULLS FIRST ROWS UNBOUNDED PRECEDING) AS total FROM {switches}) AS sums GROUP BY time",
+    "SELECT max(total), min(least) FROM (SELECT sum(CAST(next_pid AS BIGINT)) OVER (PARTITION BY tid ORDER BY time NULLS FIRST) AS total, min(CAST(next_pid AS BIGINT)) OVER (PARTITION BY tid ORDER BY time NULLS FIRST) AS least FROM {switches}) AS sums",
+];
+
 fn by_duckdb(trace: &Path, query: &str) -> Vec<String> {
     let mut command = Command::new("python3");
     command.args(["-c", READER]).arg(trace).arg(query);
@@ -69,7 +78,7 @@ fn duckdb_has_the_same_rows() {
     let trace = folder.path().join("t.pqt");
     small(&trace);
     let path = trace.display().to_string();
-    for query in QUERIES {
+    for query in QUERIES.into_iter().chain(WINDOWS) {
         let ours = printed(
             "perfquet-query",
             &["sql", &path, &named(query), "--format", "csv"],
@@ -77,7 +86,7 @@ fn duckdb_has_the_same_rows() {
         let rows = ours.split_once('\n').map_or("", |(_, rows)| rows);
         let (ours, theirs) = (sorted(rows), by_duckdb(&trace, query));
         assert!(
-            ours.len() > 2 || query.contains("count("),
+            ours.len() > 2 || query.contains("count(*") || query.contains("max(total), min"),
             "{query}: {ours:?}"
         );
         assert!(
@@ -105,7 +114,7 @@ fn nothing_is_sorted_again() {
     let backwards = QUERIES
         .iter()
         .filter(|query| !query.contains("<= s.time") && !query.contains("c.time < s.time"));
-    let all = backwards.copied().chain([
+    let all = backwards.chain(&WINDOWS).copied().chain([
         "SELECT * FROM {calls} ORDER BY time",
         "SELECT time FROM {switches} ORDER BY time LIMIT 5",
     ]);
@@ -114,6 +123,8 @@ fn nothing_is_sorted_again() {
             let plan = plan(arguments, query);
             assert!(plan.contains("Merge: [time"), "{query}\n{plan}");
             assert!(!plan.contains("SortExec"), "{query}\n{plan}");
+            let is_window = WINDOWS.contains(&query);
+            assert_eq!(plan.contains("TimeWindow"), is_window, "{query}\n{plan}");
         }
     }
 }

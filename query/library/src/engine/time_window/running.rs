@@ -14,7 +14,8 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use datafusion::error::Result;
 
-use crate::functions::TOTAL;
+/// The type of sums that do not wrap: of the function `sum` of this library, and not of DataFusion's own.
+const TOTAL: DataType = DataType::Decimal128(38, 0);
 
 /// A function of many values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
