@@ -28,6 +28,8 @@ mod joins_by_time;
 mod kfi_dtrace;
 #[path = "oracle/kfi_log.rs"]
 mod kfi_log;
+#[path = "oracle/lake.rs"]
+mod lake;
 #[path = "oracle/odd_inputs.rs"]
 mod odd_inputs;
 #[path = "oracle/off_cpu.rs"]

@@ -1,6 +1,7 @@
 //! Command line of perfquet-convert. The doc comments are the help text.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgAction, Parser};
 use perfquet_cli::quantity;
@@ -8,6 +9,7 @@ use perfquet_events::Format;
 use perfquet_readers::FORMATS;
 use perfquet_trace::normalize::TimeRange;
 
+use crate::export::lake::Partition;
 use crate::export::{Condition, EXPORTERS, Exporter};
 
 const EXAMPLES: &str = "\
@@ -29,7 +31,9 @@ Examples:
   # Export folded stacks
   perfquet-convert perf.pqt --to folded -o stacks.folded
   # Export two seconds of one process
-  perfquet-convert perf.pqt --to folded --time 3s..5s --where \"comm = 'dd'\"";
+  perfquet-convert perf.pqt --to folded --time 3s..5s --where \"comm = 'dd'\"
+  # Add traces to the lake of a fleet, and drop those older than 30 days
+  perfquet-convert h001.pqt h002.pqt --to lake -o /srv/lake --retain 30d";
 
 /// Import trace files into a trace directory, or export it to another format
 ///
@@ -41,7 +45,7 @@ pub(crate) struct Arguments {
     /// Trace files to import, - for stdin; or one trace directory
     ///
     /// A trace directory is completed if its recorder was killed, symbolized with --symbols or --lines, or exported with --to.
-    #[arg(value_name = "INPUT", required_unless_present = "list")]
+    #[arg(value_name = "INPUT", required_unless_present_any = ["list", "retain"])]
     pub(crate) inputs: Vec<PathBuf>,
 
     /// Output path [default: name of the first input with .pqt]
@@ -58,6 +62,16 @@ pub(crate) struct Arguments {
     /// Export to the format of another tool; --list prints all
     #[arg(long, value_name = "FORMAT", value_parser = exporter)]
     pub(crate) to: Option<&'static Exporter>,
+
+    /// Keys of a lake's directories, with or without value [default: date,host]
+    ///
+    /// Such as date=2026-11-22,host=h001. Without a value, the key is that of the trace. All traces of a lake have the same keys.
+    #[arg(long, value_name = "KEYS", value_parser = Partition::parse, requires = "to")]
+    pub(crate) partition: Option<Partition>,
+
+    /// Remove traces from the lake that were recorded more than DAYS ago, such as 30d
+    #[arg(long, value_name = "DAYS", value_parser = days, requires = "to")]
+    pub(crate) retain: Option<Duration>,
 
     /// Keep only this time range, from the first event, such as 1.2s..1.5s
     ///
@@ -145,6 +159,14 @@ fn exporter(name: &str) -> Result<&'static Exporter, String> {
 
 fn time_range(text: &str) -> Result<TimeRange, String> {
     quantity::time_range(text).map(|(start, end)| TimeRange { start, end })
+}
+
+fn days(text: &str) -> Result<Duration, String> {
+    let days = text
+        .strip_suffix('d')
+        .and_then(|days| days.parse::<u32>().ok());
+    days.map(|days| Duration::from_secs(u64::from(days) * 86_400))
+        .ok_or_else(|| "expected a number of days such as 30d".to_owned())
 }
 
 fn size(text: &str) -> Result<u64, String> {

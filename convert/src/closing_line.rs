@@ -14,6 +14,7 @@ use perfquet_trace::count::{counted, grouped};
 use perfquet_trace::symbols::{unverified_sentence, without_line_sentence};
 
 use crate::cli::Arguments;
+use crate::export::lake::Summary;
 use crate::export::{Exporter, Output, Source, Tally};
 use crate::terminal::{hint, put};
 
@@ -89,6 +90,25 @@ pub(crate) fn written(
     }
     for note in tally.notes() {
         put(&format!("{name}: {note}"));
+    }
+}
+
+/// Prints what became of a lake.
+pub(crate) fn published(lake: &Path, summary: &Summary) {
+    let name = lake.display();
+    put(&format!(
+        "{name}: {}; {}",
+        summary.sentence(),
+        bytes(summary.bytes)
+    ));
+    let mut omitted = summary.omitted.clone();
+    omitted.sort();
+    omitted.dedup();
+    for table in omitted {
+        put(&format!(
+            "{name}: table {} omitted: expected a fixed table or events/SYSTEM/NAME",
+            perfquet_cli::escaped(&table)
+        ));
     }
 }
 

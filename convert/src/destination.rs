@@ -2,19 +2,17 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use perfquet_events::Error;
 use perfquet_trace::output_directory::OutputDirectory;
 use perfquet_trace::output_file::OutputFile;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::cli::Arguments;
 use crate::export::{Exporter, Output, Source, Tally};
+use crate::interrupt::remove_when_interrupted;
 use crate::misuse::misuse;
 
 /// Compression level: exports are so repetitive that higher levels take more time and hardly save space.
@@ -52,7 +50,7 @@ impl Destination {
     pub(crate) fn open(arguments: &Arguments, exporter: &Exporter) -> Result<Destination> {
         let path = match (&arguments.output, exporter.output) {
             (Some(path), _) => Some(path.clone()),
-            (None, Output::Text { .. } | Output::Reference { .. }) => None,
+            (None, Output::Text { .. } | Output::Reference { .. } | Output::Lake) => None,
             (None, Output::File { ending, .. } | Output::Directory { ending, .. }) => {
                 Some(named_after(&arguments.inputs[0], ending))
             }
@@ -88,7 +86,7 @@ impl Destination {
     fn standard(exporter: &Exporter) -> Result<Destination> {
         let is_gzip = match exporter.output {
             Output::Text { .. } | Output::Reference { .. } => false,
-            Output::Directory { .. } => {
+            Output::Directory { .. } | Output::Lake => {
                 return Err(misuse(
                     format!("--to {}: several files, not for stdout", exporter.name),
                     "use -o DIR",
@@ -266,47 +264,6 @@ fn refuse_input(arguments: &Arguments, path: &Path) -> Result<()> {
         )),
         None => Ok(()),
     }
-}
-
-/// Paths that are removed when a signal ends the process.
-static PASSING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-fn passing() -> MutexGuard<'static, Vec<PathBuf>> {
-    PASSING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns the signals ignored since the start of the process, as by nohup: bit 0 is signal 1.
-fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
-}
-
-/// Removes this file or directory if the process is interrupted.
-pub(crate) fn remove_when_interrupted(path: &Path) -> Result<()> {
-    let mut paths = passing();
-    if paths.is_empty() {
-        let ignored = ignored_signals();
-        let heard = [SIGHUP, SIGINT, SIGTERM].into_iter();
-        let heard = heard.filter(|signal| ignored & (1 << (signal - 1)) == 0);
-        let mut signals = Signals::new(heard).context("cannot listen for signals")?;
-        std::thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(move || {
-                for signal in signals.forever() {
-                    for path in passing().drain(..) {
-                        // Only one of the two calls can succeed, and the path may already be removed.
-                        let _ = std::fs::remove_dir_all(&path);
-                        let _ = std::fs::remove_file(&path);
-                    }
-                    let _ = signal_hook::low_level::emulate_default_handler(signal);
-                }
-            })
-            .context("cannot start a thread")?;
-    }
-    paths.push(path.to_owned());
-    Ok(())
 }
 
 #[cfg(test)]

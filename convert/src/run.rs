@@ -6,6 +6,7 @@
 //! complete trace --to X                 export
 //! complete trace --symbols | --lines    symbolize again
 //! trace of a killed recorder            complete
+//! complete traces --to lake             publish
 //! ```
 
 use std::io::Write;
@@ -24,7 +25,8 @@ use perfquet_trace::symbols::{self, KernelSource, LineReader};
 use crate::cli::Arguments;
 use crate::closing_line;
 use crate::destination::{self, Destination};
-use crate::export::{EXPORTERS, Exporter, Output, Selection, Source, Tally};
+use crate::export::{EXPORTERS, Exporter, Output, Selection, Source, Tally, lake};
+use crate::interrupt;
 use crate::misuse::{Misuse, misuse};
 use crate::progress::Line;
 
@@ -51,6 +53,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         .map(|input| (input.as_path(), look_at(input)))
         .filter(|(_, found)| *found != Found::Nothing)
         .collect();
+    if arguments
+        .to
+        .is_some_and(|to| matches!(to.output, Output::Lake))
+    {
+        return publish(arguments, &traces);
+    }
+    if arguments.partition.is_some() || arguments.retain.is_some() {
+        return Err(misuse(
+            "--partition and --retain: expected --to lake".to_owned(),
+            "use --to lake -o DIR",
+        ));
+    }
     match (traces.first(), arguments.inputs.len()) {
         (None, _) => import_files(arguments),
         (Some((trace, found)), 1) => take_up(arguments, trace, *found),
@@ -62,6 +76,49 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
             "to query several traces, run: perfquet-query sql TRACE...",
         )),
     }
+}
+
+/// Adds complete traces to a lake.
+fn publish(arguments: &Arguments, traces: &[(&Path, Found)]) -> Result<Outcome> {
+    if let Some(exporter) = arguments.to {
+        refuse_selection(arguments, exporter)?;
+    }
+    let Some(lake) = arguments
+        .output
+        .as_ref()
+        .filter(|path| path.as_os_str() != "-")
+    else {
+        return Err(misuse(
+            "--to lake: expected the directory of the lake".to_owned(),
+            "use -o DIR",
+        ));
+    };
+    for input in &arguments.inputs {
+        let found = traces.iter().find(|(trace, _)| trace == input);
+        match found {
+            Some((_, Found::Whole)) => {}
+            Some(_) => {
+                return Err(misuse(
+                    format!("{}: incomplete trace", input.display()),
+                    "if its recorder was killed, complete it with: perfquet-convert DIR",
+                ));
+            }
+            None => {
+                return Err(misuse(
+                    format!(
+                        "--to lake: expected a trace directory, found {}",
+                        input.display()
+                    ),
+                    "import it first with: perfquet-convert FILE -o DIR.pqt",
+                ));
+            }
+        }
+    }
+    let paths: Vec<&Path> = arguments.inputs.iter().map(AsRef::as_ref).collect();
+    let partition = arguments.partition.as_ref();
+    let summary = lake::publish(&paths, lake, partition, arguments.retain)?;
+    closing_line::published(lake, &summary);
+    Ok(Outcome::Done)
 }
 
 fn look_at(input: &Path) -> Found {
@@ -168,7 +225,7 @@ fn import_and_export(arguments: &Arguments, exporter: &Exporter) -> Result<Outco
                 std::env::temp_dir().display()
             )
         })?;
-    destination::remove_when_interrupted(passing.path())?;
+    interrupt::remove_when_interrupted(passing.path())?;
     let trace = passing.path().join("passing.pqt");
     let report = import_into(arguments, &trace, None)?;
     export(arguments, exporter, &trace, destination)?;
@@ -253,8 +310,10 @@ fn refuse_output(arguments: &Arguments, trace: &Path) -> Result<()> {
 
 /// Rejects a selection of rows for an export that refers to all rows.
 fn refuse_selection(arguments: &Arguments, exporter: &Exporter) -> Result<()> {
-    let Output::Reference { .. } = exporter.output else {
-        return Ok(());
+    let reason = match exporter.output {
+        Output::Reference { .. } => "it refers to files with all rows",
+        Output::Lake => "a lake has all rows of a trace",
+        Output::Text { .. } | Output::File { .. } | Output::Directory { .. } => return Ok(()),
     };
     let option = [
         (arguments.time.is_some(), "--time"),
@@ -263,10 +322,7 @@ fn refuse_selection(arguments: &Arguments, exporter: &Exporter) -> Result<()> {
     ];
     match option.iter().find(|(is_given, _)| *is_given) {
         Some((_, option)) => Err(misuse(
-            format!(
-                "--to {}: {option} cannot be used: it refers to files with all rows",
-                exporter.name
-            ),
+            format!("--to {}: {option} cannot be used: {reason}", exporter.name),
             "select rows in the queries",
         )),
         None => Ok(()),

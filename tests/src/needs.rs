@@ -72,6 +72,7 @@ const NEEDS: &[Need] = &[
     }),
     need("DataFusion for Python", || has_module("datafusion")),
     need("chDB for Python", || has_module("chdb")),
+    need("fsspec for Python", || has_module("fsspec")),
     need("PySpark with a Java runtime", || {
         has_module("pyspark") && succeeds("java", &["-version"])
     }),

@@ -20,6 +20,7 @@ mod event_types;
 mod firefox;
 mod folded;
 mod json;
+pub(crate) mod lake;
 mod lanes;
 mod losses;
 mod mappings;
@@ -88,6 +89,8 @@ pub(crate) enum Output {
         next: &'static str,
         write: WriteDirectory,
     },
+    /// A directory for many traces, which is added to.
+    Lake,
 }
 
 /// All exporters.
@@ -103,6 +106,7 @@ pub(crate) const EXPORTERS: &[&Exporter] = &[
     &tables::CSV,
     &tables::CSV_EXACT,
     &tables::ARROW,
+    &lake::EXPORTER,
     &ddl::DUCKDB,
 ];
 

@@ -99,9 +99,9 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Directory of a table, below the trace directory: its name, with unsafe characters as `%XX`. Names of events come
+/// Returns the directory of a table, below the trace directory: its name, with unsafe characters as `%XX`. Names of events come
 /// from foreign files.
-pub(super) fn folder_of(table: &str) -> String {
+pub fn folder_of(table: &str) -> String {
     /// A file name has at most 255 bytes; a longer name becomes its beginning and a checksum.
     const LONGEST: usize = 160;
     let mut folder = String::new();

@@ -35,6 +35,7 @@ mod tests;
 pub use chunks::check_chunks;
 pub use column::{Column, Rows};
 pub use directory::{Directory, Form, PartRows, part_path, read_part};
+pub use files::folder_of;
 pub use fill::Fill;
 pub use job::WriterOptions;
 pub use logical::{stored_name, unsigned, with_items};

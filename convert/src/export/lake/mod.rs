@@ -1,0 +1,264 @@
+//! `--to lake`: traces of a fleet as one directory of Parquet files, the table above its partitions.
+//!
+//! ```text
+//! LAKE/samples/date=2026-11-22/host=h001/perf-1f0c6a….parquet
+//! LAKE/events/sched/sched_switch/date=2026-11-22/host=h001/perf-1f0c6a….parquet
+//! LAKE/traces/date=2026-11-22/host=h001/perf-1f0c6a….parquet          one row per trace, written last
+//! ```
+//! Every row has `trace`, `host` (in the path or in the file) and, with a time, `wall_time`. Files are rewritten, never linked:
+//! those of a trace lack these columns, have types that differ by kernel, and columns that share bytes, which DuckDB rejects
+//! in remote files. A table without rows has no file.
+//!
+//! A trace has a name by what was recorded. Publishing it again changes nothing; if it has been symbolized since, its files
+//! are replaced.
+
+mod columns;
+mod files;
+mod partition;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use perfquet_trace::count::counted;
+use perfquet_trace::store::{Directory, Manifest, folder_of};
+use perfquet_trace::tables as declared;
+
+pub(crate) use partition::Partition;
+
+use super::{Exporter, Output};
+use columns::{Columns, HOST};
+use files::{Change, Entry, Lake, Record};
+
+/// `--to lake`
+pub(super) const EXPORTER: Exporter = Exporter {
+    name: "lake",
+    about: "a directory of Parquet files by table, date and host, for the traces of a fleet",
+    output: Output::Lake,
+};
+
+/// The table with a row per trace.
+const TRACES: &str = "traces";
+/// Part of the checksum of a trace: a lake is rewritten when files are written differently.
+const FORM: &str = "1";
+
+/// What an export to a lake did.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) published: u64,
+    pub(crate) unchanged: u64,
+    pub(crate) removed: u64,
+    pub(crate) files: u64,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    /// Tables that no lake can have.
+    pub(crate) omitted: Vec<String>,
+}
+
+impl Summary {
+    /// `2 traces published, 1 trace unchanged, 52 files, 1,200 rows`
+    pub(crate) fn sentence(&self) -> String {
+        let mut parts = vec![format!("{} published", counted(self.published, "trace"))];
+        if self.unchanged > 0 {
+            parts.push(format!("{} unchanged", counted(self.unchanged, "trace")));
+        }
+        if self.removed > 0 {
+            parts.push(format!("{} removed", counted(self.removed, "trace")));
+        }
+        if self.files > 0 {
+            parts.push(counted(self.files, "file"));
+            parts.push(counted(self.rows, "row"));
+        }
+        parts.join(", ")
+    }
+}
+
+/// Publishes complete traces in a lake, one after the other, then removes those recorded before the last `retain`.
+pub(crate) fn publish(
+    traces: &[&Path],
+    lake: &Path,
+    partition: Option<&Partition>,
+    retain: Option<Duration>,
+) -> Result<Summary> {
+    let lake = Lake::open(lake, partition)?;
+    // The partition of the lake has no values of its own.
+    let partition = partition.unwrap_or(&lake.partition);
+    let mut summary = Summary::default();
+    for trace in traces {
+        publish_trace(trace, &lake, partition, &mut summary)?;
+    }
+    if let Some(retain) = retain {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let days = now.saturating_sub(retain).as_secs() / 86_400;
+        let first = partition::date_of(i64::try_from(days)?);
+        summary.removed = remove_before(&lake, &first)?;
+    }
+    Ok(summary)
+}
+
+fn publish_trace(
+    path: &Path,
+    lake: &Lake,
+    partition: &Partition,
+    summary: &mut Summary,
+) -> Result<()> {
+    let trace = Directory::open(path)?;
+    let manifest = trace.manifest();
+    let shown = path.display().to_string();
+    let place = partition.place(&shown, manifest)?;
+    let name = name_of(path)?;
+    let id = identity(&name, manifest)?;
+    let content = checksum([FORM, &place.folder, &serde_json::to_string(manifest)?]);
+    let content = format!("{content:016x}");
+    let is_published = |record: &Record| record.content == content && lake.is_whole(record);
+    if lake.record(&id)?.as_ref().is_some_and(is_published) {
+        summary.unchanged += 1;
+        return Ok(());
+    }
+    let host = place.host.as_deref().filter(|_| !partition.has(HOST));
+    let stage = lake.stage()?;
+    crate::interrupt::remove_when_interrupted(stage.path())?;
+    let mut change = Change::default();
+    let mut entries = Vec::new();
+    let mut add = |folder: &str, number: usize| -> Result<u64> {
+        let (staged, from) = stage.file(number);
+        let bytes = staged.metadata()?.len();
+        let path = format!("{folder}/{}/{id}.parquet", place.folder);
+        change.moves.push((from, path.clone()));
+        entries.push(Entry { path, bytes });
+        Ok(bytes)
+    };
+    let (mut rows, mut bytes) = (0, 0);
+    let tables = tables_of(&trace, summary);
+    for (number, (table, folder)) in tables.iter().enumerate() {
+        let entry = trace.table(table).context("a table of the manifest")?;
+        let schema = entry.schema(table);
+        let facts = &manifest.facts;
+        let columns = Columns::new(table, &schema.columns, &id, host, facts.wall_offset);
+        let metadata = tables::metadata(&id, table, facts, &schema.columns);
+        let written = tables::write(&trace, table, &columns, metadata, &stage.file(number).0);
+        rows += written.with_context(|| format!("{shown}: table {table}"))?;
+        bytes += add(folder, number)?;
+    }
+    let last = tables.len();
+    rows += tables::trace_row(&trace, &id, &name, host, &stage.file(last).0)?;
+    bytes += add(TRACES, last)?;
+    let files = entries.len() as u64;
+    let record = Record {
+        trace: id,
+        content,
+        date: place.date,
+        files: entries,
+    };
+    let locked = lake.lock()?;
+    // Another process may have published it in the meantime.
+    let former = lake.record(&record.trace)?;
+    if former
+        .as_ref()
+        .is_some_and(|former| former.content == record.content && lake.is_whole(former))
+    {
+        summary.unchanged += 1;
+        return Ok(());
+    }
+    let is_replaced = |entry: &Entry| record.files.iter().any(|new| new.path == entry.path);
+    let former = former.into_iter().flat_map(|former| former.files);
+    let former = former.filter(|entry| !is_replaced(entry));
+    change.deletes = former.map(|entry| entry.path).collect();
+    change.records = vec![record];
+    // From here on, an interrupted change is completed by the next process.
+    crate::interrupt::keep_when_interrupted(stage.path());
+    locked.commit(&change)?;
+    summary.published += 1;
+    summary.files += files;
+    summary.rows += rows;
+    summary.bytes += bytes;
+    Ok(())
+}
+
+/// The tables with rows and their folders in a lake: what others refer to comes first.
+fn tables_of(trace: &Directory, summary: &mut Summary) -> Vec<(String, String)> {
+    let fixed = declared::all();
+    let mut found = Vec::new();
+    for (name, table) in trace.tables().filter(|(_, table)| table.rows() > 0) {
+        let folder = folder_of(name);
+        let is_fixed = fixed.iter().any(|schema| schema.name == name);
+        // No event's folder may be above that of another.
+        let is_event = name.starts_with("events/") && folder.split('/').count() == 3;
+        match is_fixed || is_event {
+            true => found.push((name.to_owned(), folder)),
+            false => summary.omitted.push(name.to_owned()),
+        }
+        log::debug!("{name}: {} rows", table.rows());
+    }
+    let has_rows_in_time = |name: &str| {
+        name == declared::samples::NAME
+            || name == declared::calls::NAME
+            || name.starts_with("events/")
+    };
+    found.sort_by_key(|(name, _)| has_rows_in_time(name));
+    found
+}
+
+/// Removes the traces recorded before a date. Returns their number.
+fn remove_before(lake: &Lake, date: &str) -> Result<u64> {
+    let locked = lake.lock()?;
+    let mut change = Change::default();
+    for record in locked.records()? {
+        if record
+            .date
+            .as_deref()
+            .is_some_and(|recorded| recorded < date)
+        {
+            // The row in `traces` first.
+            let files = record.files.into_iter().rev();
+            change.deletes.extend(files.map(|entry| entry.path));
+            change.forget.push(record.trace);
+        }
+    }
+    if !change.forget.is_empty() {
+        locked.commit(&change)?;
+    }
+    Ok(change.forget.len() as u64)
+}
+
+/// The name of a trace without its ending.
+fn name_of(path: &Path) -> Result<String> {
+    let path = path
+        .canonicalize()
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(name.strip_suffix(".pqt").unwrap_or(&name).to_owned())
+}
+
+/// The name of a trace in lakes: its own and a checksum of what was recorded. Symbolizing it again does not change it.
+fn identity(name: &str, manifest: &Manifest) -> Result<String> {
+    let mut recorded = vec![name.to_owned(), serde_json::to_string(&manifest.facts)?];
+    for (table, entry) in &manifest.tables {
+        if table != declared::frames::NAME {
+            let range = entry.time_range();
+            recorded.push(format!("{table} {} {range:?}", entry.rows()));
+        }
+    }
+    let checksum = checksum(recorded.iter().map(String::as_str));
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+    let plain = name.chars().take(80);
+    let plain: String = plain
+        .map(|letter| if is_plain(letter) { letter } else { '_' })
+        .collect();
+    // Engines skip files whose names begin with `_`, `.`.
+    let first = if plain.starts_with('_') { "x" } else { "" };
+    Ok(format!("{first}{plain}-{checksum:016x}"))
+}
+
+/// FNV-1a of all words: equal in every version and on every host.
+fn checksum<'w>(words: impl IntoIterator<Item = &'w str>) -> u64 {
+    let bytes = words
+        .into_iter()
+        .flat_map(|word| word.bytes().chain([0xff]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}

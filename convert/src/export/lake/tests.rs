@@ -1,0 +1,377 @@
+//! Lakes: rows and types, repeated and interrupted publishing, hostile names and links.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use arrow_array::cast::AsArray;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use perfquet_events::Input;
+use perfquet_import::{ImportOptions, import};
+use perfquet_trace::reopen;
+use perfquet_trace::store::{Directory, FILE_NAME};
+
+use super::files::STEPS_LEFT;
+use super::{Partition, Summary, publish};
+
+/// A directory with traces and a lake.
+struct Room {
+    folder: tempfile::TempDir,
+}
+
+impl Room {
+    fn new() -> Room {
+        Room {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn lake(&self) -> PathBuf {
+        self.folder.path().join("lake")
+    }
+
+    /// Imports a golden file of the readers.
+    fn trace(&self, name: &str, golden: &str) -> PathBuf {
+        let readers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../formats/readers/src");
+        let trace = self.folder.path().join(name);
+        let input = Input::open(&readers.join(golden)).unwrap();
+        import(vec![input], &trace, ImportOptions::default()).unwrap();
+        trace
+    }
+
+    fn publish(&self, traces: &[&Path]) -> anyhow::Result<Summary> {
+        self.publish_as(traces, "date=2026-11-22,host=h001")
+    }
+
+    fn publish_as(&self, traces: &[&Path], partition: &str) -> anyhow::Result<Summary> {
+        let partition = Partition::parse(partition).unwrap();
+        publish(traces, &self.lake(), Some(&partition), None)
+    }
+
+    /// The files of the lake below the tables, and their rows. Every file can be read.
+    fn files(&self) -> BTreeMap<String, i64> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![self.lake()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|ending| ending == "parquet") {
+                    let file = std::fs::File::open(&path).unwrap();
+                    let metadata = ArrowReaderMetadata::load(&file, Default::default()).unwrap();
+                    let name = path.strip_prefix(self.lake()).unwrap();
+                    let rows = metadata.metadata().file_metadata().num_rows();
+                    files.insert(name.display().to_string(), rows);
+                }
+            }
+        }
+        files
+    }
+
+    /// Rows of each table.
+    fn rows(&self) -> BTreeMap<String, i64> {
+        let mut rows = BTreeMap::new();
+        for (name, count) in self.files() {
+            let table = name.split("/date=").next().unwrap().to_owned();
+            *rows.entry(table).or_default() += count;
+        }
+        rows
+    }
+}
+
+/// Rows of each table of traces, and one for each trace.
+fn expected(traces: &[&Path]) -> BTreeMap<String, i64> {
+    let mut rows = BTreeMap::from([("traces".to_owned(), traces.len() as i64)]);
+    for trace in traces {
+        let trace = Directory::open(trace).unwrap();
+        for (name, table) in trace.tables().filter(|(_, table)| table.rows() > 0) {
+            *rows.entry(name.to_owned()).or_default() += table.rows() as i64;
+        }
+    }
+    rows
+}
+
+const PERF: &str = "perf_data/golden/user-regs.data";
+const FTRACE: &str = "trace_dat/golden/graph-events.dat";
+
+#[test]
+fn published_files_share_no_bytes_and_have_no_unsigned_type() {
+    let room = Room::new();
+    let inputs = [
+        ("a.pqt", PERF),
+        ("b.pqt", FTRACE),
+        ("c.pqt", "trace_dat/golden/stacktrace.dat"),
+    ];
+    let traces = inputs.map(|(name, golden)| room.trace(name, golden));
+    let traces: Vec<&Path> = traces.iter().map(PathBuf::as_path).collect();
+    let shares = |path: &Path| {
+        let file = std::fs::File::open(path).unwrap();
+        let metadata = ArrowReaderMetadata::load(&file, Default::default()).unwrap();
+        let schema = format!("{}", metadata.schema());
+        let mut shared = 0;
+        for group in metadata.metadata().row_groups() {
+            let mut ranges: Vec<_> = group.columns().iter().map(|c| c.byte_range()).collect();
+            ranges.sort();
+            shared += ranges
+                .windows(2)
+                .filter(|two| two[0].0 + two[0].1 > two[1].0)
+                .count();
+        }
+        (shared, schema.contains("UInt"))
+    };
+    // The files of a trace do share chunks: otherwise this test would show nothing.
+    let mut in_traces = 0;
+    for trace in &traces {
+        let trace = Directory::open(trace).unwrap();
+        let tables: Vec<_> = trace.tables().map(|(name, _)| name.to_owned()).collect();
+        for path in tables.iter().flat_map(|name| trace.parts(name)) {
+            in_traces += shares(&path).0;
+        }
+    }
+    assert!(in_traces > 0);
+    room.publish(&traces).unwrap();
+    for name in room.files().keys() {
+        assert_eq!(shares(&room.lake().join(name)), (0, false), "{name}");
+    }
+    assert_eq!(room.rows(), expected(&traces));
+}
+
+#[test]
+fn rows_have_the_values_of_the_trace_and_its_name() {
+    let room = Room::new();
+    let trace = room.trace("it's [a].pqt", FTRACE);
+    room.publish_as(&[&trace], "date=2026-11-22").unwrap();
+    let trace = Directory::open(&trace).unwrap();
+    let host = "h/../ü";
+    let other = room.trace("b.pqt", PERF);
+    room.publish_as(&[&other], &format!("date=2026-11-23,host={host}"))
+        .expect_err("the keys of a lake are those of its first trace");
+    let mut ids = BTreeSet::new();
+    for name in room
+        .files()
+        .keys()
+        .filter(|name| !name.starts_with("traces/"))
+    {
+        let table = name.split("/date=").next().unwrap();
+        let file = std::fs::File::open(room.lake().join(name)).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+        let lake: Vec<_> = reader
+            .build()
+            .unwrap()
+            .map(|batch| batch.unwrap())
+            .collect();
+        let stored: Vec<_> = trace
+            .read(table)
+            .unwrap()
+            .map(|batch| batch.unwrap())
+            .collect();
+        let lake = arrow::compute::concat_batches(&lake[0].schema(), &lake).unwrap();
+        let stored = arrow::compute::concat_batches(&stored[0].schema(), &stored).unwrap();
+        assert_eq!(lake.num_rows(), stored.num_rows(), "{name}");
+        for (field, column) in stored.schema().fields().iter().zip(stored.columns()) {
+            let published = lake.column_by_name(field.name()).unwrap();
+            for row in 0..stored.num_rows() {
+                use super::super::values::Cell;
+                let text = |array| Cell::at(array, row).text().into_owned();
+                let (a, b) = (text(column.as_ref()), text(published.as_ref()));
+                let signed = a.parse::<u64>().map(|bits| bits.cast_signed().to_string());
+                assert!(
+                    a == b || signed.is_ok_and(|bits| bits == b) || a.contains('['),
+                    "{name} {field}: {a} became {b}"
+                );
+            }
+        }
+        ids.insert(lake["trace"].as_string::<i32>().value(0).to_owned());
+        // Without the key in the path, it is a column of the file.
+        assert!(lake.column_by_name("host").is_some());
+    }
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    assert!(ids.first().unwrap().starts_with("it_s__a_-"), "{ids:?}");
+}
+
+#[test]
+fn publishing_again_changes_nothing_and_symbolized_traces_are_replaced() {
+    let room = Room::new();
+    let a = room.trace("a.pqt", PERF);
+    let b = room.trace("b.pqt", FTRACE);
+    let first = room.publish(&[&a, &b]).unwrap();
+    assert_eq!((first.published, first.unchanged), (2, 0));
+    let files = room.files();
+    let again = room.publish(&[&a, &b, &a]).unwrap();
+    assert_eq!((again.published, again.unchanged), (0, 3));
+    assert_eq!(room.files(), files);
+    reopen::name_again(&a, Default::default()).unwrap();
+    let third = room.publish(&[&a, &b]).unwrap();
+    assert_eq!((third.published, third.unchanged), (1, 1));
+    assert_eq!(room.files(), files);
+    // A file that somebody removed is written again.
+    std::fs::remove_file(room.lake().join(files.keys().next().unwrap())).unwrap();
+    assert_eq!(room.publish(&[&a, &b]).unwrap().published, 1);
+    // A trace that moves to another date is there once.
+    room.publish_as(&[&a], "date=2026-11-23,host=h002").unwrap();
+    assert_eq!(room.rows(), expected(&[&a, &b]));
+    // Another recording of the same name is another trace.
+    std::fs::create_dir(room.folder.path().join("other")).unwrap();
+    let other = room.trace("other/a.pqt", FTRACE);
+    room.publish(&[&other]).unwrap();
+    assert_eq!(room.rows(), expected(&[&a, &b, &other]));
+}
+
+#[test]
+fn a_change_that_stops_at_any_step_is_completed_by_the_next() {
+    let room = Room::new();
+    let a = room.trace("a.pqt", PERF);
+    let b = room.trace("b.pqt", FTRACE);
+    let mut stopped = 0;
+    for steps in 0.. {
+        let _ = std::fs::remove_dir_all(room.lake());
+        room.publish(&[&a]).unwrap();
+        let before = room.files();
+        STEPS_LEFT.set(Some(steps));
+        let done = room.publish(&[&b]);
+        // The same trace at another place: its former files are removed.
+        let done = done.and_then(|_| room.publish_as(&[&a], "date=2026-11-24,host=h002"));
+        STEPS_LEFT.set(None);
+        // Whatever has its name is complete.
+        let seen = room.files();
+        if steps == 0 {
+            assert_eq!(seen, before);
+        }
+        if done.is_ok() {
+            break;
+        }
+        stopped += 1;
+        match steps % 2 {
+            0 => room.publish(&[&b]).map(|_| ()).unwrap(),
+            // Also if nothing is published.
+            _ => {
+                publish(&[], &room.lake(), None, None).unwrap();
+                assert!(!room.lake().join("_perfquet/pending.json").exists());
+            }
+        }
+        room.publish(&[&b]).unwrap();
+        room.publish_as(&[&a], "date=2026-11-24,host=h002").unwrap();
+        assert_eq!(
+            room.rows(),
+            expected(&[&a, &b]),
+            "stopped after {steps} steps"
+        );
+        let staging = room.lake().join("_perfquet/staging");
+        assert_eq!(std::fs::read_dir(staging).unwrap().count(), 0);
+        assert!(!room.lake().join("_perfquet/pending.json").exists());
+    }
+    assert!(stopped > 20, "{stopped}");
+}
+
+#[test]
+fn old_dates_are_removed_whole() {
+    let room = Room::new();
+    let a = room.trace("a.pqt", PERF);
+    let b = room.trace("b.pqt", FTRACE);
+    room.publish_as(&[&a], "date=2001-01-01,host=h001").unwrap();
+    let future = Partition::parse("date=9000-01-01,host=h001").unwrap();
+    let days = std::time::Duration::from_secs(30 * 86_400);
+    let summary = publish(&[&b], &room.lake(), Some(&future), Some(days)).unwrap();
+    assert_eq!((summary.published, summary.removed), (1, 1));
+    assert_eq!(room.rows(), expected(&[&b]));
+    assert!(!room.lake().join("samples/date=2001-01-01").exists());
+    let summary = publish(&[], &room.lake(), None, Some(days)).unwrap();
+    assert_eq!((summary.published, summary.removed), (0, 0));
+}
+
+#[test]
+fn nothing_is_written_outside_of_a_lake() {
+    let room = Room::new();
+    let a = room.trace("a.pqt", PERF);
+    let error = |room: &Room, partition: &str| {
+        let error = room.publish_as(&[&a], partition).unwrap_err();
+        format!("{error:#}")
+    };
+    // A directory with other files.
+    std::fs::create_dir(room.lake()).unwrap();
+    std::fs::write(room.lake().join("thesis.txt"), "keep").unwrap();
+    let found = error(&room, "date=2026-11-22,host=h");
+    assert!(
+        found.contains("expected a lake or an empty directory"),
+        "{found}"
+    );
+    std::fs::remove_file(room.lake().join("thesis.txt")).unwrap();
+    // A host that climbs.
+    room.publish_as(&[&a], "date=2026-11-22,host=../../../x")
+        .unwrap();
+    assert!(
+        room.lake()
+            .join("samples/date=2026-11-22/host=..%2F..%2F..%2Fx")
+            .is_dir()
+    );
+    // A table that is a link.
+    let outside = room.folder.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::rename(room.lake().join("threads"), room.folder.path().join("gone")).unwrap();
+    std::os::unix::fs::symlink(&outside, room.lake().join("threads")).unwrap();
+    let found = error(&room, "date=2026-11-23,host=h");
+    assert!(
+        found.contains("expected no symbolic link in a lake"),
+        "{found}"
+    );
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    std::fs::remove_file(room.lake().join("threads")).unwrap();
+    room.publish_as(&[&a], "date=2026-11-23,host=h").unwrap();
+    assert_eq!(room.rows(), expected(&[&a]));
+    // A change that somebody else wrote.
+    let victim = room.folder.path().join("victim");
+    std::fs::write(&victim, "keep").unwrap();
+    let pending = room.lake().join("_perfquet/pending.json");
+    for change in [
+        r#"{"moves":[],"deletes":["../victim"],"records":[],"forget":[]}"#,
+        r#"{"moves":[["../victim","samples/x"]],"deletes":[],"records":[],"forget":[]}"#,
+        r#"{"moves":[],"deletes":[],"records":[],"forget":["../../../victim"]}"#,
+        r#"{"moves":[],"deletes":["/etc/hostname"],"records":[],"forget":[]}"#,
+    ] {
+        std::fs::write(&pending, change).unwrap();
+        let found = error(&room, "date=2026-11-23,host=h");
+        assert!(
+            found.contains("expected a path inside of the lake"),
+            "{found}"
+        );
+        assert!(victim.exists());
+    }
+    std::fs::write(&pending, "{").unwrap();
+    let found = error(&room, "date=2026-11-23,host=h");
+    assert!(found.contains("damaged"), "{found}");
+}
+
+#[test]
+fn host_and_date_are_those_of_the_recording_or_required() {
+    let room = Room::new();
+    let trace = room.trace("a.pqt", "folded/golden/dd.folded");
+    let error = publish(&[&trace], &room.lake(), None, None).unwrap_err();
+    let error = format!("{error:#}");
+    assert!(
+        error.contains("a.pqt: the date of the recording is unknown"),
+        "{error}"
+    );
+    // 2026-11-22 23:59:59 and 100 s later.
+    let manifest = trace.join(FILE_NAME);
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json["facts"]["host"] = "box".into();
+    json["facts"]["wall_offset"] = (20_780_i64 * 86_400_000_000_000 - 1).into();
+    let write = |json: &serde_json::Value| {
+        std::fs::write(&manifest, serde_json::to_vec(json).unwrap()).unwrap();
+    };
+    for table in json["tables"].as_object_mut().unwrap().values_mut() {
+        for part in table["parts"].as_array_mut().unwrap() {
+            part["time_min"] = 0.into();
+            part["time_max"] = 5.into();
+        }
+    }
+    write(&json);
+    publish(&[&trace], &room.lake(), None, None).unwrap();
+    let folder = "/date=2026-11-22/host=box/";
+    assert!(
+        room.files().keys().all(|name| name.contains(folder)),
+        "{:?}",
+        room.files()
+    );
+}

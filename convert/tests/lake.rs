@@ -1,0 +1,144 @@
+//! Writers of a lake that are killed, and two at once: no row is there twice, none is missing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use perfquet_trace::store::Directory;
+
+const CONVERT: &str = env!("CARGO_BIN_EXE_perfquet-convert");
+
+/// Traces of four recordings, with names of their own.
+fn traces(folder: &Path) -> Vec<PathBuf> {
+    let readers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../formats/readers/src");
+    let inputs = [
+        "perf_data/golden/user-regs.data",
+        "trace_dat/golden/graph-events.dat",
+        "trace_dat/golden/stacktrace.dat",
+        "perf_data/golden/mono.data",
+    ];
+    let import = |(number, input): (usize, &str)| {
+        let trace = folder.join(format!("{number}.pqt"));
+        let mut command = Command::new(CONVERT);
+        command.arg(readers.join(input)).arg("--no-symbols");
+        let status = command.arg("-o").arg(&trace).stderr(Stdio::null()).status();
+        assert!(status.expect("the converter").success(), "{input}");
+        trace
+    };
+    (0..).zip(inputs).map(import).collect()
+}
+
+fn publish(traces: &[PathBuf], lake: &Path) -> Command {
+    let mut command = Command::new(CONVERT);
+    command.args(traces).args(["--to", "lake", "-o"]).arg(lake);
+    command.args(["--partition", "date=2026-11-22,host=h001"]);
+    command.stderr(Stdio::piped());
+    command
+}
+
+fn check(writer: Child) {
+    let output = writer.wait_with_output().expect("an end");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+}
+
+/// Rows of each table and trace. Every file with a name is complete.
+fn rows(lake: &Path) -> BTreeMap<(String, String), i64> {
+    let mut rows = BTreeMap::new();
+    let mut folders = vec![lake.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "parquet") {
+                let file = std::fs::File::open(&path).expect("a file of the lake");
+                let metadata = ArrowReaderMetadata::load(&file, Default::default());
+                let metadata = metadata.expect("a complete file");
+                let count = metadata.metadata().file_metadata().num_rows();
+                let name = path
+                    .strip_prefix(lake)
+                    .expect("inside")
+                    .display()
+                    .to_string();
+                let (table, file) = name.split_once("/date=").expect("a partition");
+                let trace = file.rsplit('/').next().unwrap_or_default();
+                let trace = trace.split('-').next().unwrap_or_default();
+                let former = rows.insert((table.to_owned(), trace.to_owned()), count);
+                assert_eq!(former, None, "{name} is there twice");
+            }
+        }
+    }
+    rows
+}
+
+fn expected(traces: &[PathBuf]) -> BTreeMap<(String, String), i64> {
+    let mut rows = BTreeMap::new();
+    for (number, path) in traces.iter().enumerate() {
+        rows.insert(("traces".to_owned(), number.to_string()), 1);
+        let trace = Directory::open(path).expect("a trace");
+        for (name, table) in trace.tables().filter(|(_, table)| table.rows() > 0) {
+            rows.insert((name.to_owned(), number.to_string()), table.rows() as i64);
+        }
+    }
+    rows
+}
+
+#[test]
+fn killed_at_fifty_moments_nothing_is_double_or_lost() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let traces = traces(folder.path());
+    let expected = expected(&traces);
+    let lake = folder.path().join("lake");
+    let start = Instant::now();
+    check(publish(&traces, &lake).spawn().expect("a writer"));
+    let whole = start.elapsed();
+    assert_eq!(rows(&lake), expected);
+    for moment in 0..50 {
+        // Some continue what others left.
+        if moment % 5 == 0 {
+            std::fs::remove_dir_all(&lake).expect("the lake");
+        }
+        let mut writer = publish(&traces, &lake).spawn().expect("a writer");
+        std::thread::sleep(whole * moment / 50);
+        writer.kill().expect("a signal");
+        writer.wait().expect("an end");
+        for (table, count) in rows(&lake) {
+            assert_eq!(expected.get(&table), Some(&count), "{table:?}");
+        }
+        if moment % 5 == 4 {
+            check(publish(&traces, &lake).spawn().expect("a writer"));
+            assert_eq!(rows(&lake), expected, "after moment {moment}");
+        }
+    }
+}
+
+#[test]
+fn two_writers_at_once_publish_each_trace_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let traces = traces(folder.path());
+    let expected = expected(&traces);
+    for round in 0..5 {
+        let lake = folder.path().join(format!("lake{round}"));
+        let mut reversed = traces.clone();
+        reversed.reverse();
+        let writers = [&traces, &reversed, &traces].map(|traces| publish(traces, &lake).spawn());
+        for writer in writers {
+            check(writer.expect("a writer"));
+        }
+        assert_eq!(rows(&lake), expected);
+        let staging = lake.join("_perfquet/staging");
+        let left = std::fs::read_dir(staging).expect("a directory").count();
+        assert_eq!(left, 0);
+    }
+    // A stopped writer does not hold up the others.
+    let lake = folder.path().join("lake");
+    let mut writer = publish(&traces, &lake).spawn().expect("a writer");
+    std::thread::sleep(Duration::from_millis(20));
+    writer.kill().expect("a signal");
+    writer.wait().expect("an end");
+    check(publish(&traces, &lake).spawn().expect("a writer"));
+    assert_eq!(rows(&lake), expected);
+}
