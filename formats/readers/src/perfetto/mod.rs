@@ -15,7 +15,8 @@
 //! | instants and counters of tracks | rows of a table for each category and name, with the annotations as columns |
 //! | samples of perf | rows of `samples` with their stacks |
 //! | process trees, descriptors of processes and threads | threads, their processes, names, command lines |
-//! | lost events of bundles, overruns, dropped packets, lost samples | losses |
+//! | lost events of bundles, overruns, chunks and packets lost by buffers, lost samples | losses |
+//! | flows between slices, times and instructions of their threads | counted in `problems` |
 //! | other packets | counted in `problems` by their kind; those that describe the recording itself are facts |
 //!
 //! - All times are on the trace's clock: the primary one of the first snapshot, otherwise BOOTTIME. Packets on a clock that no

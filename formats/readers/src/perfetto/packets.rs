@@ -20,6 +20,10 @@ use crate::protobuf::{Damage, Message, Value};
 const INFLATED_MIN: u64 = 64 << 20;
 /// Far more than packets can be compressed.
 const INFLATED_FACTOR: u64 = 100;
+/// Fields of a `TrackEvent`: flow_ids and terminating_flow_ids, in both forms; thread_time and thread_instruction_count, absolute and as
+/// differences.
+const FLOWS: [u64; 4] = [36, 42, 47, 48];
+const THREAD_COUNTS: [u64; 4] = [2, 8, 17, 20];
 /// Sequences with a state.
 const SEQUENCES_MAX: usize = 1 << 20;
 
@@ -57,6 +61,11 @@ pub(super) struct Contents<'a> {
     pub(super) facts: Vec<(u64, &'a [u8])>,
     /// Overruns by CPU: at the start, at the end.
     pub(super) overruns: HashMap<u64, (u64, u64)>,
+    /// Losses of Perfetto's own buffers up to the last packet with statistics.
+    pub(super) buffer_losses: [(u64, &'static str); 3],
+    /// Slices with what no table holds: flows to other slices, time and instructions of their threads.
+    pub(super) flows: u64,
+    pub(super) thread_counts: u64,
     pub(super) packets: u64,
     sequences: HashMap<u64, Sequence>,
 }
@@ -137,6 +146,29 @@ fn inflate(is_zstd: bool, body: &[u8], limit: u64) -> (Vec<u8>, bool) {
             .read_to_end(&mut bytes),
     };
     (bytes, outcome.is_ok_and(|length| (length as u64) < limit))
+}
+
+/// The losses in a `TraceStats`, of all its buffers.
+fn buffer_losses(data: &[u8]) -> [(u64, &'static str); 3] {
+    let mut losses = [
+        (0u64, "Perfetto's buffer was full: chunks were overwritten"),
+        (0, "Perfetto's buffer was full: chunks were discarded"),
+        (0, "a program's buffer was full: packets were dropped"),
+    ];
+    let fields = Message::new(data, 0).map_while(Result::ok);
+    let buffers = fields.filter(|field| field.number == 1);
+    for buffer in buffers.filter_map(|field| field.value.bytes()) {
+        for field in Message::new(buffer, 0).map_while(Result::ok) {
+            let index = [3, 18, 19]
+                .iter()
+                .position(|number| *number == field.number);
+            let loss = index.and_then(|index| losses.get_mut(index));
+            if let (Some(loss), Value::Number(count)) = (loss, field.value) {
+                loss.0 = loss.0.saturating_add(count);
+            }
+        }
+    }
+    losses
 }
 
 impl<'a> Contents<'a> {
@@ -302,6 +334,7 @@ impl<'a> Contents<'a> {
                 self.timed(sequence, packet, number, data, time);
             }
             34 => self.ftrace_stats(data),
+            35 => self.buffer_losses = buffer_losses(data),
             43 | 44 => {
                 let (thread, reference) = self.tracks.legacy(number, data);
                 if number == 44 {
@@ -332,6 +365,10 @@ impl<'a> Contents<'a> {
         let (item, rank) = match number {
             11 => {
                 let duration = super::tracks::complete(body).unwrap_or(-1);
+                let numbers = || Message::new(body, 0).map_while(Result::ok);
+                let has = |wanted: &[u64]| numbers().any(|field| wanted.contains(&field.number));
+                self.flows += u64::from(has(&FLOWS));
+                self.thread_counts += u64::from(has(&THREAD_COUNTS));
                 let item = Item::Track {
                     body,
                     state,

@@ -259,6 +259,27 @@ impl<'a> Reader<'a> {
                 }))?;
             }
         }
+        for (count, reason) in contents.buffer_losses {
+            if count > 0 {
+                sink.event(Event::Loss(Loss {
+                    time: None,
+                    cpu: None,
+                    event: None,
+                    count: Some(count),
+                    in_all: None,
+                    reason,
+                }))?;
+            }
+        }
+        let flows = (
+            contents.flows,
+            "events of tracks with flows: no table holds those".to_owned(),
+        );
+        let thread_counts = (
+            contents.thread_counts,
+            "events of tracks with time or instructions of their thread: no table holds those"
+                .to_owned(),
+        );
         let alone = (
             self.pairs.ends_alone,
             "ends of slices without a begin".to_owned(),
@@ -277,7 +298,10 @@ impl<'a> Reader<'a> {
             };
             Some((*count, format!("packets of {name}: no table holds them")))
         });
-        for (count, message) in [alone, unread].into_iter().chain(others) {
+        for (count, message) in [alone, unread, flows, thread_counts]
+            .into_iter()
+            .chain(others)
+        {
             if count > 0 {
                 sink.event(Event::Problem(Problem {
                     place: Place::Whole,

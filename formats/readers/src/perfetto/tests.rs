@@ -97,6 +97,34 @@ fn damage_is_reported() {
     assert!(events.contains("sched_switch"), "{events}");
 }
 
+/// What tables cannot hold is counted, and so is what Perfetto itself has lost.
+#[test]
+fn losses_and_unread_parts_are_counted() {
+    // timestamp 5; track_event: an instant "x" with the flow 7, and the time of its thread.
+    let flow = [0xf9, 2, 7, 0, 0, 0, 0, 0, 0, 0];
+    let event = [&[0x48, 3, 0xba, 1, 1, b'x', 0x88, 1, 9][..], &flow].concat();
+    let event = [&[0x40, 5, 0x5a, event.len() as u8][..], &event].concat();
+    let event = [&[0x0a, event.len() as u8], &event[..]].concat();
+    // trace_stats: a buffer with 4 chunks overwritten, 2 discarded, 3 packets dropped by writers; the later packet counts.
+    let early = packet(&[0x9a, 2], &[0x0a, 2, 0x18, 1]);
+    let stats = packet(&[0x9a, 2], &[0x0a, 8, 0x18, 4, 0x90, 1, 2, 0x98, 1, 3]);
+    let events = read_bytes(&PERFETTO, &[event, early, stats].concat());
+    for (count, what) in [
+        (1, "events of tracks with flows"),
+        (
+            1,
+            "events of tracks with time or instructions of their thread",
+        ),
+        (4, "chunks were overwritten"),
+        (2, "chunks were discarded"),
+        (3, "packets were dropped"),
+    ] {
+        let line = events.lines().find(|line| line.contains(what));
+        let line = line.unwrap_or_else(|| panic!("{what}: {events}"));
+        assert!(line.contains(&count.to_string()), "{line}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
