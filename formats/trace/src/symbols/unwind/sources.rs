@@ -1,6 +1,7 @@
 //! Sources of unwind rules in a file: call frame information, Go's own tables, known code without either, and the instructions of
 //! other code.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,9 +23,11 @@ pub(super) const ENTRY_BYTES: u64 = 128;
 /// Code without other rules whose instructions are read: at least and at most, in bytes. Shorter code is padding. FFmpeg's codecs have 3 MB
 /// of assembly.
 const INSTRUCTIONS_MIN: u64 = 16;
-const INSTRUCTIONS_MAX: u64 = 16 << 20;
-/// Bytes of code that are in memory as instructions, 90 times as large, together.
-const PIECE_BYTES: u64 = 256 << 10;
+const INSTRUCTIONS_MAX: u64 = 4 << 20;
+/// Bytes of code that are in memory as instructions, up to 170 times as large, together.
+const PIECE_BYTES: u64 = 128 << 10;
+/// Different rules from instructions; code with more has none.
+const DISTINCT_RULES_MAX: usize = 1 << 14;
 
 /// The sources of a file's rules.
 pub(super) struct Sources {
@@ -39,10 +42,23 @@ pub(super) struct Sources {
 /// Code outside of all functions and stubs.
 struct Rest {
     image: Arc<Elf>,
-    /// The others, by start.
-    covered: Vec<Range<u64>>,
-    /// By address, once needed.
-    rules: Option<Vec<Stub>>,
+    /// By address.
+    gaps: Vec<Range<u64>>,
+    /// Once needed.
+    derived: Option<Derived>,
+}
+
+/// Rules from instructions. Code may have one for each byte, of few kinds.
+#[derive(Default)]
+struct Derived {
+    codes: Vec<DerivedCode>,
+    distinct: Vec<Rule>,
+}
+
+struct DerivedCode {
+    addresses: Range<u64>,
+    /// Offset of the first byte, and index of the rule.
+    rules: Vec<(u32, u16)>,
 }
 
 #[derive(Clone, Copy)]
@@ -50,7 +66,7 @@ enum Source<'a> {
     Stub(&'a Stub),
     Frames(&'a Function),
     Go(&'a GoFunction),
-    Instructions(&'a Stub),
+    Instructions(&'a DerivedCode),
 }
 
 /// An item passed by [`Sources::each`].
@@ -86,17 +102,13 @@ impl Sources {
         let of_frames = of_frames.map(|function| function.start..function.end);
         let of_go = of_go.map(|function| function.start..function.end);
         let mut functions: Vec<Range<u64>> = of_frames.chain(of_go).collect();
-        functions.sort_by_key(|function| function.start);
+        functions.sort_unstable_by_key(|function| function.start);
         let mut stubs = stubs_of(&found.image, &functions);
         stubs.extend(entry_of(found.image.entry, &functions));
         stubs.sort_by_key(|stub| stub.code.start);
         functions.extend(stubs.iter().map(|stub| stub.code.clone()));
-        functions.sort_by_key(|function| function.start);
-        let rest = Rest {
-            image: Arc::clone(&found.image),
-            covered: functions,
-            rules: None,
-        };
+        functions.sort_unstable_by_key(|function| function.start);
+        let rest = Rest::between(&functions, &found.image);
         Sources {
             frames,
             go,
@@ -123,21 +135,21 @@ impl Sources {
         let of_frames = frames
             .as_ref()
             .map(|frames| frames.rule_at(address, scratch));
-        let of_functions = match (of_frames, go) {
+        let of_functions = match (of_frames, &*go) {
             (None | Some(Rule::Gap), Some(go)) => go.rule_at(address),
             (rule, _) => rule.unwrap_or(Rule::Gap),
         };
         if of_functions != Rule::Gap {
             return of_functions;
         }
-        let rule_in = |stubs: &[Stub]| {
-            let next = stubs.partition_point(|stub| stub.code.start <= address);
-            let stub = next.checked_sub(1).and_then(|last| stubs.get(last));
-            let stub = stub.filter(|stub| stub.code.contains(&address));
-            stub.map_or(Rule::Gap, |stub| stub.rule_at(address))
-        };
-        match rule_in(stubs) {
-            Rule::Gap => rule_in(rest.rules(stubs)),
+        let next = stubs.partition_point(|stub| stub.code.start <= address);
+        let stub = next.checked_sub(1).and_then(|last| stubs.get(last));
+        let stub = stub.filter(|stub| stub.code.contains(&address));
+        match stub.map_or(Rule::Gap, |stub| stub.rule_at(address)) {
+            Rule::Gap if rest.contains(address) => {
+                let begins = |address| begins(frames.as_ref(), go.as_ref(), stubs, address);
+                rest.derived(&begins).rule_at(address)
+            }
             rule => rule,
         }
     }
@@ -160,8 +172,10 @@ impl Sources {
         let of_stubs = stubs
             .iter()
             .map(|stub| (stub.code.start, Source::Stub(stub)));
-        let of_rest = rest.rules(stubs).iter();
-        let of_rest = of_rest.map(|code| (code.code.start, Source::Instructions(code)));
+        let begins = |address| begins(frames.as_ref(), go.as_ref(), stubs, address);
+        let derived = rest.derived(&begins);
+        let of_rest = derived.codes.iter();
+        let of_rest = of_rest.map(|code| (code.addresses.start, Source::Instructions(code)));
         let functions = of_frames.chain(of_go).chain(of_stubs).chain(of_rest);
         let mut functions: Vec<(u64, Source<'_>)> = functions.collect();
         functions.sort_by_key(|(start, _)| *start);
@@ -183,15 +197,18 @@ impl Sources {
                     });
                     (function.end, RuleOrigin::Go)
                 }
-                (Source::Stub(code) | Source::Instructions(code), ..) => {
-                    for (address, rule) in &code.rules {
+                (Source::Stub(stub), ..) => {
+                    for (address, rule) in &stub.rules {
                         each(Item::Rule(*address, *rule));
                     }
-                    let origin = match source {
-                        Source::Stub(_) => RuleOrigin::Frames,
-                        _ => RuleOrigin::Instructions,
-                    };
-                    (code.code.end, origin)
+                    (stub.code.end, RuleOrigin::Frames)
+                }
+                (Source::Instructions(code), ..) => {
+                    for (offset, rule) in &code.rules {
+                        let address = start.saturating_add(u64::from(*offset));
+                        each(Item::Rule(address, derived.rule(*rule)));
+                    }
+                    (code.addresses.end, RuleOrigin::Instructions)
                 }
                 _ => continue,
             };
@@ -200,42 +217,129 @@ impl Sources {
     }
 }
 
+/// Whether a function or a stub begins at an address.
+fn begins(
+    frames: Option<&CallFrames>,
+    go: Option<&GoFrames>,
+    stubs: &[Stub],
+    address: u64,
+) -> bool {
+    let in_frames = frames.is_some_and(|frames| {
+        let found = frames
+            .functions()
+            .binary_search_by_key(&address, |function| function.start);
+        found.is_ok()
+    });
+    let in_go = || {
+        go.is_some_and(|go| {
+            let found = go
+                .functions()
+                .binary_search_by_key(&address, |function| function.start);
+            found.is_ok()
+        })
+    };
+    in_frames || in_go() || stubs.iter().any(|stub| stub.code.contains(&address))
+}
+
 impl Rest {
+    /// The code between functions and stubs, which are sorted by their starts.
+    fn between(covered: &[Range<u64>], image: &Arc<Elf>) -> Rest {
+        let mut left = INSTRUCTIONS_MAX;
+        let mut pieces = Vec::new();
+        for gap in gaps(image, covered, INSTRUCTIONS_MIN) {
+            let mut start = gap.start;
+            while start < gap.end && left > 0 {
+                let end = gap.end.min(start.saturating_add(PIECE_BYTES.min(left)));
+                left -= end - start;
+                pieces.push(start..end);
+                start = end;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        Rest {
+            image: Arc::clone(image),
+            gaps: pieces,
+            derived: None,
+        }
+    }
+
+    fn contains(&self, address: u64) -> bool {
+        let next = self.gaps.partition_point(|gap| gap.start <= address);
+        let gap = next.checked_sub(1).and_then(|last| self.gaps.get(last));
+        gap.is_some_and(|gap| address < gap.end)
+    }
+
     /// The rules of this code.
-    fn rules(&mut self, stubs: &[Stub]) -> &[Stub] {
+    fn derived(&mut self, begins: &dyn Fn(u64) -> bool) -> &Derived {
         let Rest {
             image,
-            covered,
-            rules,
+            gaps,
+            derived,
         } = self;
-        rules.get_or_insert_with(|| {
-            let begins = |address: u64| {
-                let found = covered.binary_search_by_key(&address, |function| function.start);
-                found.is_ok() || stubs.iter().any(|stub| stub.code.contains(&address))
-            };
-            let mut left = INSTRUCTIONS_MAX;
-            let mut pieces = Vec::new();
-            for gap in gaps(image, covered, INSTRUCTIONS_MIN) {
-                let mut start = gap.start;
-                while start < gap.end && left > 0 {
-                    let end = gap.end.min(start.saturating_add(PIECE_BYTES.min(left)));
-                    left -= end - start;
-                    let code = image.code_at(start).unwrap_or_default();
-                    let bytes = usize::try_from(end - start).unwrap_or(usize::MAX);
-                    pieces.push((start..end, code.get(..bytes).unwrap_or(code)));
-                    start = end;
-                }
+        derived.get_or_insert_with(|| Derived::of(image, gaps, begins))
+    }
+}
+
+impl Derived {
+    fn of(image: &Elf, gaps: &[Range<u64>], begins: &dyn Fn(u64) -> bool) -> Derived {
+        let code_of = |gap: &Range<u64>| {
+            let code = image.code_at(gap.start).unwrap_or_default();
+            let bytes = usize::try_from(gap.end - gap.start).unwrap_or(usize::MAX);
+            code.get(..bytes).unwrap_or(code)
+        };
+        let mut derived = Derived::default();
+        // V8's builtins leave by jumps that no return follows, but they all have frame pointers.
+        if has_prologues(gaps.iter().map(code_of)) {
+            return derived;
+        }
+        derived.distinct.push(Rule::Gap);
+        let mut indices = HashMap::from([(Rule::Gap, 0u16)]);
+        for gap in gaps {
+            let mut rules = Vec::new();
+            for (address, rule) in rules_of(gap.start, code_of(gap), begins) {
+                let next = derived.distinct.len();
+                let index = match indices.get(&rule) {
+                    Some(index) => *index,
+                    None if next < DISTINCT_RULES_MAX => {
+                        derived.distinct.push(rule);
+                        indices.insert(rule, next as u16);
+                        next as u16
+                    }
+                    None => 0,
+                };
+                let offset = address.saturating_sub(gap.start);
+                rules.push((u32::try_from(offset).unwrap_or(u32::MAX), index));
             }
-            // V8's builtins leave by jumps that no return follows, but they all have frame pointers.
-            if has_prologues(pieces.iter().map(|(_, code)| *code)) {
-                return Vec::new();
-            }
-            let codes = pieces.into_iter().map(|(addresses, code)| Stub {
-                rules: rules_of(addresses.start, code, &begins),
-                code: addresses,
+            rules.shrink_to_fit();
+            derived.codes.push(DerivedCode {
+                addresses: gap.clone(),
+                rules,
             });
-            codes.collect()
-        })
+        }
+        derived
+    }
+
+    fn rule(&self, index: u16) -> Rule {
+        let rule = self.distinct.get(usize::from(index));
+        rule.copied().unwrap_or(Rule::Gap)
+    }
+
+    fn rule_at(&self, address: u64) -> Rule {
+        let next = self
+            .codes
+            .partition_point(|code| code.addresses.start <= address);
+        let code = next.checked_sub(1).and_then(|last| self.codes.get(last));
+        let Some(code) = code.filter(|code| code.addresses.contains(&address)) else {
+            return Rule::Gap;
+        };
+        let offset = address - code.addresses.start;
+        let next = code
+            .rules
+            .partition_point(|(first, _)| u64::from(*first) <= offset);
+        let rule = next.checked_sub(1).and_then(|last| code.rules.get(last));
+        rule.map_or(Rule::Gap, |(_, rule)| self.rule(*rule))
     }
 }
 
