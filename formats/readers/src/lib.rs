@@ -46,6 +46,7 @@ mod payload_text;
 pub mod perf_data;
 pub mod perf_script;
 pub mod perfetto;
+mod placeholder;
 pub mod pprof;
 mod printout;
 mod problems;

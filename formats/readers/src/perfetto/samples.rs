@@ -8,6 +8,7 @@ use perfquet_events::event::{
 
 use super::interned::{Defaults, Interned, text};
 use super::types::Declared;
+use crate::placeholder::without_placeholder;
 use crate::printout::Stacks;
 use crate::problems::Problems;
 use crate::protobuf::{Message, Value};
@@ -264,15 +265,8 @@ impl Path {
         };
         let function = state.text(text::FUNCTION, frame.function);
         let function = function.unwrap_or_default();
-        // Exporters write the module in brackets for a function without a name.
-        let base = self.module.rsplit(|&byte| byte == b'/').next();
-        let inside = function
-            .strip_prefix(b"[")
-            .and_then(|rest| rest.strip_suffix(b"]"));
-        let is_placeholder =
-            inside.is_some_and(|inside| inside == b"unknown" || Some(inside) == base);
         NamedFrame {
-            function: if is_placeholder { b"" } else { function },
+            function: without_placeholder(function, &self.module),
             module: &self.module,
             build_id: &self.build_id,
             module_offset: frame.offset.filter(|_| !self.is_kernel),

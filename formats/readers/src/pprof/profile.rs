@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 use perfquet_events::event::{NamedFrame, Space};
 
+use crate::placeholder::without_placeholder;
 use crate::protobuf::{Damage, Message, Value};
 
 /// Entries of a table; a hostile profile has one for every two bytes.
@@ -157,7 +158,7 @@ impl<'a> Profile<'a> {
             let is_inlined = index + 1 < count;
             let (function, file, line) = self.line(line);
             let named = NamedFrame {
-                function,
+                function: without_placeholder(function, frame.module),
                 file,
                 line,
                 inlined: is_inlined,

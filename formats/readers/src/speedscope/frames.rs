@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use perfquet_events::event::{NamedFrame, Space};
 
 use crate::json::{elements, integer, members, text};
+use crate::placeholder::without_placeholder;
 
 /// Frames of a file; a hostile one has a frame for every three bytes.
 const FRAMES_MAX: usize = 1 << 22;
@@ -45,13 +46,8 @@ impl<'a> Frame<'a> {
 
     pub(super) fn named(&self) -> NamedFrame<'_> {
         let is_kernel = self.is_module && self.file.starts_with(b"[kernel");
-        // `[libc.so.6]` is a place in a module without a name.
-        let is_unnamed = self.is_module && self.name.starts_with(b"[") && self.name.ends_with(b"]");
         NamedFrame {
-            function: match is_unnamed || &*self.name == b"[unknown]" {
-                true => b"",
-                false => &self.name,
-            },
+            function: without_placeholder(&self.name, self.module()),
             module: self.module(),
             file: match self.is_module {
                 true => b"",
