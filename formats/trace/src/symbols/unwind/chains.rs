@@ -10,6 +10,7 @@
 //! files without: 97 to 100 % fp and leaf in postgres, libjvm and node, at most 36 % in 20 files of Debian 12 without.
 
 use super::super::elf::Elf;
+use super::flow::has_prologues;
 use super::rule::{Frame, RBP, RSP, Rbp, Rule};
 use super::sources::{Item, RuleOrigin, Sources};
 
@@ -18,13 +19,6 @@ const KEEPING_MIN_PERCENT: u64 = 93;
 const CLOBBER_MAX_PERCENT: u64 = 5;
 /// Below this share of the code with call frame information, the instructions decide.
 const COVERED_MIN_PERCENT: u64 = 10;
-
-/// `push rbp; mov rbp, rsp`
-const PROLOGUE: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
-/// Maximum number of bytes per prologue in code with frame pointers; twice the average of Go and V8.
-const BYTES_PER_PROLOGUE: usize = 2048;
-/// Number of bytes of code searched for prologues.
-const SEARCHED_BYTES: usize = 1 << 20;
 
 /// The bytes of a file's functions, by their effect on a chain of frame pointers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -132,18 +126,4 @@ impl FunctionKind {
             _ => &mut chains.leaf,
         }
     }
-}
-
-/// Whether the functions of code begin with setting up a frame pointer.
-pub(super) fn has_prologues<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> bool {
-    let (mut prologues, mut searched) = (0, 0);
-    for code in pieces {
-        let code = code.get(..SEARCHED_BYTES - searched).unwrap_or(code);
-        prologues += code
-            .windows(PROLOGUE.len())
-            .filter(|window| *window == PROLOGUE)
-            .count();
-        searched += code.len();
-    }
-    prologues > 0 && prologues * BYTES_PER_PROLOGUE >= searched
 }

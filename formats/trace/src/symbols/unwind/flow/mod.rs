@@ -12,6 +12,7 @@
 //! Both are propagated over jumps. Where they contradict each other or themselves, as after a call that never returns, the code has no rule.
 //! The code may be hostile: the work is bounded by its size.
 
+mod prologues;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use std::collections::HashSet;
 use super::rule::{Frame, RBP, RSP, Rbp, Rule};
 use steps::{DWARF_OF_NUMBER, Effect, Step, Way, steps_of};
 
+pub(super) use prologues::has_prologues;
 pub(super) use steps::SIGNAL_RETURNS;
 
 /// Sweeps over the code until rules no longer change: one for each nested loop, and each backward jump out of one.
