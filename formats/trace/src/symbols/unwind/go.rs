@@ -218,16 +218,8 @@ impl GoFrames {
             distance = distance.checked_add(change)?;
             let rule = match distance {
                 ..0 => Rule::Opaque,
-                distance => Rule::Frame(Frame {
-                    base: RSP,
-                    offset: distance.checked_add(8)?,
-                    indirect: None,
-                    return_address: -8,
-                    rbp: match distance {
-                        0 => Rbp::Same,
-                        _ => Rbp::AtCfa(-16),
-                    },
-                }),
+                0 => Rule::Frame(Frame::ENTRY),
+                distance => Rule::Frame(Frame::at(RSP, distance.checked_add(8)?, Rbp::AtCfa(-16))),
             };
             if !each(pc, rule) {
                 break;

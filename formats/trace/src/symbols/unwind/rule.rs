@@ -175,21 +175,30 @@ impl Rule {
             RBP_WORDS => RBP,
             _ => return Rule::Opaque,
         };
-        Rule::Frame(Frame {
-            base,
-            offset: i32::from(number) * 8,
-            indirect: None,
-            return_address: -8,
-            rbp: match row.rbp {
-                RBP_SAME => Rbp::Same,
-                RBP_UNKNOWN => Rbp::Unknown,
-                words => Rbp::AtCfa(i32::from(words) * 8),
-            },
-        })
+        let rbp = match row.rbp {
+            RBP_SAME => Rbp::Same,
+            RBP_UNKNOWN => Rbp::Unknown,
+            words => Rbp::AtCfa(i32::from(words) * 8),
+        };
+        Rule::Frame(Frame::at(base, i32::from(number) * 8, rbp))
     }
 }
 
 impl Frame {
+    /// The frame at an entry of a function, and at its return.
+    pub(super) const ENTRY: Frame = Frame::at(RSP, 8, Rbp::Same);
+
+    /// The CFA is at a register plus bytes, the return address directly below it.
+    pub(super) const fn at(base: u8, offset: i32, rbp: Rbp) -> Frame {
+        Frame {
+            base,
+            offset,
+            indirect: None,
+            return_address: -8,
+            rbp,
+        }
+    }
+
     /// `cfa` and `rbp` of a row, if the rule fits.
     fn narrow(self) -> Option<(u16, i16)> {
         let kind = match self.base {
@@ -325,13 +334,7 @@ mod tests {
 
     #[test]
     fn common_rules_fit_in_a_row() {
-        let frame = Frame {
-            base: RSP,
-            offset: 32,
-            indirect: None,
-            return_address: -8,
-            rbp: Rbp::AtCfa(-16),
-        };
+        let frame = Frame::at(RSP, 32, Rbp::AtCfa(-16));
         let row = Rule::Frame(frame).row(0x11a7, |_| unreachable!());
         let expected = Row {
             address: 0x11a7,

@@ -127,13 +127,7 @@ fn at_rsp(words: i32) -> Rule {
 }
 
 fn frame(base: u8, offset: i32, rbp: Rbp) -> Rule {
-    Rule::Frame(Frame {
-        base,
-        offset,
-        indirect: None,
-        return_address: -8,
-        rbp,
-    })
+    Rule::Frame(Frame::at(base, offset, rbp))
 }
 
 /// `.plt`: a stub that calls the dynamic linker, then one per function.

@@ -8,7 +8,7 @@ use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use super::super::elf::{Content, Elf};
 use super::super::files::Found;
 use super::super::table::Table;
-use super::rule::{Frame, RBP, RSP, Rbp, Rule};
+use super::rule::{Frame, RBP, Rule};
 use super::table::{CodeRules, UnwindTable};
 use super::*;
 use crate::symbols::tests::random_numbers;
@@ -196,14 +196,7 @@ fn rules_of_the_c_library() {
     assert!(count(|rule| matches!(rule, Rule::Root)) >= 1, "clone3");
     let opaque = count(|rule| matches!(rule, Rule::Opaque));
     assert!(opaque * 1000 < rules.len(), "{opaque} of {}", rules.len());
-    let entry = Frame {
-        base: RSP,
-        offset: 8,
-        indirect: None,
-        return_address: -8,
-        rbp: Rbp::Same,
-    };
-    assert!(rules.contains(&Rule::Frame(entry)));
+    assert!(rules.contains(&Rule::Frame(Frame::ENTRY)));
     let fp = |rule: &Rule| matches!(rule, Rule::Frame(frame) if frame.base == RBP);
     assert!(rules.iter().any(fp));
 }

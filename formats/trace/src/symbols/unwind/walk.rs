@@ -114,23 +114,16 @@ fn rule_of(code: &Code<'_>, is_interrupted: bool) -> Rule {
     if SIGNAL_RETURNS.iter().any(|bytes| starts_with(bytes)) {
         return Rule::Signal;
     }
-    let frame = |offset, rbp| {
-        Rule::Frame(Frame {
-            base: RSP,
-            offset,
-            indirect: None,
-            return_address: -8,
-            rbp,
-        })
-    };
     match code.instructions {
         _ if !is_interrupted => Rule::Gap,
         // endbr64; push rbp: at the entry.
-        [0xf3, 0x0f, 0x1e, 0xfa, ..] | [0x55, 0x48, 0x89 | 0x8b, ..] => frame(8, Rbp::Same),
+        [0xf3, 0x0f, 0x1e, 0xfa, ..] | [0x55, 0x48, 0x89 | 0x8b, ..] => Rule::Frame(Frame::ENTRY),
         // mov rbp, rsp
-        [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..] => frame(16, Rbp::AtCfa(-16)),
+        [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..] => {
+            Rule::Frame(Frame::at(RSP, 16, Rbp::AtCfa(-16)))
+        }
         // ret
-        [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] => frame(8, Rbp::Same),
+        [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] => Rule::Frame(Frame::ENTRY),
         _ => Rule::Gap,
     }
 }

@@ -30,15 +30,6 @@ const SWEEPS_MAX: usize = 12;
 /// Instructions from the start of a thread to its call, and from there to `hlt`.
 const START_INSTRUCTIONS: usize = 16;
 
-/// The frame at the entry of a function, and at its return.
-const ENTRY: Frame = Frame {
-    base: RSP,
-    offset: 8,
-    indirect: None,
-    return_address: -8,
-    rbp: Rbp::Same,
-};
-
 /// What is known of the frame before an instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
@@ -137,7 +128,7 @@ fn forward(steps: &[Step], entries: &[bool]) -> Vec<Known> {
     let mut before: Vec<Known> = entries
         .iter()
         .map(|is_entry| match is_entry {
-            true => Known::Frame(ENTRY),
+            true => Known::Frame(Frame::ENTRY),
             false => Known::Nothing,
         })
         .collect();
@@ -174,11 +165,11 @@ fn backward_of(steps: &[Step]) -> Vec<Known> {
         for (index, step) in steps.iter().enumerate().rev() {
             let at = |way| match way {
                 Way::None => Known::Nothing,
-                Way::Function => Known::Frame(ENTRY),
+                Way::Function => Known::Frame(Frame::ENTRY),
                 Way::To(to) => before.get(to).copied().unwrap_or(Known::Nothing),
             };
             let after = match step.is_return {
-                true => Known::Frame(ENTRY),
+                true => Known::Frame(Frame::ENTRY),
                 false => after_call(step, at(step.next)).meet(at(step.jump)),
             };
             let known = match after {

@@ -3,11 +3,7 @@
 use super::*;
 
 fn at_rsp(offset: i32, rbp: Rbp) -> Rule {
-    Rule::Frame(Frame {
-        offset,
-        rbp,
-        ..ENTRY
-    })
+    Rule::Frame(Frame::at(RSP, offset, rbp))
 }
 
 fn check(code: &[u8], expected: &[(u64, Rule)]) {
@@ -62,7 +58,7 @@ fn an_aligned_stack_is_left_by_the_saved_pointer() {
         Rule::Frame(Frame {
             offset,
             indirect: Some(8),
-            ..ENTRY
+            ..Frame::ENTRY
         })
     };
     let expected = [
