@@ -69,6 +69,8 @@ limits! {
     CHECKSUMS_BYTES_MAX = 4 << 30, Bytes, "later ones are not used";
     /// Call frame information of a file
     FRAME_BYTES_MAX = 48 << 20, Bytes, "the rest is not read; stacks end there";
+    /// Code of a file without call frame information whose instructions are read
+    INSTRUCTION_BYTES_MAX = 4 << 20, Bytes, "stacks end in the rest";
     /// Total call frame information in memory
     FRAMES_BYTES_MAX = 96 << 20, Bytes, "all of it is released, and read again when needed";
     /// Call frame information read for one process

@@ -707,7 +707,7 @@ impl walk::Process for Walked<'_, '_> {
             instructions: instructions.unwrap_or_default(),
             // In a large file, this would take too long while rings fill.
             chains_hold: rules.as_mut().is_some_and(|rules| {
-                let is_fast = !is_live || rules.bytes() <= CHAIN_BYTES_MAX;
+                let is_fast = !is_live || rules.frame_bytes() <= CHAIN_BYTES_MAX;
                 is_fast && rules.chains_hold(&found.image)
             }),
         })

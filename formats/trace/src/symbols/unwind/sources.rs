@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::super::elf::Elf;
 use super::super::files::Found;
+use super::super::limits::INSTRUCTION_BYTES_MAX;
 use super::cfi::{CallFrames, Function, Scratch};
 use super::flow::{has_prologues, rules_of};
 use super::go::{GoFrames, GoFunction};
@@ -19,10 +20,10 @@ const GO_WORK_MAX: usize = 256;
 /// Bytes of the code where a program begins, at most. glibc's loader has 80, without call frame information.
 pub(super) const ENTRY_BYTES: u64 = 128;
 
-/// Code without other rules whose instructions are read: at least and at most, in bytes. Shorter code is padding. FFmpeg's codecs have 3 MB
-/// of assembly.
+/// Bytes of code whose instructions are read, at least: shorter code is padding.
 const INSTRUCTIONS_MIN: u64 = 16;
-const INSTRUCTIONS_MAX: u64 = 4 << 20;
+/// Rules from instructions take at most this many bytes for each byte of code; usually one for ten bytes.
+const RULE_BYTES_MAX: u64 = 2;
 /// Bytes of code that are in memory as instructions, up to 170 times as large, together.
 const PIECE_BYTES: u64 = 128 << 10;
 /// Different rules from instructions; code with more has none.
@@ -118,8 +119,14 @@ impl Sources {
     }
 
     /// Size of the call frame information that was read.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(super) fn frame_bytes(&self) -> u64 {
         self.frames.as_ref().map_or(0, CallFrames::bytes)
+    }
+
+    /// The same, with the rules that replace it elsewhere.
+    pub(super) fn bytes(&self) -> u64 {
+        let code: u64 = self.rest.gaps.iter().map(|gap| gap.end - gap.start).sum();
+        self.frame_bytes().saturating_add(code * RULE_BYTES_MAX)
     }
 
     /// The rule at an address of the file.
@@ -243,7 +250,7 @@ fn begins(
 impl Rest {
     /// The code between functions and stubs, which are sorted by their starts.
     fn between(covered: &[Range<u64>], image: &Arc<Elf>) -> Rest {
-        let mut left = INSTRUCTIONS_MAX;
+        let mut left = INSTRUCTION_BYTES_MAX;
         let mut pieces = Vec::new();
         for gap in gaps(image, covered, INSTRUCTIONS_MIN) {
             let mut start = gap.start;
@@ -297,7 +304,11 @@ impl Derived {
         let mut indices = HashMap::from([(Rule::Gap, 0u16)]);
         for gap in gaps {
             let mut rules = Vec::new();
-            for (address, rule) in rules_of(gap.start, code_of(gap), begins) {
+            let most = ((gap.end - gap.start) * RULE_BYTES_MAX / 8).max(1);
+            for (address, mut rule) in rules_of(gap.start, code_of(gap), begins) {
+                if rules.len() as u64 + 1 >= most {
+                    rule = Rule::Gap;
+                }
                 let next = derived.distinct.len();
                 let index = match indices.get(&rule) {
                     Some(index) => *index,
@@ -310,6 +321,9 @@ impl Derived {
                 };
                 let offset = address.saturating_sub(gap.start);
                 rules.push((u32::try_from(offset).unwrap_or(u32::MAX), index));
+                if rules.len() as u64 >= most {
+                    break;
+                }
             }
             rules.shrink_to_fit();
             derived.codes.push(DerivedCode {

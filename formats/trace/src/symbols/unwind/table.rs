@@ -43,6 +43,11 @@ impl CodeRules {
     }
 
     /// Size of the call frame information that was read.
+    pub(super) fn frame_bytes(&self) -> u64 {
+        self.sources.frame_bytes()
+    }
+
+    /// The same, with the rules that replace it elsewhere.
     pub(super) fn bytes(&self) -> u64 {
         self.sources.bytes()
     }
