@@ -106,7 +106,7 @@ fn end_at_last_calls(steps: &mut [Step], entries: &[bool], before: &[Known]) -> 
         };
         let rest = steps.get(next..).unwrap_or_default();
         let padding = rest.iter().take_while(|step| step.is_padding).count();
-        let is_last = entries.get(next + padding).copied().unwrap_or(true);
+        let is_last = entries.get(next + padding).copied().unwrap_or(false);
         let after = before.get(index + 1).copied().unwrap_or(Known::Nothing);
         if is_last || after_call(step, after) != after {
             never_return.insert(callee);
