@@ -302,11 +302,12 @@ impl Derived {
         }
         derived.distinct.push(Rule::Gap);
         let mut indices = HashMap::from([(Rule::Gap, 0u16)]);
+        let bytes: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
+        let mut left = bytes * RULE_BYTES_MAX / 8;
         for gap in gaps {
             let mut rules = Vec::new();
-            let most = ((gap.end - gap.start) * RULE_BYTES_MAX / 8).max(1);
             for (address, mut rule) in rules_of(gap.start, code_of(gap), begins) {
-                if rules.len() as u64 + 1 >= most {
+                if left == 0 {
                     rule = Rule::Gap;
                 }
                 let next = derived.distinct.len();
@@ -321,9 +322,10 @@ impl Derived {
                 };
                 let offset = address.saturating_sub(gap.start);
                 rules.push((u32::try_from(offset).unwrap_or(u32::MAX), index));
-                if rules.len() as u64 >= most {
+                if left == 0 {
                     break;
                 }
+                left -= 1;
             }
             rules.shrink_to_fit();
             derived.codes.push(DerivedCode {

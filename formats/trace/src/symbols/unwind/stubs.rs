@@ -94,7 +94,7 @@ fn covers(functions: &[Range<u64>], address: u64) -> bool {
     last.is_some_and(|function| address < function.end)
 }
 
-/// Returns executable code between functions, of at least so many bytes.
+/// Returns the gaps of executable code between functions, without those shorter than `least_bytes`.
 pub(super) fn gaps<'a>(
     image: &'a Elf,
     functions: &'a [Range<u64>],

@@ -30,7 +30,7 @@ const SWEEPS_MAX: usize = 12;
 /// Instructions from the start of a thread to its call, and from there to `hlt`.
 const START_INSTRUCTIONS: usize = 16;
 
-/// What is known of the frame before an instruction.
+/// The frame before an instruction, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     Nothing,
@@ -61,8 +61,8 @@ fn is_same_cfa(one: &Frame, other: &Frame) -> bool {
     (one.base, one.offset, one.indirect) == (other.base, other.offset, other.indirect)
 }
 
-/// Returns the rules of code, by the first address of each; [`Rule::Gap`] where none is certain. `is_function` tells whether a
-/// function begins at an address outside of it.
+/// Returns the rules of a piece of code, each with the first address that it applies to; [`Rule::Gap`] where no rule is certain.
+/// `is_function` returns whether a function begins at an address outside of the piece.
 pub(super) fn rules_of(
     start: u64,
     code: &[u8],
@@ -210,57 +210,92 @@ fn writes(step: &Step, register: u8) -> bool {
     number.is_some_and(|number| step.writes & (1 << number) != 0)
 }
 
+/// rsp plus bytes relative to the CFA, if that is at rsp plus an offset.
+fn from_cfa(frame: &Frame, bytes: i32) -> Option<i32> {
+    match frame.base == RSP && frame.indirect.is_none() {
+        true => bytes.checked_sub(frame.offset),
+        false => None,
+    }
+}
+
+/// The frame with another offset, if its base is rsp, and another base.
+fn rebased(frame: Frame, base: u8, bytes: i32) -> Option<Frame> {
+    Some(match frame.base {
+        RSP => Frame {
+            base,
+            offset: frame.offset.checked_add(bytes)?,
+            ..frame
+        },
+        _ => frame,
+    })
+}
+
+/// Where the caller's rbp is if the register holds another value.
+fn overwritten(rbp: Rbp) -> Rbp {
+    match rbp {
+        Rbp::Same => Rbp::Unknown,
+        rbp => rbp,
+    }
+}
+
+/// Where the caller's rbp is before it is read from the stack.
+fn unread(rbp: Rbp, at: Option<i32>) -> Rbp {
+    match (rbp, at) {
+        (Rbp::Same, Some(bytes)) => Rbp::AtCfa(bytes),
+        (rbp, _) => overwritten(rbp),
+    }
+}
+
+/// The frame on both sides of an instruction that does not move rsp by a known distance.
+fn unmoved(step: &Step, frame: Frame) -> Option<Frame> {
+    let is_lost = match step.effect {
+        Effect::LoseRsp => frame.base == RSP,
+        _ => frame.base == RBP && writes(step, RBP),
+    };
+    let rbp = match step.effect {
+        Effect::None if writes(step, RBP) => overwritten(frame.rbp),
+        _ => frame.rbp,
+    };
+    (!is_lost).then_some(Frame { rbp, ..frame })
+}
+
+/// Whether the instruction overwrites the base of the CFA, which is neither rsp nor rbp.
+fn loses_base(step: &Step, frame: Frame) -> bool {
+    frame.base != RSP && frame.base != RBP && writes(step, frame.base)
+}
+
 /// The frame after an instruction.
 fn frame_after(step: &Step, frame: Frame) -> Option<Frame> {
+    if loses_base(step, frame) {
+        return None;
+    }
     let Frame {
         base, offset, rbp, ..
     } = frame;
-    let is_at_rsp = base == RSP && frame.indirect.is_none();
-    // Relative to the CFA, while that is at rsp + offset.
-    let at_rsp = |bytes: i32| match is_at_rsp {
-        true => bytes.checked_sub(offset),
-        false => None,
-    };
-    let moved = |frame: Frame, bytes: i32| {
-        Some(match frame.base {
-            RSP => Frame {
-                offset: frame.offset.checked_sub(bytes)?,
-                ..frame
-            },
-            _ => frame,
-        })
-    };
+    let moved = |frame: Frame, bytes: i32| rebased(frame, RSP, bytes.checked_neg()?);
     let saved = |at: Option<i32>| match (rbp, at) {
         (Rbp::Same, Some(bytes)) => Rbp::AtCfa(bytes),
         (rbp, _) => rbp,
     };
     let restored = |at: Option<i32>| match at {
-        Some(bytes) if rbp == Rbp::AtCfa(bytes) => Some(Rbp::Same),
-        _ if rbp == Rbp::Same => Some(Rbp::Unknown),
-        _ => Some(rbp),
+        Some(bytes) if rbp == Rbp::AtCfa(bytes) => Rbp::Same,
+        _ => overwritten(rbp),
     };
-    if base != RSP && base != RBP && writes(step, base) {
-        return None;
-    }
     match step.effect {
         Effect::Move(bytes) => moved(frame, bytes),
         Effect::PushRbp => {
-            let rbp = saved(at_rsp(-8));
+            let rbp = saved(from_cfa(&frame, -8));
             moved(Frame { rbp, ..frame }, -8)
         }
-        Effect::PopRbp if base == RBP => None,
+        Effect::PopRbp | Effect::RestoreRbp(_) if base == RBP => None,
         Effect::PopRbp => {
-            let rbp = restored(at_rsp(0))?;
+            let rbp = restored(from_cfa(&frame, 0));
             moved(Frame { rbp, ..frame }, 8)
         }
         Effect::Leave => (base == RBP && frame.indirect.is_none()).then_some(Frame {
             base: RSP,
             offset: offset.checked_sub(8)?,
-            rbp: match rbp {
-                Rbp::AtCfa(bytes) if bytes.checked_add(offset) == Some(0) => Rbp::Same,
-                Rbp::Same => Rbp::Unknown,
-                rbp => rbp,
-            },
+            rbp: restored(offset.checked_neg()),
             ..frame
         }),
         Effect::Switch(register, bytes) => (base == register).then_some(Frame {
@@ -276,94 +311,50 @@ fn frame_after(step: &Step, frame: Frame) -> Option<Frame> {
             }),
             _ => None,
         },
+        Effect::SetRbp(_) if base == RBP => None,
         Effect::SetRbp(bytes) => {
-            let rbp = if rbp == Rbp::Same { Rbp::Unknown } else { rbp };
-            match base {
-                RSP => Some(Frame {
-                    base: RBP,
-                    offset: offset.checked_sub(bytes)?,
-                    rbp,
-                    ..frame
-                }),
-                RBP => None,
-                _ => Some(Frame { rbp, ..frame }),
-            }
+            let rbp = overwritten(rbp);
+            rebased(Frame { rbp, ..frame }, RBP, bytes.checked_neg()?)
         }
         Effect::SaveRbp(bytes) => Some(Frame {
-            rbp: saved(at_rsp(bytes)),
+            rbp: saved(from_cfa(&frame, bytes)),
             ..frame
         }),
-        Effect::RestoreRbp(_) if base == RBP => None,
         Effect::RestoreRbp(bytes) => Some(Frame {
-            rbp: restored(at_rsp(bytes))?,
+            rbp: restored(from_cfa(&frame, bytes)),
             ..frame
         }),
-        Effect::LoseRsp => (base != RSP).then_some(frame),
-        Effect::None if base == RBP && writes(step, RBP) => None,
-        Effect::None => Some(Frame {
-            rbp: match rbp {
-                Rbp::Same if writes(step, RBP) => Rbp::Unknown,
-                rbp => rbp,
-            },
-            ..frame
-        }),
+        Effect::LoseRsp | Effect::None => unmoved(step, frame),
     }
 }
 
 /// The frame before an instruction.
 fn frame_before(step: &Step, frame: Frame) -> Option<Frame> {
+    if loses_base(step, frame) {
+        return None;
+    }
     let Frame {
         base, offset, rbp, ..
     } = frame;
-    let moved = |frame: Frame, bytes: i32| {
-        Some(match frame.base {
-            RSP => Frame {
-                offset: frame.offset.checked_add(bytes)?,
-                ..frame
-            },
-            _ => frame,
-        })
-    };
-    let switched = |frame: Frame, register: u8, bytes: i32| {
-        Some(match frame.base {
-            RSP => Frame {
-                base: register,
-                offset: frame.offset.checked_add(bytes)?,
-                ..frame
-            },
-            _ => frame,
-        })
-    };
-    // Relative to the CFA, while that is at rsp + offset.
-    let at_rsp = |frame: &Frame, bytes: i32| match frame.base == RSP && frame.indirect.is_none() {
-        true => bytes.checked_sub(frame.offset),
-        false => None,
-    };
     let unsaved = |at: Option<i32>| match at {
         Some(bytes) if rbp == Rbp::AtCfa(bytes) => Rbp::Same,
         _ => rbp,
     };
-    let popped = |frame: Frame| {
-        let before = moved(frame, 8)?;
-        let rbp = match (frame.rbp, at_rsp(&before, 0)) {
-            (Rbp::Same, Some(bytes)) => Rbp::AtCfa(bytes),
-            (Rbp::Same, None) => Rbp::Unknown,
-            (rbp, _) => rbp,
-        };
-        (base != RBP).then_some(Frame { rbp, ..before })
+    let popped = || {
+        let before = rebased(frame, RSP, 8)?;
+        let rbp = unread(rbp, from_cfa(&before, 0));
+        Some(Frame { rbp, ..before })
     };
-    if base != RSP && base != RBP && writes(step, base) {
-        return None;
-    }
     match step.effect {
-        Effect::Move(bytes) => moved(frame, bytes),
+        Effect::Move(bytes) => rebased(frame, RSP, bytes),
         Effect::PushRbp => {
-            let rbp = unsaved(at_rsp(&frame, 0));
-            moved(Frame { rbp, ..frame }, -8)
+            let rbp = unsaved(from_cfa(&frame, 0));
+            rebased(Frame { rbp, ..frame }, RSP, -8)
         }
-        Effect::PopRbp => popped(frame),
-        Effect::Leave => switched(popped(frame)?, RBP, 0),
-        Effect::Switch(register, bytes) => switched(frame, register, bytes),
+        Effect::PopRbp | Effect::Leave | Effect::RestoreRbp(_) if base == RBP => None,
+        Effect::PopRbp => popped(),
+        Effect::Leave => rebased(popped()?, RBP, 0),
+        Effect::Switch(register, bytes) => rebased(frame, register, bytes),
         Effect::Load(bytes) if base == RSP => {
             let is_direct = frame.indirect.is_none();
             is_direct.then_some(Frame {
@@ -374,43 +365,31 @@ fn frame_before(step: &Step, frame: Frame) -> Option<Frame> {
         }
         Effect::Load(_) => Some(frame),
         Effect::SetRbp(bytes) => {
-            let rbp = if rbp == Rbp::Same { Rbp::Unknown } else { rbp };
-            match base {
-                RBP => Some(Frame {
-                    base: RSP,
-                    offset: offset.checked_add(bytes)?,
-                    rbp,
-                    ..frame
-                }),
-                _ => Some(Frame { rbp, ..frame }),
-            }
+            let rbp = overwritten(rbp);
+            let (base, offset) = match base {
+                RBP => (RSP, offset.checked_add(bytes)?),
+                _ => (base, offset),
+            };
+            Some(Frame {
+                base,
+                offset,
+                rbp,
+                ..frame
+            })
         }
         Effect::SaveRbp(bytes) => Some(Frame {
-            rbp: unsaved(at_rsp(&frame, bytes)),
+            rbp: unsaved(from_cfa(&frame, bytes)),
             ..frame
         }),
-        Effect::RestoreRbp(_) if base == RBP => None,
         Effect::RestoreRbp(bytes) => Some(Frame {
-            rbp: match (rbp, at_rsp(&frame, bytes)) {
-                (Rbp::Same, Some(bytes)) => Rbp::AtCfa(bytes),
-                (Rbp::Same, None) => Rbp::Unknown,
-                (rbp, _) => rbp,
-            },
+            rbp: unread(rbp, from_cfa(&frame, bytes)),
             ..frame
         }),
-        Effect::LoseRsp => (base != RSP).then_some(frame),
-        Effect::None if base == RBP && writes(step, RBP) => None,
-        Effect::None => Some(Frame {
-            rbp: match rbp {
-                Rbp::Same if writes(step, RBP) => Rbp::Unknown,
-                rbp => rbp,
-            },
-            ..frame
-        }),
+        Effect::LoseRsp | Effect::None => unmoved(step, frame),
     }
 }
 
-/// The rule of an instruction by what is known from the entries and from the returns.
+/// Combines the frames that follow from entries and from returns.
 fn rule_of(forward: Known, backward: Known) -> Rule {
     let frame = match (forward, backward) {
         (Known::Frame(forward), Known::Frame(backward)) => {
