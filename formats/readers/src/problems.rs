@@ -13,6 +13,23 @@ pub(crate) struct Problems {
     kinds: Vec<(&'static str, u64)>,
 }
 
+/// Reports numbers of things in the whole input, without those that are 0.
+pub(crate) fn report_totals(
+    sink: &mut dyn Sink,
+    totals: impl IntoIterator<Item = (u64, String)>,
+) -> Result<(), Error> {
+    for (count, message) in totals {
+        if count > 0 {
+            sink.event(Event::Problem(Problem {
+                place: Place::Whole,
+                count,
+                message: &message,
+            }))?;
+        }
+    }
+    Ok(())
+}
+
 impl Problems {
     /// Reports one problem; `message` is formatted only if needed.
     #[cold]

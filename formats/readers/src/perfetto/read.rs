@@ -2,7 +2,7 @@
 
 use perfquet_events::event::{
     Call, Comm, Common, Event, EventKind, Fact, FieldType, Fields, Fork, Function, Loss, Place,
-    Problem, ProcessState, Progress, Sample, Sink, Value as Cell,
+    ProcessState, Progress, Sample, Sink, Value as Cell,
 };
 use perfquet_events::{Error, Input};
 
@@ -14,7 +14,7 @@ use super::pairs::{self, Pairs};
 use super::samples::Samples;
 use super::tracks::{self, Argument, Phase, TrackEvent};
 use super::types::Declared;
-use crate::problems::Problems;
+use crate::problems::{Problems, report_totals};
 use crate::protobuf::{Message, Value};
 
 const PROGRESS_ENTRIES: usize = 1 << 16;
@@ -298,19 +298,8 @@ impl<'a> Reader<'a> {
             };
             Some((*count, format!("packets of {name}: no table holds them")))
         });
-        for (count, message) in [alone, unread, flows, thread_counts]
-            .into_iter()
-            .chain(others)
-        {
-            if count > 0 {
-                sink.event(Event::Problem(Problem {
-                    place: Place::Whole,
-                    count,
-                    message: &message,
-                }))?;
-            }
-        }
-        Ok(())
+        let totals = [alone, unread, flows, thread_counts];
+        report_totals(sink, totals.into_iter().chain(others))
     }
 }
 

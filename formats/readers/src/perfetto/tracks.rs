@@ -233,7 +233,7 @@ pub(super) struct TrackEvent<'a> {
     pub(super) name: &'a [u8],
     pub(super) category: &'a [u8],
     pub(super) place: Place<'a>,
-    /// An ID that tells overlapping calls apart.
+    /// Distinguishes overlapping calls.
     id: Option<u64>,
     pub(super) value: Option<f64>,
 }

@@ -2,13 +2,13 @@
 
 use hashbrown::HashMap;
 use perfquet_events::event::{
-    Event, EventId, EventKind, EventType, Fact, NamedFrame, Place, Problem, Progress, Sample, Sink,
+    Event, EventId, EventKind, EventType, Fact, NamedFrame, Place, Progress, Sample, Sink,
 };
 use perfquet_events::{Error, Input};
 
 use super::profile::{Profile, field};
 use crate::printout::Stacks;
-use crate::problems::Problems;
+use crate::problems::{Problems, report_totals};
 use crate::protobuf::{Message, Value};
 
 /// Far more frames than any stack has.
@@ -303,13 +303,6 @@ impl<'a> Reader<'a> {
                 format!("no column holds the label {name:?} of samples"),
             )
         });
-        for (count, message) in lost.chain(dropped) {
-            sink.event(Event::Problem(Problem {
-                place: Place::Whole,
-                count,
-                message: &message,
-            }))?;
-        }
-        Ok(())
+        report_totals(sink, lost.chain(dropped))
     }
 }
