@@ -89,8 +89,12 @@ impl Statements<'_> {
     }
 
     fn fixed_tables(&mut self) -> Result<()> {
-        for schema in tables::all() {
+        let in_every_trace = tables::all();
+        for schema in tables::declared() {
             let parts = self.trace.table(&schema.name);
+            if parts.is_none() && !in_every_trace.iter().any(|every| every.name == schema.name) {
+                continue;
+            }
             let columns = match parts {
                 Some(table) => {
                     let forms = table.parts.iter().map(|part| table.columns_of(part));

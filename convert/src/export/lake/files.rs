@@ -69,7 +69,7 @@ pub(super) struct Entry {
     pub(super) bytes: u64,
 }
 
-/// Files that get their names, files that are removed, and what is published then. Paths are below the lake.
+/// A change: files to rename, files to remove, and the records to write afterwards. Paths are relative to the lake.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Change {
     pub(super) moves: Vec<(String, String)>,

@@ -84,7 +84,7 @@ pub(crate) fn publish(
     retain: Option<Duration>,
 ) -> Result<Summary> {
     let lake = Lake::open(lake, partition)?;
-    // The partition of the lake has no values of its own.
+    // The lake stores the keys of its partition, not their values.
     let partition = partition.unwrap_or(&lake.partition);
     let mut summary = Summary::default();
     for trace in traces {
@@ -180,7 +180,7 @@ fn publish_trace(
 
 /// The tables with rows and their folders in a lake: what others refer to comes first.
 fn tables_of(trace: &Directory, summary: &mut Summary) -> Vec<(String, String)> {
-    let fixed = declared::all();
+    let fixed = declared::declared();
     let mut found = Vec::new();
     for (name, table) in trace.tables().filter(|(_, table)| table.rows() > 0) {
         let folder = folder_of(name);

@@ -101,6 +101,9 @@ fn published_files_share_no_bytes_and_have_no_unsigned_type() {
         ("a.pqt", PERF),
         ("b.pqt", FTRACE),
         ("c.pqt", "trace_dat/golden/stacktrace.dat"),
+        // Their tables open_files and counts are not in every trace.
+        ("d.pqt", "perf_data/golden/open-files.data"),
+        ("e.pqt", "perf_data/golden/stat.data"),
     ];
     let traces = inputs.map(|(name, golden)| room.trace(name, golden));
     let traces: Vec<&Path> = traces.iter().map(PathBuf::as_path).collect();
@@ -134,6 +137,9 @@ fn published_files_share_no_bytes_and_have_no_unsigned_type() {
         assert_eq!(shares(&room.lake().join(name)), (0, false), "{name}");
     }
     assert_eq!(room.rows(), expected(&traces));
+    for table in ["counts", "open_files"] {
+        assert!(room.rows().contains_key(table), "{table}");
+    }
 }
 
 #[test]
