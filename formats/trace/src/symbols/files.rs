@@ -47,6 +47,15 @@ pub(super) struct Found {
     pub(super) is_verified: bool,
 }
 
+impl Found {
+    /// Releases the pages of the mapped files until they are next read.
+    pub(super) fn release(&self) {
+        for file in std::iter::once(&self.image).chain(&self.debug) {
+            file.release();
+        }
+    }
+}
+
 /// The reason for a module without a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Missing {

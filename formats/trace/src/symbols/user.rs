@@ -75,9 +75,7 @@ impl Module {
             false => go_names(&found.image),
         };
         // The symbol tables were read completely, and few of their pages are needed again.
-        for file in std::iter::once(&found.image).chain(&found.debug) {
-            file.release();
-        }
+        found.release();
         Module {
             found,
             symbols,

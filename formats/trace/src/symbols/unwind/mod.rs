@@ -6,7 +6,8 @@
 //!   workload-nofp .eh_frame: caller's frame is at rsp+8     →  0x5647b6e51222, 0x5647b6e512e7
 //!   libc.so.6     .eh_frame: …                              →  0x7f332063124a, 0x7f3320631305, …
 //! ```
-//! Kept per process: the mappings with code. Per file: its list of functions, and the rules evaluated last.
+//! Kept per process: the mappings with code. Per file: its list of functions, if its own index does
+//! not suffice, and the rules evaluated last.
 //! `arch/*/include/uapi/asm/perf_regs.h` numbers the registers. Memory and files may be hostile: a walk ends after 1024 frames, or at an
 //! address outside all code.
 
@@ -25,7 +26,8 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,6 +43,7 @@ use super::limits::{
 };
 use super::origin::{FileIdentity, FirstMapped, Origin};
 use arm::Arm;
+use cfi::{FrameIndex, Scratch};
 use rule::Rule;
 use table::{CodeRules, base_of};
 use walk::{Code, State, walk};
@@ -52,6 +55,10 @@ pub use table::UnwindTable;
 
 /// Rules evaluated last, by file and address. A quarter of the frames of a large program's samples are different.
 const RECENT_RULES: usize = 1 << 13;
+/// Rules read from files before their pages are released: each reads about three places, of which the kernel maps 64 KiB.
+const RULES_READ: usize = 1 << 14;
+/// The same while recording.
+const RULES_READ_LIVE: usize = 1 << 7;
 
 const X86_BP: u32 = 6;
 const X86_SP: u32 = 7;
@@ -157,9 +164,7 @@ pub struct TableSource(Found);
 impl TableSource {
     /// Builds the table: 10 ms for a C library, a second for a compiler's.
     pub fn build(&self) -> UnwindTable {
-        let table = UnwindTable::of(&self.0);
-        self.0.image.release();
-        table
+        UnwindTable::of(&self.0)
     }
 }
 
@@ -224,13 +229,26 @@ enum RegionCode {
 
 /// The rules of all files.
 struct Rules {
-    files: Vec<(Found, Option<CodeRules>)>,
+    files: Vec<CodeFile>,
     by_key: HashMap<ModuleKey, u32>,
     /// Files of running processes, by inode and its generation.
     by_inode: HashMap<(FileIdentity, u64), u32>,
     /// Call frame information of all files in memory, in bytes.
     frame_bytes: u64,
     recent: Box<[Recent; RECENT_RULES]>,
+    scratch: Scratch,
+    /// Files whose pages were read since the last release, and the number of rules read from them.
+    touched: BTreeSet<u32>,
+    rules_read: usize,
+}
+
+/// A file with code.
+struct CodeFile {
+    found: Found,
+    /// Once needed; `None` if the file has no index.
+    index: OnceCell<Option<FrameIndex>>,
+    /// Once the index lacks an address.
+    rules: Option<CodeRules>,
 }
 
 #[derive(Clone, Copy)]
@@ -369,7 +387,7 @@ impl Unwinder {
             let (file, file_start) = match region.code {
                 RegionCode::File { index, bias } => {
                     let found = rules.files.get(index as usize);
-                    let base = found.map_or(0, |(found, _)| base_of(&found.image));
+                    let base = found.map_or(0, |file| base_of(&file.found.image));
                     (Some(index), start.wrapping_add(bias).wrapping_sub(base))
                 }
                 RegionCode::Unresolved | RegionCode::Without => (None, 0),
@@ -389,8 +407,8 @@ impl Unwinder {
         let Machine::X86_64(rules) = &self.machine else {
             return None;
         };
-        let (found, _) = rules.files.get(file as usize)?;
-        Some(TableSource(found.clone()))
+        let file = rules.files.get(file as usize)?;
+        Some(TableSource(file.found.clone()))
     }
 
     /// Removes the mappings of a process that ended or has a new image.
@@ -514,6 +532,9 @@ impl Default for Rules {
             by_inode: HashMap::new(),
             frame_bytes: 0,
             recent: Box::new([free; RECENT_RULES]),
+            scratch: Scratch::default(),
+            touched: BTreeSet::new(),
+            rules_read: 0,
         }
     }
 }
@@ -560,8 +581,8 @@ impl Rules {
             Some(index)
         });
         let code = index.and_then(|index| {
-            let (found, _) = self.files.get(index as usize)?;
-            let difference = found.image.address_minus_offset(region.file_offset)?;
+            let image = &self.files.get(index as usize)?.found.image;
+            let difference = image.address_minus_offset(region.file_offset)?;
             let bias = region
                 .file_offset
                 .wrapping_add(difference)
@@ -598,7 +619,13 @@ impl Rules {
         let has_room = (self.files.len() as u64) < UNWOUND_FILES_MAX;
         let is_fit = has_room && found.image.machine == EM_X86_64;
         let index = u32::try_from(self.files.len()).ok().filter(|_| is_fit)?;
-        self.files.push((found, None));
+        // Its headers and its build ID were read, and few of their pages are needed again.
+        found.release();
+        self.files.push(CodeFile {
+            found,
+            index: OnceCell::new(),
+            rules: None,
+        });
         Some(index)
     }
 
@@ -611,12 +638,23 @@ impl Rules {
         {
             return recent.rule;
         }
-        let Some((found, rules)) = self.files.get_mut(file as usize) else {
+        self.note_read(file, frame_bytes.is_some());
+        let Some(CodeFile {
+            found,
+            index,
+            rules,
+        }) = self.files.get_mut(file as usize)
+        else {
             return Rule::Gap;
         };
-        let rule = match rules {
-            Some(rules) => rules.rule_at(address),
-            None => {
+        let index = index.get_or_init(|| FrameIndex::of(&found.image));
+        let indexed = index
+            .as_ref()
+            .and_then(|index| index.rule_at(address, &mut self.scratch));
+        let rule = match (indexed, rules) {
+            (Some(rule), _) => rule,
+            (None, Some(rules)) => rules.rule_at(address),
+            (None, None) => {
                 if let Some(read) = frame_bytes.as_deref()
                     && *read > PROCESS_FRAME_BYTES_MAX
                 {
@@ -645,17 +683,36 @@ impl Rules {
 }
 
 impl Rules {
+    /// Notes that a rule is read from a file, and releases the pages of files from time to time.
+    fn note_read(&mut self, file: u32, is_live: bool) {
+        self.touched.insert(file);
+        self.rules_read += 1;
+        let most = match is_live {
+            true => RULES_READ_LIVE,
+            false => RULES_READ,
+        };
+        if self.rules_read < most {
+            return;
+        }
+        self.rules_read = 0;
+        for file in std::mem::take(&mut self.touched) {
+            if let Some(file) = self.files.get(file as usize) {
+                file.found.release();
+            }
+        }
+    }
+
     /// Keeps the rules of a file, and no others if they are too many.
     fn keep(&mut self, file: u32, rules: CodeRules, bytes: u64) {
         if self.frame_bytes + bytes > FRAMES_BYTES_MAX {
-            for (_, rules) in &mut self.files {
-                *rules = None;
+            for file in &mut self.files {
+                file.rules = None;
             }
             self.frame_bytes = 0;
         }
         self.frame_bytes += bytes;
-        if let Some((_, kept)) = self.files.get_mut(file as usize) {
-            *kept = Some(rules);
+        if let Some(file) = self.files.get_mut(file as usize) {
+            file.rules = Some(rules);
         }
     }
 }
@@ -700,7 +757,7 @@ impl walk::Process for Walked<'_, '_> {
                 chains_hold: false,
             });
         }
-        let (found, rules) = self.rules.files.get_mut(index as usize)?;
+        let CodeFile { found, rules, .. } = self.rules.files.get_mut(index as usize)?;
         let instructions = found.image.code_at(address.wrapping_add(bias));
         Some(Code {
             rule,

@@ -35,11 +35,11 @@ impl Unwinder {
             // Generated code mostly has frame pointers.
             return true;
         };
-        let Some((found, _)) = rules.files.get(index as usize) else {
+        let Some(file) = rules.files.get(index as usize) else {
             return false;
         };
         let looked_up = looked_up.wrapping_add(bias);
-        let image = &found.image;
+        let image = &file.found.image;
         if looked_up.wrapping_sub(image.entry) < ENTRY_BYTES && image.entry != 0 {
             return true;
         }
@@ -50,9 +50,8 @@ impl Unwinder {
         match rules.rule_at(index, looked_up, Some(&mut process.frame_bytes)) {
             Rule::Root => true,
             Rule::Gap => rules.files.get_mut(index as usize).is_some_and(|file| {
-                let (found, rules) = file;
-                let rules = rules.as_mut();
-                rules.is_some_and(|rules| rules.chains_hold(&found.image))
+                let rules = file.rules.as_mut();
+                rules.is_some_and(|rules| rules.chains_hold(&file.found.image))
             }),
             _ => false,
         }

@@ -13,6 +13,9 @@ const PADDING_MAX: u64 = 16;
 /// Rows of a table: 64 MiB. rustc's libLLVM has 1.3 million.
 const ROWS_MAX: usize = 8 << 20;
 
+/// Bytes of code after whose rules the file's pages are released.
+const RELEASED_BYTES: u64 = 2 << 20;
+
 /// The unwind rules of a file.
 pub(super) struct CodeRules {
     sources: Sources,
@@ -36,8 +39,10 @@ pub struct UnwindTable {
 impl CodeRules {
     /// Reads the file's lists of functions.
     pub(super) fn of(found: &Found) -> CodeRules {
+        let sources = Sources::of(found);
+        found.release();
         CodeRules {
-            sources: Sources::of(found),
+            sources,
             chains_hold: None,
         }
     }
@@ -74,10 +79,20 @@ impl UnwindTable {
             ..Builder::default()
         };
         let mut sources = Sources::of(found);
+        found.release();
+        let mut released_to = 0;
         let chains = Chains::of(&found.image, &mut sources, &mut |item| match *item {
             Item::Rule(address, rule) => builder.add(address, rule),
-            Item::End { end, .. } => builder.add(end, Rule::Gap),
+            Item::End { end, .. } => {
+                builder.add(end, Rule::Gap);
+                // Functions and their call frame information are mostly in the same order.
+                if end.saturating_sub(released_to) > RELEASED_BYTES {
+                    released_to = end;
+                    found.release();
+                }
+            }
         });
+        found.release();
         builder.finish(chains)
     }
 

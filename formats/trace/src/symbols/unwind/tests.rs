@@ -73,6 +73,63 @@ fn tables_equal_evaluated_rules() {
     }
 }
 
+#[test]
+fn indexed_rules_equal_listed_ones() {
+    let mut random = random_numbers(7);
+    for path in files() {
+        let found = found(&path);
+        let mut rules = CodeRules::of(&found);
+        let index = FrameIndex::of(&found.image).unwrap();
+        let mut scratch = Scratch::default();
+        let code = found.image.section(b".text").unwrap();
+        let (mut indexed, mut listed) = (0, 0);
+        for _ in 0..20_000 {
+            let address = code.address + random() % code.bytes;
+            let expected = rules.rule_at(address);
+            listed += u32::from(expected != Rule::Gap);
+            if let Some(rule) = index.rule_at(address, &mut scratch) {
+                assert_eq!(rule, expected, "{path:?}: {address:#x}");
+                indexed += 1;
+            }
+        }
+        println!("{}: {indexed} of {listed}", path.display());
+        assert!(
+            indexed * 100 >= listed * 95,
+            "{path:?}: {indexed}, {listed}"
+        );
+    }
+}
+
+#[test]
+fn damaged_indexes_end() {
+    let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let image = Elf::parse(Content::Owned(whole.clone())).unwrap();
+    let part = image.contents(b".eh_frame_hdr").unwrap();
+    let start = place_of(&whole, &part);
+    let bytes = part.len();
+    let code = image.section(b".text").unwrap();
+    let (code_start, code_bytes) = (code.address, code.bytes);
+    drop((image, part));
+    let mut random = random_numbers(11);
+    for round in 0..40 {
+        let mut damaged = whole.clone();
+        // The header, or entries.
+        let reach = if round % 2 == 0 { 12 } else { bytes };
+        for _ in 0..reach.min(2000) {
+            damaged[start + random() as usize % reach] = random() as u8;
+        }
+        let found = found_in(Elf::parse(Content::Owned(damaged)).unwrap());
+        let Some(index) = FrameIndex::of(&found.image) else {
+            continue;
+        };
+        let mut scratch = Scratch::default();
+        for _ in 0..500 {
+            index.rule_at(code_start + random() % code_bytes, &mut scratch);
+            index.rule_at(random(), &mut scratch);
+        }
+    }
+}
+
 /// The rules derived from instructions, against the compilers' own where code has both.
 #[test]
 fn rules_of_instructions_equal_those_of_compilers() {
@@ -201,6 +258,12 @@ fn rules_of_the_c_library() {
     assert!(rules.iter().any(fp));
 }
 
+/// Where a part of a file begins.
+fn place_of(whole: &[u8], part: &[u8]) -> usize {
+    let mut places = whole.windows(64);
+    places.position(|window| part.starts_with(window)).unwrap()
+}
+
 #[test]
 fn damaged_tables_end() {
     let path = std::env::current_exe().unwrap();
@@ -209,10 +272,7 @@ fn damaged_tables_end() {
     let section = image.section(b".eh_frame").unwrap();
     let section_bytes = section.bytes as usize;
     let part = image.contents(b".eh_frame").unwrap();
-    let at = whole
-        .windows(64)
-        .position(|window| part.starts_with(window))
-        .unwrap();
+    let at = place_of(&whole, &part);
     drop((image, part));
     let mut random = random_numbers(5);
     for _ in 0..2 {
