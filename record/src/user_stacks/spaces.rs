@@ -160,6 +160,11 @@ impl Spaces {
         self.unwinder.has_code(pid, address)
     }
 
+    /// Returns whether a process has code of a file with such a path.
+    pub(super) fn has_code_of(&self, pid: i32, is_path: impl Fn(&[u8]) -> bool) -> bool {
+        self.unwinder.has_code_of(pid, is_path)
+    }
+
     /// Adds a file that processes will map, and returns its number.
     pub(super) fn add_file(
         &mut self,

@@ -8,7 +8,7 @@ use perfquet_ebpf::walker::{WalkSettings, Walker};
 use perfquet_trace::symbols::UnwindTable;
 
 use super::builder::Builder;
-use super::python::Pythons;
+use super::python::{Pythons, may_be_python};
 use super::spaces::Spaces;
 use crate::bpf::{self, walking};
 use crate::failure::Failure;
@@ -217,7 +217,9 @@ impl Tables {
         }
         for pid in std::mem::take(&mut self.changed) {
             self.publish_list(spaces, pid, as_of);
-            if let Some(pythons) = &mut pythons {
+            if let Some(pythons) = &mut pythons
+                && spaces.has_code_of(pid, may_be_python)
+            {
                 self.publish_python(pythons, pid);
             }
         }

@@ -28,6 +28,7 @@ use perfquet_trace::symbols::limits::{
 
 use crate::journal::record::{Records, kind, misc};
 use process::Process;
+pub(super) use process::may_be_python;
 use share::Share;
 
 /// The module's name.

@@ -262,7 +262,7 @@ fn kind_of_string(state: u32) -> Option<(u32, bool)> {
 
 /// Whether a file can contain an interpreter: `python3.11`, `libpython3.12.so.1.0`, `uwsgi-core` do not all say so, but
 /// opening each file of each process would take too long.
-fn may_be_python(path: &[u8]) -> bool {
+pub(in crate::user_stacks) fn may_be_python(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     path.starts_with(b"/") && (name.starts_with(b"python") || name.starts_with(b"libpython"))
 }

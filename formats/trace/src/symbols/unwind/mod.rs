@@ -14,6 +14,7 @@
 mod arm;
 mod cfi;
 mod chains;
+mod code_files;
 mod flow;
 mod go;
 mod root;
@@ -26,8 +27,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,29 +36,19 @@ use perfquet_events::bytes::Endian;
 use perfquet_events::event::{Mapping, Registers};
 
 use super::Options;
-use super::elf::EM_X86_64;
 use super::files::{Files, Found, ModuleKey, own_vdso_build_id};
-use super::limits::{
-    CHAIN_BYTES_MAX, FRAMES_BYTES_MAX, PROCESS_FRAME_BYTES_MAX, UNWOUND_FILES_MAX,
-};
+use super::limits::CHAIN_BYTES_MAX;
 use super::origin::{FileIdentity, FirstMapped, Origin};
 use arm::Arm;
-use cfi::{FrameIndex, Scratch};
+use code_files::{CodeFile, CodeFiles};
 use rule::Rule;
-use table::{CodeRules, base_of};
+use table::base_of;
 use walk::{Code, State, walk};
 
 pub use chains::Chains;
 pub(super) use go::go_names;
 pub use rule::{RBP_SAME, RBP_UNKNOWN, Row, WIDE_RULES_MAX, Wide};
 pub use table::UnwindTable;
-
-/// Rules evaluated last, by file and address. A quarter of the frames of a large program's samples are different.
-const RECENT_RULES: usize = 1 << 13;
-/// Rules read from files before their pages are released: each reads about three places, of which the kernel maps 64 KiB.
-const RULES_READ: usize = 1 << 14;
-/// The same while recording.
-const RULES_READ_LIVE: usize = 1 << 7;
 
 const X86_BP: u32 = 6;
 const X86_SP: u32 = 7;
@@ -228,35 +218,12 @@ enum RegionCode {
 }
 
 /// The rules of all files.
+#[derive(Default)]
 struct Rules {
-    files: Vec<CodeFile>,
+    code: CodeFiles,
     by_key: HashMap<ModuleKey, u32>,
     /// Files of running processes, by inode and its generation.
     by_inode: HashMap<(FileIdentity, u64), u32>,
-    /// Call frame information of all files in memory, in bytes.
-    frame_bytes: u64,
-    recent: Box<[Recent; RECENT_RULES]>,
-    scratch: Scratch,
-    /// Files whose pages were read since the last release, and the number of rules read from them.
-    touched: BTreeSet<u32>,
-    rules_read: usize,
-}
-
-/// A file with code.
-struct CodeFile {
-    found: Found,
-    /// Once needed; `None` if the file has no index.
-    index: OnceCell<Option<FrameIndex>>,
-    /// Once the index lacks an address.
-    rules: Option<CodeRules>,
-}
-
-#[derive(Clone, Copy)]
-struct Recent {
-    /// Past the end of all files: free.
-    file: u32,
-    address: u64,
-    rule: Rule,
 }
 
 impl Unwinder {
@@ -289,6 +256,13 @@ impl Unwinder {
         let process = self.processes.get(&pid);
         let before = process.and_then(|process| process.regions.range(..=address).next_back());
         before.is_some_and(|(_, region)| address < region.end)
+    }
+
+    /// Whether a process has code of a file with such a path.
+    pub fn has_code_of(&self, pid: i32, is_path: impl Fn(&[u8]) -> bool) -> bool {
+        let regions = self.processes.get(&pid).map(|process| &process.regions);
+        let mut regions = regions.into_iter().flat_map(BTreeMap::values);
+        regions.any(|region| is_path(&region.path))
     }
 
     /// Adds a mapping of code, which replaces earlier mappings there.
@@ -362,7 +336,7 @@ impl Unwinder {
         if let Some(&index) = rules.by_inode.get(&inode) {
             return Some(index);
         }
-        let index = rules.add(self.files.find_mapped(path, file)?)?;
+        let index = rules.code.add(self.files.find_mapped(path, file)?)?;
         rules.by_inode.insert(inode, index);
         Some(index)
     }
@@ -386,8 +360,8 @@ impl Unwinder {
             }
             let (file, file_start) = match region.code {
                 RegionCode::File { index, bias } => {
-                    let found = rules.files.get(index as usize);
-                    let base = found.map_or(0, |file| base_of(&file.found.image));
+                    let file = rules.code.file(index);
+                    let base = file.map_or(0, |file| base_of(&file.found.image));
                     (Some(index), start.wrapping_add(bias).wrapping_sub(base))
                 }
                 RegionCode::Unresolved | RegionCode::Without => (None, 0),
@@ -407,7 +381,7 @@ impl Unwinder {
         let Machine::X86_64(rules) = &self.machine else {
             return None;
         };
-        let file = rules.files.get(file as usize)?;
+        let file = rules.code.file(file)?;
         Some(TableSource(file.found.clone()))
     }
 
@@ -519,26 +493,6 @@ impl Searched<'_> {
     }
 }
 
-impl Default for Rules {
-    fn default() -> Rules {
-        let free = Recent {
-            file: u32::MAX,
-            address: 0,
-            rule: Rule::Gap,
-        };
-        Rules {
-            files: Vec::new(),
-            by_key: HashMap::new(),
-            by_inode: HashMap::new(),
-            frame_bytes: 0,
-            recent: Box::new([free; RECENT_RULES]),
-            scratch: Scratch::default(),
-            touched: BTreeSet::new(),
-            rules_read: 0,
-        }
-    }
-}
-
 impl Rules {
     fn unwind(
         &mut self,
@@ -576,12 +530,12 @@ impl Rules {
         let index = of_running.or_else(|| {
             let (key, found) = files.find(region);
             let known = self.by_key.get(&key).copied();
-            let index = known.or_else(|| self.add(found?))?;
+            let index = known.or_else(|| self.code.add(found?))?;
             self.by_key.insert(key, index);
             Some(index)
         });
         let code = index.and_then(|index| {
-            let image = &self.files.get(index as usize)?.found.image;
+            let image = &self.code.file(index)?.found.image;
             let difference = image.address_minus_offset(region.file_offset)?;
             let bias = region
                 .file_offset
@@ -609,111 +563,9 @@ impl Rules {
             let path = Path::new(path);
             files.files.find_mapped(path, inode.0)
         });
-        let index = self.add(found.next()?)?;
+        let index = self.code.add(found.next()?)?;
         self.by_inode.insert(inode, index);
         Some(index)
-    }
-
-    /// Adds a file for this architecture.
-    fn add(&mut self, found: Found) -> Option<u32> {
-        let has_room = (self.files.len() as u64) < UNWOUND_FILES_MAX;
-        let is_fit = has_room && found.image.machine == EM_X86_64;
-        let index = u32::try_from(self.files.len()).ok().filter(|_| is_fit)?;
-        // Its headers and its build ID were read, and few of their pages are needed again.
-        found.release();
-        self.files.push(CodeFile {
-            found,
-            index: OnceCell::new(),
-            rules: None,
-        });
-        Some(index)
-    }
-
-    /// The rule at an address of a file. A process of which `frame_bytes` were read has its share of them.
-    fn rule_at(&mut self, file: u32, address: u64, frame_bytes: Option<&mut u64>) -> Rule {
-        let place = (address ^ u64::from(file) << 7).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51;
-        let slot = self.recent.get_mut(place as usize);
-        if let Some(recent) = &slot
-            && (recent.file, recent.address) == (file, address)
-        {
-            return recent.rule;
-        }
-        self.note_read(file, frame_bytes.is_some());
-        let Some(CodeFile {
-            found,
-            index,
-            rules,
-        }) = self.files.get_mut(file as usize)
-        else {
-            return Rule::Gap;
-        };
-        let index = index.get_or_init(|| FrameIndex::of(&found.image));
-        let indexed = index
-            .as_ref()
-            .and_then(|index| index.rule_at(address, &mut self.scratch));
-        let rule = match (indexed, rules) {
-            (Some(rule), _) => rule,
-            (None, Some(rules)) => rules.rule_at(address),
-            (None, None) => {
-                if let Some(read) = frame_bytes.as_deref()
-                    && *read > PROCESS_FRAME_BYTES_MAX
-                {
-                    return Rule::Opaque;
-                }
-                let mut new = CodeRules::of(found);
-                let bytes = new.bytes();
-                if let Some(read) = frame_bytes {
-                    *read += bytes;
-                }
-                let rule = new.rule_at(address);
-                self.keep(file, new, bytes);
-                rule
-            }
-        };
-        let slot = self.recent.get_mut(place as usize);
-        if let Some(slot) = slot {
-            *slot = Recent {
-                file,
-                address,
-                rule,
-            };
-        }
-        rule
-    }
-}
-
-impl Rules {
-    /// Notes that a rule is read from a file, and releases the pages of files from time to time.
-    fn note_read(&mut self, file: u32, is_live: bool) {
-        self.touched.insert(file);
-        self.rules_read += 1;
-        let most = match is_live {
-            true => RULES_READ_LIVE,
-            false => RULES_READ,
-        };
-        if self.rules_read < most {
-            return;
-        }
-        self.rules_read = 0;
-        for file in std::mem::take(&mut self.touched) {
-            if let Some(file) = self.files.get(file as usize) {
-                file.found.release();
-            }
-        }
-    }
-
-    /// Keeps the rules of a file, and no others if they are too many.
-    fn keep(&mut self, file: u32, rules: CodeRules, bytes: u64) {
-        if self.frame_bytes + bytes > FRAMES_BYTES_MAX {
-            for file in &mut self.files {
-                file.rules = None;
-            }
-            self.frame_bytes = 0;
-        }
-        self.frame_bytes += bytes;
-        if let Some(file) = self.files.get_mut(file as usize) {
-            file.rules = Some(rules);
-        }
     }
 }
 
@@ -749,7 +601,7 @@ impl walk::Process for Walked<'_, '_> {
         let is_live = self.files.running.is_some();
         let frame_bytes = is_live.then_some(&mut *self.frame_bytes);
         let looked_up = looked_up.wrapping_add(bias);
-        let rule = self.rules.rule_at(index, looked_up, frame_bytes);
+        let rule = self.rules.code.rule_at(index, looked_up, frame_bytes);
         if rule != Rule::Gap {
             return Some(Code {
                 rule,
@@ -757,7 +609,7 @@ impl walk::Process for Walked<'_, '_> {
                 chains_hold: false,
             });
         }
-        let CodeFile { found, rules, .. } = self.rules.files.get_mut(index as usize)?;
+        let CodeFile { found, rules, .. } = self.rules.code.file_mut(index)?;
         let instructions = found.image.code_at(address.wrapping_add(bias));
         Some(Code {
             rule,

@@ -35,7 +35,7 @@ impl Unwinder {
             // Generated code mostly has frame pointers.
             return true;
         };
-        let Some(file) = rules.files.get(index as usize) else {
+        let Some(file) = rules.code.file(index) else {
             return false;
         };
         let looked_up = looked_up.wrapping_add(bias);
@@ -47,9 +47,12 @@ impl Unwinder {
         if frames.is_some_and(|frames| frames.bytes > ROOT_FRAME_BYTES_MAX) {
             return false;
         }
-        match rules.rule_at(index, looked_up, Some(&mut process.frame_bytes)) {
+        match rules
+            .code
+            .rule_at(index, looked_up, Some(&mut process.frame_bytes))
+        {
             Rule::Root => true,
-            Rule::Gap => rules.files.get_mut(index as usize).is_some_and(|file| {
+            Rule::Gap => rules.code.file_mut(index).is_some_and(|file| {
                 let rules = file.rules.as_mut();
                 rules.is_some_and(|rules| rules.chains_hold(&file.found.image))
             }),

@@ -8,6 +8,7 @@ use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use super::super::elf::{Content, Elf};
 use super::super::files::Found;
 use super::super::table::Table;
+use super::cfi::{FrameIndex, Scratch};
 use super::rule::{Frame, RBP, Rule};
 use super::table::{CodeRules, UnwindTable};
 use super::*;
