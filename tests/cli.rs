@@ -63,6 +63,12 @@ fn recording_page_shows_the_actual_output() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
+#[test]
+fn long_recordings_page_shows_the_actual_output() {
+    let wrong = run_page(&root().join("docs/long-recordings.md"));
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
 /// Runs the session of a page; returns the differences as text.
 fn run_page(page: &Path) -> Vec<String> {
     let text =

@@ -5,7 +5,7 @@
 //! PID 4711    a perf map of 250 MB, one byte per name        its first million functions
 //! ```
 //! A recorder of the system runs as root and looks into the files and the memory of every process. Each thing that it reads has its
-//! limit here, per file or process and in all, and what happens beyond it. The table in docs/recording.md is generated from this
+//! limit here, per file or process and in all, and what happens beyond it. The table in docs/limits.md is generated from this
 //! list.
 
 use std::fmt;
@@ -154,7 +154,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The table in docs/recording.md.
+/// The table in docs/limits.md.
 pub fn table() -> String {
     let mut text = "| what | limit | beyond it |\n| --- | --- | --- |\n".to_owned();
     for limit in LIMITS {
@@ -175,11 +175,11 @@ mod tests {
 
     #[test]
     fn documentation_has_the_table() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recording.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/limits.md");
         let text = std::fs::read_to_string(path).unwrap();
         assert!(
             text.contains(&table()),
-            "expected in docs/recording.md:\n{}",
+            "expected in docs/limits.md:\n{}",
             table()
         );
     }
