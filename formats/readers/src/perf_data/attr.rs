@@ -173,7 +173,8 @@ impl Attr {
             return false;
         };
         let attr = Attr::parse(bytes, endian);
-        let is_size = size == 0
+        // Only the first attrs, of 64 bytes, may lack their size: zeros are no attr.
+        let is_size = size == 0 && bytes.len() as u64 == ATTR_BYTES_MIN
             || (ATTR_BYTES_MIN..=ATTR_BYTES_MAX).contains(&u64::from(size))
                 && size.is_multiple_of(8);
         kind < KINDS_MAX

@@ -8,7 +8,7 @@
 //! which has a copy of all of them. A lost or duplicated byte shifts everything after it, so each part is also searched
 //! some bytes before and after its stated position.
 
-use perfquet_events::bytes::{Cursor, Endian, Short};
+use perfquet_events::bytes::{Cursor, Endian, Short, before_nul};
 
 use crate::perf_data::attr::{ATTR_BYTES_MAX, ATTR_BYTES_MIN, Attr};
 use crate::perf_data::features::{BUILD_ID, EVENT_DESC, TRACING_DATA};
@@ -132,19 +132,7 @@ impl Head {
         }
         let stated = self.header.features(file, endian);
         let bits: Vec<u32> = self.header.feature_bits().collect();
-        let far = (SHIFT_MAX + 1..=INDEX_SHIFT_MAX).flat_map(|shift| [-shift, shift]);
-        let found = std::iter::once(0)
-            .chain(shifts())
-            .chain(far)
-            .find_map(|shift| {
-                let (place, written) = match self.is_end_measured {
-                    true => (end, end.checked_add_signed(-shift)?),
-                    false => (end.checked_add_signed(shift)?, end),
-                };
-                let sections = index_at(file, place, written, endian)?;
-                let is_sure = shift.abs() <= SHIFT_MAX || ends_there(file, &sections, shift);
-                is_sure.then_some((shift, sections))
-            });
+        let found = self.index(file, endian);
         let Some((shift, sections)) = found else {
             // Some tools write the sections in another order.
             self.features = stated;
@@ -159,7 +147,14 @@ impl Head {
         }
         let sections = without_reserved(file, sections, &bits, shift, endian);
         let sections = settle(file, sections, &bits, shift, endian);
-        self.features = match bits.len() == sections.len() {
+        // Shifted bytes of the header are other bits.
+        let are_those = self.damages.is_empty() || {
+            let known = recognize(file, sections.clone(), endian);
+            let mut sure = known.iter().filter(|(bit, _)| *bit != BUILD_ID);
+            let listed: Vec<_> = bits.iter().copied().zip(sections.iter().copied()).collect();
+            sure.all(|one| listed.contains(one))
+        };
+        self.features = match bits.len() == sections.len() && are_those {
             true => bits.into_iter().zip(sections).collect(),
             // In another order, or with a gap.
             false if shift == 0 && !self.is_end_measured && sections.len() < bits.len() => stated,
@@ -175,6 +170,31 @@ impl Head {
                 recognize(file, sections, endian)
             }
         };
+    }
+
+    /// Finds the index near the end of the records: the distance by which it is moved, and its entries.
+    fn index(&self, file: &[u8], endian: Endian) -> Option<(i64, Vec<Section>)> {
+        let end = self.header.data.end();
+        let far = || (SHIFT_MAX + 1..=INDEX_SHIFT_MAX).flat_map(|shift| [-shift, shift]);
+        let candidates = || {
+            let all = std::iter::once(0).chain(shifts()).chain(far());
+            all.filter_map(|shift| {
+                let (place, written) = match self.is_end_measured {
+                    true => (end, end.checked_add_signed(-shift)?),
+                    false => (end.checked_add_signed(shift)?, end),
+                };
+                Some((shift, index_at(file, place, written, endian)?))
+            })
+        };
+        // Of a header that is lost, nothing but the end of the file distinguishes distances that differ by an entry.
+        let ending = self.is_end_measured.then(candidates);
+        let ending = ending
+            .and_then(|mut all| all.find(|(shift, sections)| ends_there(file, sections, *shift)));
+        ending.or_else(|| {
+            candidates().find(|(shift, sections)| {
+                shift.abs() <= SHIFT_MAX || ends_there(file, sections, *shift)
+            })
+        })
     }
 
     fn find_attrs(&mut self, is_believed: bool, file: &[u8], endian: Endian) {
@@ -447,10 +467,54 @@ fn descriptions(mut body: Cursor<'_>) -> Result<Vec<(Attr, Vec<u64>)>, Short> {
         }
         let id_count = u64::from(body.u32()?);
         let name = body.u32()?;
-        body.bytes(name.into())?;
+        // Lists of CPUs have the same form, with other bytes in place of the name.
+        let name = before_nul(body.bytes(name.into())?);
+        if name.is_empty() || name.iter().any(u8::is_ascii_control) {
+            return Err(other);
+        }
         let mut ids = body.part(id_count.saturating_mul(8))?;
         let ids = std::iter::from_fn(|| ids.u64().ok()).collect();
         all.push((Attr::parse(attr, body.endian()), ids));
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golden(name: &str) -> Vec<u8> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/perf_data/golden");
+        std::fs::read(std::path::Path::new(folder).join(name)).unwrap()
+    }
+
+    fn ids(file: &[u8]) -> Vec<Vec<u64>> {
+        let header = file
+            .starts_with(b"PERFILE2")
+            .then(|| Header::parse(file, Endian::Little));
+        let header = header.and_then(Result::ok);
+        let attrs = Head::find(header, file, Endian::Little).attrs;
+        attrs.into_iter().map(|(_, ids)| ids).collect()
+    }
+
+    #[test]
+    fn events_are_found_without_the_front_of_the_file() {
+        for name in [
+            "mono.data",
+            "group.data",
+            "switch-events.data",
+            "user-regs.data",
+        ] {
+            let whole = golden(name);
+            let expected = ids(&whole);
+            for size in [1, 9, 64, 120] {
+                let mut lost = whole.clone();
+                lost.drain(..size);
+                assert_eq!(ids(&lost), expected, "{name}: {size} bytes lost");
+                let mut doubled = whole[..size].to_vec();
+                doubled.extend(&whole);
+                assert_eq!(ids(&doubled), expected, "{name}: {size} bytes doubled");
+            }
+        }
+    }
 }
