@@ -40,7 +40,7 @@ use std::time::SystemTime;
 
 use perfquet_events::event::{Progress, Sink};
 use perfquet_events::{Error, Format, Guess, Input};
-use perfquet_readers::{FORMATS, perf_script};
+use perfquet_readers::{FORMATS, perf_data, perf_script};
 use perfquet_trace::normalize::{Limits, Normalizer, Output, TimeRange};
 use perfquet_trace::store::{self, Source, Writer, WriterOptions};
 use perfquet_trace::{Report, symbols};
@@ -205,8 +205,15 @@ pub fn sniff(input: &Input) -> Result<&'static Format, Error> {
             Guess::No => {}
         }
     }
+    let is_damaged_perf_data = || {
+        let map = input
+            .mapped()
+            .filter(|_| looks_like(input.head()).is_none());
+        map.is_some_and(|map| perf_data::has_damaged_front(&map))
+    };
     match likely.first() {
         Some(format) => Ok(format),
+        None if is_damaged_perf_data() => Ok(&perf_data::PERF_DATA),
         None => Err(Error::UnknownFormat {
             input: input.name().to_owned(),
             nearest: nearest(input),

@@ -364,6 +364,28 @@ fn a_failed_import_leaves_the_older_trace() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
+#[test]
+fn a_perf_data_without_its_first_page_is_recognized() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../readers/src/perf_data/golden");
+    let mut bytes = std::fs::read(golden.join("group.data")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a");
+    let mut noise = 1u32;
+    for byte in &mut bytes[..4096] {
+        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        *byte = (noise >> 24) as u8;
+    }
+    std::fs::write(&file, &bytes).unwrap();
+    assert_eq!(
+        sniff(&Input::open(&file).unwrap()).unwrap().name,
+        "perf.data"
+    );
+    // No other file is taken for one.
+    bytes[4096..].fill(7);
+    std::fs::write(&file, &bytes).unwrap();
+    assert!(sniff(&Input::open(&file).unwrap()).is_err());
+}
+
 fn refusal(name: &str, bytes: &[u8]) -> String {
     match sniff(&Input::from_bytes(name, bytes).unwrap()) {
         Err(error) => error.to_string(),

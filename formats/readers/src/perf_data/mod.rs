@@ -98,9 +98,17 @@ pub const PERF_DATA: Format = Format {
     read_file: read,
 };
 
+/// Whether the records of a mapped file show that it is one, though nothing of its first page does.
+pub fn has_damaged_front(file: &[u8]) -> bool {
+    sniff::endian_of_second_page(file).is_some()
+}
+
 fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
     let Some(endian) = sniff::endian_of(input.head()) else {
-        return match sniff::endian_of_records(input.head()) {
+        let second = input
+            .mapped()
+            .and_then(|map| sniff::endian_of_second_page(&map));
+        return match sniff::endian_of_records(input.head()).or(second) {
             Some(endian) if !input.head().starts_with(sniff::MAGIC_VERSION_1) => {
                 read_mapped(input, sink, None, endian)
             }

@@ -41,6 +41,13 @@ pub(super) fn endian_of_records(head: &[u8]) -> Option<Endian> {
     [Endian::Little, Endian::Big].into_iter().find(is_it)
 }
 
+/// Returns the byte order of a file whose first page is damaged, from the records of its second one.
+pub(super) fn endian_of_second_page(file: &[u8]) -> Option<Endian> {
+    const PAGE_BYTES: usize = 4096;
+    let rest = file.get(PAGE_BYTES..)?;
+    endian_of_records(rest.get(..PAGE_BYTES).unwrap_or(rest))
+}
+
 /// Returns the byte order of a file with this start; `None` if it is not a perf.data of version 2.
 pub(super) fn endian_of(head: &[u8]) -> Option<Endian> {
     if head.starts_with(MAGIC_LITTLE) {

@@ -296,6 +296,25 @@ pub(super) fn find_options(bytes: &[u8], endian: Endian) -> Option<usize> {
     Some(begin + first)
 }
 
+/// Whether options of version 7 begin here, and DONE ends where the bytes end.
+pub(super) fn are_options(mut body: Cursor<'_>) -> bool {
+    // No recorder writes more; a hostile file has many places that begin like options.
+    const COUNT_MAX: usize = 1 << 10;
+    for _ in 0..COUNT_MAX {
+        let (Ok(option), Ok(size)) = (body.u16(), body.u32()) else {
+            return false;
+        };
+        if option == id::DONE {
+            return size == 8 && body.left() == 8;
+        }
+        let is_one = option <= id::MODULES_FILE && is_sized(option, size as usize);
+        if !is_one || body.bytes(size.into()).is_err() {
+            return false;
+        }
+    }
+    false
+}
+
 /// Whether an option may have this many bytes of data.
 fn is_sized(option: u16, size: usize) -> bool {
     match option {
@@ -444,6 +463,27 @@ pub(super) fn section_name(section: u16) -> &'static str {
         id::MODULES_FILE => "modules",
         _ => "unknown",
     }
+}
+
+/// The head of a section of version 7.
+#[derive(Clone, Copy)]
+pub(super) struct SectionHead {
+    pub(super) id: u16,
+    pub(super) flags: u16,
+    /// Offset of the name in the string section.
+    pub(super) name: u32,
+    pub(super) size: u64,
+}
+
+/// Reads the head of a section.
+pub(super) fn section_head(cursor: &mut Cursor<'_>) -> Result<SectionHead, Short> {
+    let (id, flags) = (cursor.u16()?, cursor.u16()?);
+    Ok(SectionHead {
+        id,
+        flags,
+        name: cursor.u32()?,
+        size: cursor.u64()?,
+    })
 }
 
 #[cfg(test)]

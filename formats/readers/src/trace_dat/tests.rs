@@ -456,6 +456,25 @@ fn heads_of_sections_and_of_options_are_not_needed() {
 }
 
 #[test]
+fn options_are_found_after_bytes_that_do_not_belong_there() {
+    let made = one_of_everything(Endian::Little, 8).0;
+    for packer in ["none", "zlib", "zstd"] {
+        let whole = made.version7(packer);
+        // Before the last section that is not events.
+        let place = sections(&whole, packer)
+            .into_iter()
+            .map(|(_, place)| place)
+            .max()
+            .unwrap();
+        for size in [1, 9, 64, 512] {
+            let mut damaged = whole.clone();
+            damaged.splice(place..place, std::iter::repeat_n(0, size));
+            assert_same_hits(&whole, &damaged, &format!("{packer}: {size} more bytes"));
+        }
+    }
+}
+
+#[test]
 fn chunks_are_counted_where_their_number_is_damaged() {
     let made = instances();
     for packer in ["zlib", "zstd"] {

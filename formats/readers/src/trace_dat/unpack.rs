@@ -159,6 +159,27 @@ impl Unpacker {
     }
 }
 
+/// Walks through `u32 count, { u32 packed bytes, u32 bytes, data }`.
+pub(super) fn chunks(
+    mut cursor: Cursor<'_>,
+    mut take: impl FnMut(&[u8], u64) -> Result<(), String>,
+) -> Result<(), String> {
+    let text = |short: Short| short.to_string();
+    for _ in 0..cursor.u32().map_err(text)? {
+        let (packed_bytes, bytes) = (cursor.u32().map_err(text)?, cursor.u32().map_err(text)?);
+        if u64::from(bytes) > CHUNK_BYTES_MAX {
+            return Err(format!(
+                "expected a chunk of at most {CHUNK_BYTES_MAX} bytes, found {bytes}"
+            ));
+        }
+        take(
+            cursor.bytes(packed_bytes.into()).map_err(text)?,
+            bytes.into(),
+        )?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,11 +20,12 @@ use perfquet_events::scan::find_text;
 use crate::trace_dat::budget::either_way;
 use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
 use crate::trace_dat::options::{
-    Options, SHIFT_MAX, buffer_option, find_options, id, section_name,
+    Options, SHIFT_MAX, SectionHead, are_options, buffer_option, find_options, id, section_head,
+    section_name,
 };
 use crate::trace_dat::regions::{DRIFT_MAX, drift};
 use crate::trace_dat::reporter::Reporter;
-use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
+use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, chunks, is_packed_by};
 use crate::tracing_data::{FRONT_BYTES, HEADER_EVENT, TracingData};
 
 const SECTION_HEAD_BYTES: u64 = 16;
@@ -67,15 +68,6 @@ struct Found {
     section: u64,
     end: u64,
     packed: bool,
-}
-
-#[derive(Clone, Copy)]
-struct SectionHead {
-    id: u16,
-    flags: u16,
-    /// Offset of the name in the string section.
-    name: u32,
-    size: u64,
 }
 
 impl<'m> Sections<'m> {
@@ -238,6 +230,20 @@ impl<'m> Sections<'m> {
         near.or_else(far).unwrap_or(there)
     }
 
+    /// The options expected at `offset`; or others up to [`DRIFT_MAX`] bytes away, if bytes were lost or duplicated. Their ID is 0,
+    /// as are many bytes, so those further away must lead to the end of their section.
+    fn options_section(&self, offset: u64) -> Cursor<'m> {
+        let is_it = |place: &u64| !self.taken.contains(place) && self.are_options_at(*place);
+        // Damaged options are where they should be, and so is what follows them.
+        if is_it(&offset) || self.is_section(offset) {
+            return self.at(offset);
+        }
+        let shifts = either_way(1..=DRIFT_MAX);
+        let mut places = shifts.filter_map(|shift| offset.checked_add_signed(shift));
+        let found = places.find(is_it);
+        found.map_or_else(|| self.section(offset, id::DONE), |found| self.at(found))
+    }
+
     /// Distance by which the end of the last events is moved.
     fn drift(&self) -> i64 {
         let options = self.options.buffers.iter();
@@ -270,7 +276,7 @@ impl<'m> Sections<'m> {
         std::iter::once(0)
             .chain(shifts)
             .filter_map(|shift| offset.checked_add_signed(shift))
-            .find(|&place| place >= lowest && self.is_section(place))
+            .find(|&place| place >= lowest && self.is_found_section(offset, place))
     }
 
     fn follow_options(
@@ -281,7 +287,9 @@ impl<'m> Sections<'m> {
     ) -> Result<(), Error> {
         let mut next = first;
         while next != 0 {
-            let mut cursor = self.section(next, id::DONE);
+            let mut cursor = self.options_section(next);
+            // Others than these, if only these have a damaged head.
+            self.is_cut |= cursor.offset().abs_diff(next) > SHIFT_MAX as u64;
             if !self.taken.insert(cursor.offset()) || self.taken.len() > OPTIONS_MAX {
                 reporter.problem(Place::Offset(next), "options", || {
                     "the options lead back to where they were".into()
@@ -401,7 +409,7 @@ impl<'m> Sections<'m> {
 
     /// Offset of the next section: the expected one, the nearest, or one further on. It is not before `lowest`.
     fn section_from(&self, offset: u64, lowest: u64) -> Option<u64> {
-        let is_there = |offset: &u64| self.is_section(*offset);
+        let is_there = |place: &u64| self.is_found_section(offset, *place);
         let length = self.bytes.len() as u64;
         if is_there(&offset) {
             return Some(offset);
@@ -453,6 +461,28 @@ impl<'m> Sections<'m> {
         end == length
             || head.id == id::BUFFER && (head.size == 0 || end > length)
             || head.size > 0 && end < length && self.is_begun(end)
+    }
+
+    /// Whether a section is here: elsewhere than expected, bytes that look like the head of options must be options.
+    fn is_found_section(&self, expected: u64, place: u64) -> bool {
+        let is_other = || {
+            self.section_at(place)
+                .is_some_and(|(head, _)| head.id != id::DONE)
+        };
+        self.is_section(place) && (place == expected || is_other() || self.are_options_at(place))
+    }
+
+    /// Whether a section of options begins here, and they lead to its end.
+    fn are_options_at(&self, place: u64) -> bool {
+        let section = self
+            .section_at(place)
+            .filter(|(head, _)| head.id == id::DONE && head.size > 0);
+        let body =
+            section.and_then(|(head, body)| Some((head, self.at(body).part(head.size).ok()?)));
+        body.is_some_and(|(head, mut body)| match head.flags & PACKED {
+            0 => are_options(body),
+            _ => body.u64().is_ok() && is_packed_by(body.rest(), Packing::named(self.packed_by)),
+        })
     }
 
     /// Whether a section seems to begin here. Runs of zeros do not count.
@@ -759,35 +789,4 @@ impl<'m> Sections<'m> {
             packed,
         }
     }
-}
-
-/// Walks through `u32 count, { u32 packed bytes, u32 bytes, data }`.
-fn chunks(
-    mut cursor: Cursor<'_>,
-    mut take: impl FnMut(&[u8], u64) -> Result<(), String>,
-) -> Result<(), String> {
-    let text = |short: Short| short.to_string();
-    for _ in 0..cursor.u32().map_err(text)? {
-        let (packed_bytes, bytes) = (cursor.u32().map_err(text)?, cursor.u32().map_err(text)?);
-        if u64::from(bytes) > CHUNK_BYTES_MAX {
-            return Err(format!(
-                "expected a chunk of at most {CHUNK_BYTES_MAX} bytes, found {bytes}"
-            ));
-        }
-        take(
-            cursor.bytes(packed_bytes.into()).map_err(text)?,
-            bytes.into(),
-        )?;
-    }
-    Ok(())
-}
-
-fn section_head(cursor: &mut Cursor<'_>) -> Result<SectionHead, Short> {
-    let (id, flags) = (cursor.u16()?, cursor.u16()?);
-    Ok(SectionHead {
-        id,
-        flags,
-        name: cursor.u32()?,
-        size: cursor.u64()?,
-    })
 }
