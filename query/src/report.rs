@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use arrow::array::RecordBatch;
 use clap::{ArgMatches, Args, FromArgMatches};
 
 use perfquet::Session;
@@ -42,7 +43,18 @@ pub(crate) trait Report: Args + FromArgMatches {
 
 /// Returns the subcommand of a report.
 pub(crate) const fn subcommand<R: Report>() -> Subcommand {
-    Subcommand::new::<R>(R::NAME, run::<R>)
+    Subcommand {
+        rows: Some(answered_rows::<R>),
+        ..Subcommand::new::<R>(R::NAME, run::<R>)
+    }
+}
+
+/// Returns the rows of a report.
+fn answered_rows<R: Report>(matches: &ArgMatches) -> Result<Vec<RecordBatch>> {
+    let report: R = arguments(matches)?;
+    report.form()?;
+    let session = Session::open(&report.traces(), &report.limits().options())?;
+    report.answer(&session)?.section.batches()
 }
 
 fn run<R: Report>(matches: &ArgMatches) -> Result<()> {

@@ -4,6 +4,7 @@
 //! import([a.data], a.pqt)       sniff ─► Format::read ─► normalize ─► store
 //! recover(a.pqt)                imports the journal of a killed recorder from its start
 //! journal_inputs(a.pqt)         the files of a journal: perf.data, then the others
+//! Importer::import_bytes        the same into a temporary directory: tables as Arrow record batches
 //! ```
 //! Several inputs are imported one after another into the same tables. Each has its own clock and threads, except for
 //! the files of one journal. Rows of a later input follow those of an earlier one, so if inputs overlap in time, their
@@ -27,6 +28,7 @@
     )
 )]
 
+mod importer;
 mod journal;
 mod packed;
 mod recover;
@@ -45,6 +47,7 @@ use perfquet_trace::normalize::{Limits, Normalizer, Output, TimeRange};
 use perfquet_trace::store::{self, Source, Writer, WriterOptions};
 use perfquet_trace::{Report, symbols};
 
+pub use importer::{Imported, Importer};
 pub use journal::{RING_PREFIX, journal_files, journal_inputs, remove_journal};
 pub use packed::{Unpacked, pack_journal};
 pub use recover::{Found, look_into, recover};

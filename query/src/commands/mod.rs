@@ -7,6 +7,7 @@ mod sql;
 mod tables;
 
 use anyhow::Result;
+use arrow::array::RecordBatch;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 /// A subcommand: its arguments and its function. Reports have the same shape.
@@ -15,6 +16,8 @@ pub(crate) struct Subcommand {
     /// Adds arguments and help.
     pub(crate) arguments: fn(Command) -> Command,
     pub(crate) run: fn(&ArgMatches) -> Result<()>,
+    /// Returns the rows of a report; `None` for other subcommands.
+    pub(crate) rows: Option<fn(&ArgMatches) -> Result<Vec<RecordBatch>>>,
 }
 
 impl Subcommand {
@@ -27,6 +30,7 @@ impl Subcommand {
             name,
             arguments: A::augment_args,
             run,
+            rows: None,
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Results of reports, independent of the output format.
 
+use anyhow::{Result, bail};
 use arrow::array::RecordBatch;
 
 use perfquet::Answer;
+use perfquet::failure::Misuse;
 
 use super::Calls;
 use super::distribution::Distributions;
@@ -66,4 +68,30 @@ pub(crate) enum Section<'s> {
     Durations(Durations),
     /// Text in the layout of another tool, without rows.
     Text(Vec<u8>),
+}
+
+impl Section<'_> {
+    /// Returns the rows.
+    pub(crate) fn batches(self) -> Result<Vec<RecordBatch>> {
+        let mut answer = match self {
+            Section::Stream(answer) => answer,
+            Section::Calls(calls) => calls.answer,
+            Section::Table(batch) => return Ok(vec![batch]),
+            Section::Notes(notes) => return Ok(vec![notes.rows]),
+            Section::Distributions(distributions) => return Ok(vec![distributions.rows]),
+            Section::Durations(durations) => return Ok(vec![durations.rows]),
+            Section::Flame(flame) => return Ok(vec![flame.rows()?]),
+            Section::Heat(heat) => return Ok(vec![heat.rows()?]),
+            Section::Grid(grid) => return Ok(vec![grid.rows()?]),
+            Section::Plot(plot) => return Ok(vec![plot.rows()?]),
+            Section::Page(_) | Section::Text(_) => {
+                bail!(Misuse("expected a report with rows".to_owned()))
+            }
+        };
+        let mut batches = Vec::new();
+        while let Some(batch) = answer.next()? {
+            batches.push(batch);
+        }
+        Ok(batches)
+    }
 }

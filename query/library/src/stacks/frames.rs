@@ -119,6 +119,11 @@ impl Frames {
         self.function.len()
     }
 
+    /// Whether there is no frame.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Name of the function, if known.
     pub fn function(&self, frame: u32) -> Option<&str> {
         let row = frame as usize - 1;

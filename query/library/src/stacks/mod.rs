@@ -55,6 +55,11 @@ impl Forest {
         self.trees.len()
     }
 
+    /// Whether there is no trace.
+    pub fn is_empty(&self) -> bool {
+        self.trees.is_empty()
+    }
+
     /// Name of a trace.
     pub fn name(&self, trace: usize) -> &str {
         &self.traces[trace].name
@@ -153,6 +158,11 @@ impl Tree {
     /// Number of nodes, including the empty stack.
     pub fn len(&self) -> usize {
         self.parent.len()
+    }
+
+    /// Whether there is no node but that of the empty stack.
+    pub fn is_empty(&self) -> bool {
+        self.len() < 2
     }
 
     /// Whether callers of this outermost node are missing; `None` if the trace does not record that.
