@@ -1,9 +1,10 @@
-//! Writers of a lake that are killed, and two at once: no row is there twice, none is missing.
+//! Several writers of a lake at once, one of them killed: no row is there twice, none is missing. `src/export/lake/tests.rs` kills
+//! a writer before each of its operations.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use perfquet_trace::store::Directory;
@@ -84,35 +85,6 @@ fn expected(traces: &[PathBuf]) -> BTreeMap<(String, String), i64> {
         }
     }
     rows
-}
-
-#[test]
-fn killed_at_fifty_moments_nothing_is_double_or_lost() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let traces = traces(folder.path());
-    let expected = expected(&traces);
-    let lake = folder.path().join("lake");
-    let start = Instant::now();
-    check(publish(&traces, &lake).spawn().expect("a writer"));
-    let whole = start.elapsed();
-    assert_eq!(rows(&lake), expected);
-    for moment in 0..50 {
-        // Some continue what others left.
-        if moment % 5 == 0 {
-            std::fs::remove_dir_all(&lake).expect("the lake");
-        }
-        let mut writer = publish(&traces, &lake).spawn().expect("a writer");
-        std::thread::sleep(whole * moment / 50);
-        writer.kill().expect("a signal");
-        writer.wait().expect("an end");
-        for (table, count) in rows(&lake) {
-            assert_eq!(expected.get(&table), Some(&count), "{table:?}");
-        }
-        if moment % 5 == 4 {
-            check(publish(&traces, &lake).spawn().expect("a writer"));
-            assert_eq!(rows(&lake), expected, "after moment {moment}");
-        }
-    }
 }
 
 #[test]

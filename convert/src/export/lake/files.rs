@@ -143,6 +143,7 @@ impl Lake {
             )?,
         }
         lake.complete()?;
+        lake.remove_abandoned()?;
         drop(lock);
         Ok(lake)
     }
@@ -184,9 +185,8 @@ impl Lake {
         Ok(file)
     }
 
-    /// Creates a directory for new files, and removes those of killed processes.
-    pub(super) fn stage(&self) -> Result<Stage> {
-        let locked = self.lock()?;
+    /// Removes the files of killed processes. The lock is held, and no change is pending, which would need them.
+    fn remove_abandoned(&self) -> Result<()> {
         let staging = self.inside(STAGING)?;
         for entry in std::fs::read_dir(&staging)?.flatten() {
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -199,6 +199,14 @@ impl Lake {
                 log::debug!("{}: {error}", entry.path().display());
             }
         }
+        Ok(())
+    }
+
+    /// Creates a directory for new files.
+    pub(super) fn stage(&self) -> Result<Stage> {
+        step()?;
+        let locked = self.lock()?;
+        let staging = self.inside(STAGING)?;
         let folder = tempfile::Builder::new()
             .prefix("x")
             .tempdir_in(&staging)
@@ -396,10 +404,21 @@ impl Locked<'_> {
     }
 
     /// Decides a change, and makes it. Its files are synced.
-    pub(super) fn commit(&self, change: &Change) -> Result<()> {
+    ///
+    /// If it fails from here on, the next process needs the files of the stage to complete it.
+    pub(super) fn commit(&self, change: &Change, stage: Option<&mut Stage>) -> Result<()> {
         step()?;
+        let stage = stage.map(|stage| {
+            crate::interrupt::keep_when_interrupted(stage.path());
+            stage.folder.disable_cleanup(true);
+            stage
+        });
         self.lake.replace(PENDING, change)?;
-        self.lake.apply(change)
+        self.lake.apply(change)?;
+        if let Some(stage) = stage {
+            stage.folder.disable_cleanup(false);
+        }
+        Ok(())
     }
 }
 
@@ -432,19 +451,46 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-std::thread_local! {
-    /// Number of steps until a change stops, as if the process had been killed.
-    pub(super) static STEPS_LEFT: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+pub(super) use steps::{KILL_IN, STEPS_LEFT};
+
+/// Called before each operation on files.
+pub(super) fn step() -> Result<()> {
+    #[cfg(test)]
+    steps::step()?;
+    Ok(())
 }
 
-/// Called before each step of a change.
-fn step() -> Result<()> {
-    #[cfg(test)]
-    if let Some(left) = STEPS_LEFT.get() {
-        match left.checked_sub(1) {
-            Some(left) => STEPS_LEFT.set(Some(left)),
-            None => bail!("stopped"),
-        }
+/// Tests end a writer before any of its operations.
+#[cfg(test)]
+mod steps {
+    use std::cell::Cell;
+
+    use anyhow::{Result, bail};
+
+    std::thread_local! {
+        /// Number of steps until a writer fails.
+        pub(in super::super) static STEPS_LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+        /// Number of steps until the process is killed.
+        pub(in super::super) static KILL_IN: Cell<Option<usize>> = const { Cell::new(None) };
     }
-    Ok(())
+
+    pub(super) fn step() -> Result<()> {
+        if let Some(left) = STEPS_LEFT.get() {
+            match left.checked_sub(1) {
+                Some(left) => STEPS_LEFT.set(Some(left)),
+                None => bail!("stopped"),
+            }
+        }
+        if let Some(left) = KILL_IN.get() {
+            if left == 0 {
+                let own = std::process::id().to_string();
+                let killed = std::process::Command::new("kill")
+                    .args(["-9", &own])
+                    .status();
+                bail!("not killed: {killed:?}");
+            }
+            KILL_IN.set(Some(left - 1));
+        }
+        Ok(())
+    }
 }

@@ -119,7 +119,7 @@ fn publish_trace(
         return Ok(());
     }
     let host = place.host.as_deref().filter(|_| !partition.has(HOST));
-    let stage = lake.stage()?;
+    let mut stage = lake.stage()?;
     crate::interrupt::remove_when_interrupted(stage.path())?;
     let mut change = Change::default();
     let mut entries = Vec::new();
@@ -168,9 +168,7 @@ fn publish_trace(
     let former = former.filter(|entry| !is_replaced(entry));
     change.deletes = former.map(|entry| entry.path).collect();
     change.records = vec![record];
-    // From here on, an interrupted change is completed by the next process.
-    crate::interrupt::keep_when_interrupted(stage.path());
-    locked.commit(&change)?;
+    locked.commit(&change, Some(&mut stage))?;
     summary.published += 1;
     summary.files += files;
     summary.rows += rows;
@@ -219,7 +217,7 @@ fn remove_before(lake: &Lake, date: &str) -> Result<u64> {
         }
     }
     if !change.forget.is_empty() {
-        locked.commit(&change)?;
+        locked.commit(&change, None)?;
     }
     Ok(change.forget.len() as u64)
 }

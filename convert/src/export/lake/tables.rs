@@ -16,6 +16,7 @@ use parquet::schema::types::ColumnPath;
 use perfquet_trace::store::{ColumnSchema, Directory, Encoding, Facts};
 
 use super::columns::{Columns, HOST, TRACE};
+use super::files::step;
 
 const ROWS_PER_GROUP: usize = 1 << 20;
 const BYTES_PER_GROUP: usize = 256 << 20;
@@ -71,6 +72,7 @@ impl<'p> Writer<'p> {
         schema: &Arc<Schema>,
         properties: WriterPropertiesBuilder,
     ) -> Result<Writer<'p>> {
+        step()?;
         let failed = || format!("cannot write {}", path.display());
         let file = File::create_new(path).with_context(failed)?;
         let options = ArrowWriterOptions::new()
@@ -90,6 +92,7 @@ impl<'p> Writer<'p> {
 
     /// Writes the footer, and syncs the file.
     pub(super) fn finish(self) -> Result<()> {
+        step()?;
         let failed = || format!("cannot write {}", self.path.display());
         let file = self.writer.into_inner().with_context(failed)?;
         file.sync_all().with_context(failed)

@@ -10,7 +10,7 @@ use perfquet_import::{ImportOptions, import};
 use perfquet_trace::reopen;
 use perfquet_trace::store::{Directory, FILE_NAME};
 
-use super::files::STEPS_LEFT;
+use super::files::{KILL_IN, STEPS_LEFT};
 use super::{Partition, Summary, publish};
 
 /// A directory with traces and a lake.
@@ -267,6 +267,72 @@ fn a_change_that_stops_at_any_step_is_completed_by_the_next() {
         assert!(!room.lake().join("_perfquet/pending.json").exists());
     }
     assert!(stopped > 20, "{stopped}");
+}
+
+/// Names the lake, the traces and the step for the process that is killed.
+const KILLED: &str = "PERFQUET_TEST_KILLED_WRITER";
+
+/// Publishes `b`, and `a` at another place, in a process that is killed before this step. Returns whether it ended before.
+fn killed_writer(room: &Room, [a, b]: [&Path; 2], step: usize) -> bool {
+    let words = [room.lake().as_path(), a, b].map(|path| path.display().to_string());
+    let test = "export::lake::tests::a_writer_that_is_killed_before_any_operation_is_completed";
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--test-threads=1"])
+        .env(KILLED, format!("{step}\n{}", words.join("\n")))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    assert!(status.success() || signal == Some(9), "{status}");
+    status.success()
+}
+
+fn write_until_killed(words: &str) {
+    let words: Vec<&str> = words.lines().collect();
+    let [step, lake, a, b] = words.as_slice() else {
+        panic!("{words:?}");
+    };
+    KILL_IN.set(Some(step.parse().unwrap()));
+    for (trace, host) in [(b, "h001"), (a, "h002")] {
+        let partition = Partition::parse(&format!("date=2026-11-22,host={host}")).unwrap();
+        publish(&[Path::new(trace)], Path::new(lake), Some(&partition), None).unwrap();
+    }
+}
+
+#[test]
+fn a_writer_that_is_killed_before_any_operation_is_completed() {
+    if let Ok(words) = std::env::var(KILLED) {
+        return write_until_killed(&words);
+    }
+    let room = Room::new();
+    let a = room.trace("a.pqt", PERF);
+    let b = room.trace("b.pqt", FTRACE);
+    let expected = expected(&[&a, &b]);
+    let mut killed = 0;
+    for step in 0.. {
+        let _ = std::fs::remove_dir_all(room.lake());
+        room.publish(&[&a]).unwrap();
+        if killed_writer(&room, [&a, &b], step) {
+            break;
+        }
+        killed += 1;
+        // Each file with a name is complete.
+        for (name, rows) in room.files() {
+            assert!(rows > 0, "{name}, killed before step {step}");
+        }
+        if step % 3 == 0 {
+            // What completes it is killed, too.
+            killed_writer(&room, [&a, &b], step / 3);
+        }
+        room.publish(&[&b]).unwrap();
+        room.publish_as(&[&a], "date=2026-11-22,host=h002").unwrap();
+        assert_eq!(room.rows(), expected, "killed before step {step}");
+        let own = room.lake().join("_perfquet");
+        assert_eq!(std::fs::read_dir(own.join("staging")).unwrap().count(), 0);
+        assert!(!own.join("pending.json").exists());
+    }
+    assert!(killed >= 50, "{killed} steps");
 }
 
 #[test]
