@@ -253,6 +253,11 @@ fn a_change_that_stops_at_any_step_is_completed_by_the_next() {
             _ => {
                 publish(&[], &room.lake(), None, None).unwrap();
                 assert!(!room.lake().join("_perfquet/pending.json").exists());
+                // A decided change has all of its files.
+                let records = room.lake().join("_perfquet/traces");
+                if std::fs::read_dir(records).unwrap().count() == 2 {
+                    assert_eq!(room.rows(), expected(&[&a, &b]), "{steps} steps");
+                }
             }
         }
         room.publish(&[&b]).unwrap();
