@@ -468,7 +468,7 @@ fn options_are_found_after_bytes_that_do_not_belong_there() {
             .unwrap();
         for size in [1, 9, 64, 512] {
             let mut damaged = whole.clone();
-            damaged.splice(place..place, std::iter::repeat_n(0, size));
+            damaged.splice(place..place, std::iter::repeat_n(3, size));
             assert_same_hits(&whole, &damaged, &format!("{packer}: {size} more bytes"));
         }
     }

@@ -235,7 +235,13 @@ impl<'m> Sections<'m> {
     fn options_section(&self, offset: u64) -> Cursor<'m> {
         let is_it = |place: &u64| !self.taken.contains(place) && self.are_options_at(*place);
         // Damaged options are where they should be, and so is what follows them.
-        if is_it(&offset) || self.is_section(offset) {
+        let are_damaged = || {
+            let is_done = self
+                .section_at(offset)
+                .is_some_and(|(head, _)| head.id == id::DONE);
+            is_done && self.is_section(offset)
+        };
+        if is_it(&offset) || are_damaged() {
             return self.at(offset);
         }
         let shifts = either_way(1..=DRIFT_MAX);
