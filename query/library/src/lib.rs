@@ -35,6 +35,7 @@ mod options;
 mod passes;
 mod progress;
 mod register;
+mod running;
 mod session;
 #[doc(hidden)]
 pub mod sql;
@@ -52,6 +53,7 @@ pub use perfquet_views::{VIEWS, View, ViewColumn};
 
 pub use options::Options;
 pub use register::plan;
+pub use running::{Running, Step};
 pub use session::{Answer, Session};
 pub use trace::{Trace, TracePart, TraceTable, Traces, is_same, matching};
 pub use views::definitions::Definitions;

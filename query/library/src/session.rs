@@ -12,10 +12,11 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::config::ConfigNonZeroUsize;
+use datafusion::error::Result as PlanResult;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
 use perfquet_views::View;
@@ -29,6 +30,7 @@ use crate::options::Options;
 use crate::passes;
 use crate::progress::Progress;
 use crate::register::{self, Registered};
+use crate::running::{self, Running};
 use crate::sql::literals::with_nanoseconds;
 use crate::sql::names::{literal, plain_name, quoted};
 use crate::sql::scoping::Restriction;
@@ -39,6 +41,13 @@ use crate::tables::catalog::{CATALOG, MAIN, PARTS};
 use crate::trace::{Trace, Traces};
 use crate::unit::{DURATION, SHARE, UNIT, is_hexadecimal};
 use crate::views::definitions;
+
+/// A physical plan, the stream of its rows, and the units of its columns.
+type Planned = (
+    Arc<dyn ExecutionPlan>,
+    SendableRecordBatchStream,
+    Vec<Option<String>>,
+);
 
 /// Opened traces, and a DataFusion context of their own to query them.
 ///
@@ -146,23 +155,7 @@ impl Session {
             let summary = summarize::query(&columns.schema(), &rows, quoted, literal);
             return self.query(&summary);
         }
-        let text = with_nanoseconds(sql).map_err(anyhow::Error::msg)?;
-        let context = self.context.clone();
-        let queries_only = self.options.queries_only;
-        let scope = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
-        let scope = scope.clone();
-        let planned = async move {
-            let plan = planning::plan_within(&context.state(), &text, &scope).await?;
-            if queries_only {
-                planning::check_query(&plan)?;
-            }
-            let units = result_units::of(&plan);
-            let frame = context.execute_logical_plan(plan).await?;
-            let task = Arc::new(frame.task_ctx());
-            let plan = frame.create_physical_plan().await?;
-            let stream = execute_stream(Arc::clone(&plan), task)?;
-            Ok((plan, stream, units))
-        };
+        let planned = self.planned(sql)?;
         let handle = self.handle();
         let on_planner =
             |done: Done<_>| planning::on_large_stack(move || done.with(handle.block_on(planned)));
@@ -176,6 +169,52 @@ impl Session {
             stream: Some(stream),
             waiting: None,
             progress: self.options.progress.then(|| Progress::of(&plan)).flatten(),
+        })
+    }
+
+    /// Plans a query and starts it in the background; several may run at once.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started. Errors of the query are those of [`Running::next`].
+    pub fn start(&self, sql: &str) -> Result<Running<'_>> {
+        if let Some(rows) = summarize::rows(sql) {
+            let columns = self.query(&format!("SELECT * FROM {rows} LIMIT 0"))?;
+            let summary = summarize::query(&columns.schema(), &rows, quoted, literal);
+            return self.start(&summary);
+        }
+        let planned = self.planned(sql)?;
+        let planned = async move {
+            let (_, stream, units) = planned.await?;
+            Ok(running::Planned {
+                columns: for_people(&stream.schema(), &units),
+                units,
+                stream,
+            })
+        };
+        let (work, running) = running::start(self, sql, self.handle(), planned);
+        planning::on_large_stack(work)?;
+        Ok(running)
+    }
+
+    /// Plans a query and creates the stream of its rows.
+    fn planned(&self, sql: &str) -> Result<impl Future<Output = PlanResult<Planned>> + use<>> {
+        let text = with_nanoseconds(sql).map_err(anyhow::Error::msg)?;
+        let context = self.context.clone();
+        let queries_only = self.options.queries_only;
+        let scope = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
+        let scope = scope.clone();
+        Ok(async move {
+            let plan = planning::plan_within(&context.state(), &text, &scope).await?;
+            if queries_only {
+                planning::check_query(&plan)?;
+            }
+            let units = result_units::of(&plan);
+            let frame = context.execute_logical_plan(plan).await?;
+            let task = Arc::new(frame.task_ctx());
+            let plan = frame.create_physical_plan().await?;
+            let stream = execute_stream(Arc::clone(&plan), task)?;
+            Ok((plan, stream, units))
         })
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod info;
 mod mcp;
+mod serve;
 mod shell;
 mod sql;
 mod tables;
@@ -48,4 +49,5 @@ pub(crate) const COMMANDS: &[&Subcommand] = &[
     &tables::COMMAND,
     &info::COMMAND,
     &mcp::COMMAND,
+    &serve::COMMAND,
 ];

@@ -1,0 +1,108 @@
+// The explorer: a timeline of a trace, details, reports on a selection, SQL. It asks the server that it came from, and nobody else.
+
+import { Tip, button, make } from "./dom.ts";
+import { duration, grouped, harmless } from "./format.ts";
+import { type Meta, type TrackList, get, message } from "./explorer/api.ts";
+import { Drawer } from "./explorer/drawer.ts";
+import { Timeline } from "./explorer/timeline.ts";
+import { View } from "./explorer/view.ts";
+
+const KEYS: [string, string][] = [
+  ["w, s or +, −", "zoom in and out; Ctrl+wheel, or the wheel over the ruler, around the pointer"],
+  ["a, d or ←, →", "pan; Shift+drag, Shift+wheel"],
+  ["↑, ↓, Page Up, Page Down", "scroll the rows"],
+  ["drag", "select a time"],
+  ["f", "show the selection; again, everything"],
+  ["0", "show everything"],
+  ["click", "details of an event; at its name: select a thread (Ctrl: several); open or close a group"],
+  ["/", "filter rows by name, mark calls: text or a regular expression"],
+  ["e", "SQL; Ctrl+Enter runs it"],
+  ["[, ]", "previous and next trace"],
+  ["Esc", "close, then clear the selection"],
+  ["?", "these keys"],
+];
+
+function start(meta: Meta): void {
+  const view = new View(meta);
+  const tip = new Tip();
+  const drawer = new Drawer(view);
+  const timeline = new Timeline(view, tip, (place) => drawer.showPlace(place));
+  const filter = make("input", { type: "search", placeholder: "Filter rows (/)", "aria-label": "Filter rows", id: "filter" });
+  const choice = make("select", { "aria-label": "Trace", id: "trace" }, ...meta.traces.map((trace, index) => make("option", { value: String(index) }, harmless(trace.name))));
+  const facts = make("span", { class: "quiet", id: "facts" });
+  const help = make("dialog", { id: "help" }, make("h2", {}, "Keys"),
+    make("table", {}, make("tbody", {}, ...KEYS.map(([key, about]) => make("tr", {}, make("th", { scope: "row", class: "name" }, key), make("td", { class: "name" }, about))))),
+    button("Close", "Close (Esc)", () => help.close()));
+  const everything = () => view.show(0, view.trace.length);
+  const head = make("header", { id: "head" }, make("h1", {}, "perfquet"), meta.traces.length > 1 ? choice : make("strong", { class: "title" }, harmless(meta.traces[0]?.name ?? "")), facts,
+    make("span", { class: "tools" }, make("span", { class: "tabs" }, button("−", "Zoom out (s)", () => view.zoom(2, 0.5)), button("+", "Zoom in (w)", () => view.zoom(0.5, 0.5)), button("all", "Show everything (0)", everything)),
+      filter, button("SQL", "SQL (e)", () => drawer.open(view.now.tab === "sql" ? "" : "sql")), button("?", "Keys (?)", () => help.showModal())));
+  document.body.append(make("main", {}, head, timeline.element, make("footer", {}, timeline.status), drawer.element), help, tip.element);
+
+  let opened = -1;
+  const open = async (trace: number) => {
+    opened = trace;
+    timeline.set(null);
+    const { name, length, rows, is_complete: isComplete } = meta.traces[trace]!;
+    choice.value = String(trace);
+    document.title = `${harmless(name)} · perfquet`;
+    facts.textContent = [duration(length), `${grouped(rows)} rows`, ...(isComplete ? [] : ["still being written"])].join(" · ");
+    try {
+      const list = await get<TrackList>("tracks", { trace });
+      if (opened === trace) timeline.set(list);
+    } catch (error) {
+      timeline.status.textContent = message(error);
+      timeline.status.classList.add("bad");
+    }
+  };
+  const update = () => {
+    if (opened !== view.now.trace) void open(view.now.trace);
+    if (document.activeElement !== filter) filter.value = view.now.filter;
+    tip.hide();
+    drawer.update();
+    timeline.draw();
+  };
+  view.onChange(update);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => timeline.draw());
+  choice.addEventListener("change", () => view.open(Number(choice.value)));
+  filter.addEventListener("input", () => view.change({ filter: filter.value }));
+  filter.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") view.change({ filter: "" });
+    if (event.key === "Escape" || event.key === "Enter") timeline.focus();
+    if (event.key === "Escape") filter.value = "";
+    event.stopPropagation();
+  });
+  const scroll = (part: number) => (timeline.element.scrollTop += part * timeline.element.clientHeight);
+  const other = (step: number) => {
+    const next = view.now.trace + step;
+    if (meta.traces[next] !== undefined) view.open(next);
+  };
+  const actions: Record<string, () => void> = {
+    w: () => view.zoom(1 / 1.6, 0.5), "+": () => view.zoom(1 / 1.6, 0.5), "=": () => view.zoom(1 / 1.6, 0.5), s: () => view.zoom(1.6, 0.5), "-": () => view.zoom(1.6, 0.5),
+    a: () => view.pan(-0.25), d: () => view.pan(0.25), ArrowLeft: () => view.pan(-0.1), ArrowRight: () => view.pan(0.1),
+    ArrowUp: () => scroll(-0.15), ArrowDown: () => scroll(0.15), PageUp: () => scroll(-0.9), PageDown: () => scroll(0.9), 0: everything,
+    f: () => {
+      const { selection, from, to } = view.now;
+      if (selection === null || (selection[0] === from && selection[1] === to)) everything();
+      else view.show(...selection);
+    },
+    "/": () => filter.select(), e: () => drawer.open("sql"), "[": () => other(-1), "]": () => other(1), "?": () => help.showModal(),
+    Escape: () => (view.now.tab !== "" ? drawer.open("") : view.change({ selection: null, tids: [], filter: "" })),
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+    const { target } = event;
+    if (target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return;
+    const action = actions[event.key];
+    if (action === undefined) return;
+    event.preventDefault();
+    tip.hide();
+    action();
+  });
+  update();
+  timeline.focus();
+}
+
+get<Meta>("meta", {}).then(start, (error: unknown) => {
+  document.body.append(make("p", { class: "bad" }, message(error)));
+});

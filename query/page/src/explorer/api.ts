@@ -1,0 +1,115 @@
+// What the server answers. Times are nanoseconds from the start of the trace.
+
+export interface Trace {
+  name: string;
+  path: string;
+  is_complete: boolean;
+  /** Nanoseconds of the trace's clock, as digits. */
+  start: string;
+  length: number;
+  rows: number;
+  facts: [string, string][];
+}
+
+export interface Meta {
+  version: string;
+  traces: Trace[];
+}
+
+export interface Thread {
+  tid: number;
+  pid: number | null;
+  comm: string | null;
+  samples: number;
+  calls: number;
+  levels: number;
+  switches: number;
+}
+
+/** Time, CPU, number, reason, event. */
+export type Loss = [number, number | null, number | null, string, string | null];
+
+export interface TrackList {
+  cpus: number[];
+  has_states: boolean;
+  states: string[];
+  samples: boolean;
+  events: { name: string; table: string; rows: number }[];
+  threads: Thread[];
+  losses: Loss[];
+}
+
+/** A row of a tile; which columns it has depends on its kind. */
+export interface TileRow {
+  id: number;
+  depth?: number;
+  /** Steps, and of each: number of events, sum of times, place of the event if it is alone, what it is. */
+  x: number[];
+  n: number[];
+  sum?: number[];
+  y?: number[];
+  /** Of what is drawn one by one: begin, duration, function, state, CPU, thread. Of counts: time of a lone event within its step. */
+  t: number[];
+  d?: number[];
+  f?: number[];
+  s?: number[];
+  c?: number[];
+  w?: number[];
+}
+
+export interface Tile {
+  rows: TileRow[];
+  names?: string[];
+  is_cut?: boolean;
+}
+
+export type Cell = string | number | boolean | null;
+
+export interface Grid {
+  columns: { name: string; kind: "time" | "duration" | "share" | "number" | "text" }[];
+  rows: Cell[][];
+  is_cut: boolean;
+}
+
+export interface Details {
+  kind: string;
+  sql: string;
+  events: Grid;
+  stacks: Grid | null;
+  around: Grid | null;
+}
+
+export interface PanelRows {
+  command: string;
+  grid?: Grid;
+  error?: string;
+  notes?: string;
+}
+
+export type Kind = "events" | "samples" | "cpusamples" | "calls" | "states" | "cpus";
+
+async function answered<T>(response: Response): Promise<T> {
+  if (!response.ok) throw new Error((await response.text()).trim());
+  return (await response.json()) as T;
+}
+
+export async function get<T>(path: string, parameters: Record<string, string | number>, signal?: AbortSignal): Promise<T> {
+  const query = Object.entries(parameters).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
+  return answered<T>(await fetch(`/api/${path}?${query}`, signal === undefined ? {} : { signal }));
+}
+
+export async function sql(text: string, rows: number, signal?: AbortSignal): Promise<Grid> {
+  const body = JSON.stringify({ sql: text, rows });
+  return answered<Grid>(await fetch("/api/sql", {
+    method: "POST", body, headers: { "Content-Type": "application/json" }, ...(signal === undefined ? {} : { signal }),
+  }));
+}
+
+/** Whether a request was canceled by the page itself. */
+export function isCanceled(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "AbortError";
+}
+
+export function message(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

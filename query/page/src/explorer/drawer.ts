@@ -1,0 +1,222 @@
+// What is below the timeline: details of an event, reports on the selection, SQL.
+
+import { button, commandLine, make } from "../dom.ts";
+import { duration, harmless } from "../format.ts";
+import { exactTime } from "../state.ts";
+import { type Details, type Grid, type PanelRows, get, isCanceled, message, sql } from "./api.ts";
+import { GridTable } from "./grid.ts";
+import type { Place } from "./timeline.ts";
+import type { View } from "./view.ts";
+
+/** Reports on the selection, as the server names them. */
+const PANELS = ["functions", "threads", "events", "findings", "calls", "durations", "syscalls", "waits", "wakers", "locks", "io", "critical path"];
+const EXAMPLE = "SELECT event, count(*) AS events FROM events GROUP BY event ORDER BY 2 DESC";
+/** Rows of a query. */
+const ROWS = 10_000;
+/** Margin of a shown time, as a part of the range in view. */
+const NEAR = 1 / 50;
+
+export class Drawer {
+  readonly element = make("section", { id: "drawer" });
+  private readonly tabs = make("div", { class: "tabs", role: "tablist" });
+  private readonly body = make("div", { class: "body", id: "panel" });
+  private tab = "";
+  private panel = "functions";
+  private place: Place | null = null;
+  private controller: AbortController | null = null;
+  private key = "";
+  private readonly editor = make("textarea", { id: "sql", spellcheck: "false", rows: "4", "aria-label": "SQL" });
+  private readonly answer = make("div", { id: "answer", "aria-live": "polite" });
+
+  constructor(private readonly view: View) {
+    this.element.append(make("header", {}, this.tabs, button("×", "Close (Esc)", () => this.open(""))), this.body);
+    this.editor.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        void this.run();
+      }
+      if (event.key === "Escape") this.editor.blur();
+      event.stopPropagation();
+    });
+    this.update();
+  }
+
+  open(tab: string): void {
+    this.view.change({ tab });
+  }
+
+  showPlace(place: Place): void {
+    this.place = place;
+    this.key = "";
+    this.open("details");
+  }
+
+  /** Follows the view. */
+  update(): void {
+    const { tab, selection, tids, trace, from, to } = this.view.now;
+    this.element.hidden = tab === "";
+    this.tabs.replaceChildren(...["details", "selection", "sql"].map((name) => {
+      const one = button(name === "sql" ? "SQL" : name[0]!.toUpperCase() + name.slice(1), "", () => this.open(this.tab === name ? "" : name));
+      one.removeAttribute("title");
+      one.setAttribute("role", "tab");
+      one.setAttribute("aria-selected", String(name === tab));
+      one.setAttribute("aria-pressed", String(name === tab));
+      return one;
+    }));
+    const isNew = tab !== this.tab;
+    this.tab = tab;
+    if (tab === "sql") {
+      if (isNew) this.drawSql();
+      return;
+    }
+    // A selection is of its own time; without one, the panels show what is in view.
+    const range = selection ?? [from, to];
+    const key = tab === "selection" ? JSON.stringify([trace, range, tids, this.panel]) : tab === "details" ? "details" : "";
+    if (!isNew && key === this.key) return;
+    this.key = key;
+    if (tab === "selection") void this.drawSelection(range);
+    else if (tab === "details") void this.drawDetails();
+    else this.cancel();
+  }
+
+  private cancel(): AbortSignal {
+    this.controller?.abort();
+    this.controller = new AbortController();
+    return this.controller.signal;
+  }
+
+  private jump(time: bigint, trace: string | null): void {
+    const { meta } = this.view;
+    const number = trace === null ? this.view.now.trace : meta.traces.findIndex((one) => one.name === trace);
+    const of = meta.traces[number];
+    if (of === undefined) return;
+    if (number !== this.view.now.trace) this.view.open(number);
+    const at = Number(time - BigInt(of.start));
+    const wide = Math.max(64, (this.view.now.to - this.view.now.from) * NEAR, Math.min(of.length / 1000, 1e6));
+    this.view.show(at - wide / 2, at + wide / 2);
+    this.view.change({ selection: [at, at + 1] });
+  }
+
+  private grid(grid: Grid): HTMLElement {
+    return new GridTable(grid, BigInt(this.view.trace.start), (time, trace) => this.jump(time, trace)).element;
+  }
+
+  private failed(error: unknown, to: HTMLElement): void {
+    if (!isCanceled(error)) to.replaceChildren(make("pre", { class: "bad" }, message(error)));
+  }
+
+  private async drawDetails(): Promise<void> {
+    const { place } = this;
+    const signal = this.cancel();
+    if (place === null) {
+      this.body.replaceChildren(make("p", { class: "note" }, "Click an event, a state or a call in the timeline."));
+      return;
+    }
+    this.body.replaceChildren(make("p", { class: "note" }, "reading…"));
+    const { kind, id, from, to, depth } = place;
+    try {
+      const found = await get<Details>("detail", { trace: this.view.now.trace, kind, id, from, to, ...(depth === undefined ? {} : { depth }) }, signal);
+      this.showDetails(place, found);
+    } catch (error) {
+      this.failed(error, this.body);
+    }
+  }
+
+  private showDetails(place: Place, found: Details): void {
+    const { columns, rows } = found.events;
+    const fields = (rows[0] ?? []).flatMap((cell, index): HTMLElement[] => {
+      const column = columns[index]!;
+      if (cell === null || column.name === "trace") return [];
+      const shown = column.kind === "duration" && typeof cell === "number" ? duration(cell)
+        : column.kind === "time" ? `${exactTime(Math.max(0, Number(BigInt(cell as string) - BigInt(this.view.trace.start))))} (${cell})` : harmless(String(cell));
+      return [make("tr", {}, make("th", { scope: "row", class: "name" }, harmless(column.name)), make("td", { class: "name" }, shown))];
+    });
+    const stacks = (["kernel", "user"] as const).flatMap((name, index) => {
+      const text = found.stacks?.rows[0]?.[index];
+      if (typeof text !== "string" || text === "") return [];
+      return [make("div", {}, make("h3", {}, `${name} stack`), make("pre", { class: "stack" }, text.split(";").map(harmless).reverse().join("\n")))];
+    });
+    const around = found.around !== null && found.around.rows.length > 0 ? [make("div", {}, make("h3", {}, "inside of these calls"), this.grid(found.around))] : [];
+    const more = rows.length > 1 ? [make("h3", {}, rows.length >= 20 ? "the first 20 events of this place" : "all events of this place"), this.grid(found.events)] : [];
+    const command = commandLine(() => `perfquet-query sql ${this.view.trace.path} '${found.sql.replaceAll("'", "'\\''")}'`);
+    command.update();
+    this.body.replaceChildren(make("h3", {}, place.title), rows.length === 0 ? make("p", { class: "note" }, "Nothing begins here: it began before.") : "",
+      make("div", { class: "details" }, make("div", { class: "call" }, make("table", { id: "fields" }, make("tbody", {}, ...fields))), ...stacks, ...around), ...more, command.element);
+  }
+
+  private async drawSelection([from, to]: [number, number]): Promise<void> {
+    const signal = this.cancel();
+    const { trace, tids, selection } = this.view.now;
+    const choice = make("div", { class: "tabs" }, ...PANELS.map((name) => {
+      const one = button(name, `Show ${name} of the selection`, () => {
+        this.panel = name;
+        this.key = "";
+        this.update();
+      });
+      one.setAttribute("aria-pressed", String(name === this.panel));
+      return one;
+    }));
+    const words = [selection === null ? "in view" : "selected", `${exactTime(Math.max(0, from))} to ${exactTime(to)}`, duration(to - from),
+      ...(tids.length > 0 ? [`tid ${tids.join(", ")}`] : ["all threads"])];
+    const content = make("div", { id: "content", "aria-live": "polite" }, make("p", { class: "note" }, "reading…"));
+    this.body.replaceChildren(make("p", { class: "tools" }, make("span", { class: "quiet", id: "selected" }, words.join(" · ")),
+      button("Zoom", "Show the selection (f)", () => this.view.show(from, to)),
+      button("Clear", "Clear the selection (Esc)", () => this.view.change({ selection: null, tids: [] }))), choice, content);
+    const parameters = { trace, from: Math.max(0, from), to: Math.max(1, to), ids: tids.join(",") };
+    // Changes while dragging ask for nothing.
+    await new Promise((done) => setTimeout(done, 150));
+    if (signal.aborted) return;
+    try {
+      const found = this.panel === "events" ? await this.events(parameters.from, parameters.to, tids, signal)
+        : await get<PanelRows>("panel", { ...parameters, name: this.panel }, signal);
+      if (signal.aborted) return;
+      const command = commandLine(() => found.command);
+      command.update();
+      const isEmpty = found.grid === undefined || found.grid.rows.length === 0;
+      content.replaceChildren(isEmpty ? make("pre", { class: "note" }, found.error ?? "no rows") : this.grid(found.grid!),
+        ...(found.notes !== undefined && found.notes !== "" ? [make("p", { class: "note" }, harmless(found.notes))] : []), command.element);
+    } catch (error) {
+      this.failed(error, content);
+    }
+  }
+
+  /** Events by type. */
+  private async events(from: number, to: number, tids: number[], signal: AbortSignal): Promise<PanelRows> {
+    const start = BigInt(this.view.trace.start);
+    const many = this.view.meta.traces.length > 1;
+    const name = this.view.trace.name.replaceAll("'", "''");
+    const text = `SELECT event, count(*) AS events FROM events WHERE time >= ${start + BigInt(from)} AND time < ${start + BigInt(to)}`
+      + `${tids.length > 0 ? ` AND tid IN (${tids.join(", ")})` : ""}${many ? ` AND trace = '${name}'` : ""} GROUP BY event ORDER BY events DESC`;
+    return { command: `perfquet-query sql ${this.view.meta.traces.map((trace) => trace.path).join(" ")} "${text}"`, grid: await sql(text, 1000, signal) };
+  }
+
+  private drawSql(): void {
+    this.cancel();
+    this.editor.value = this.view.now.sql === "" ? EXAMPLE : this.view.now.sql;
+    this.body.replaceChildren(this.editor, make("p", { class: "tools" }, button("Run", "Run (Ctrl+Enter)", () => void this.run()),
+      button("Cancel", "End the query", () => this.cancel()),
+      button("Tables", "List tables and views", () => {
+        this.editor.value = "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'main' ORDER BY 1, 2";
+        void this.run();
+      }), make("span", { class: "quiet" }, "Ctrl+Enter runs it; times are buttons that lead to the timeline")), this.answer);
+    if (this.view.now.sql !== "") void this.run();
+    else this.editor.focus();
+  }
+
+  private async run(): Promise<void> {
+    const signal = this.cancel();
+    const text = this.editor.value;
+    this.view.change({ sql: text });
+    this.answer.replaceChildren(make("p", { class: "note" }, "running…"));
+    const begin = performance.now();
+    try {
+      const grid = await sql(text, ROWS, signal);
+      const command = commandLine(() => `perfquet-query sql ${this.view.meta.traces.map((trace) => trace.path).join(" ")} '${text.replaceAll("'", "'\\''")}'`);
+      command.update();
+      this.answer.replaceChildren(this.grid(grid), make("p", { class: "note" }, `${((performance.now() - begin) / 1000).toFixed(2)} s`), command.element);
+    } catch (error) {
+      if (isCanceled(error)) this.answer.replaceChildren(make("p", { class: "note" }, "canceled"));
+      else this.failed(error, this.answer);
+    }
+  }
+}

@@ -1,0 +1,123 @@
+// The rows of the timeline: CPUs, event types, processes with their threads; which are open, and where each is.
+
+import type { Thread, TrackList } from "./api.ts";
+import { harmless, pattern } from "../format.ts";
+
+export type RowKind = "group" | "cpu" | "event" | "thread";
+
+export interface Row {
+  kind: RowKind;
+  /** Number of a CPU, place of an event, tid of a thread. */
+  id: number;
+  name: string;
+  /** Group that opens and closes, and that the row belongs to. */
+  group: string;
+  y: number;
+  height: number;
+  thread: Thread | null;
+}
+
+export const HEAD = 22;
+export const BAND = 16;
+export const TICKS = 12;
+export const CALL = 15;
+export const GAP = 4;
+/** Levels of calls below a thread. */
+const LEVELS = 24;
+/** Processes that are open at first: those with most in them. */
+const OPEN = 6;
+/** More event types are closed at first. */
+const MANY = 12;
+/** Threads of an open process at first. */
+const FEW = 60;
+
+export function threadName(thread: Thread): string {
+  return thread.tid < 0 ? "without a thread" : `${harmless(thread.comm ?? "[unknown]")} (${thread.tid})`;
+}
+
+const weight = (thread: Thread) => thread.samples + thread.calls + thread.switches;
+
+export class Rows {
+  all: Row[] = [];
+  height = 0;
+  private readonly isOpen = new Map<string, boolean>();
+  private readonly processes: { pid: number | null; name: string; threads: Thread[] }[];
+
+  constructor(private readonly list: TrackList) {
+    const byPid = new Map<number | null, Thread[]>();
+    for (const thread of list.threads) {
+      // Without any rows, there is nothing to see.
+      if (weight(thread) === 0 && !list.has_states) continue;
+      const known = byPid.get(thread.pid);
+      if (known === undefined) byPid.set(thread.pid, [thread]);
+      else known.push(thread);
+    }
+    const total = (threads: Thread[]) => threads.reduce((sum, thread) => sum + weight(thread), 0);
+    this.processes = [...byPid].map(([pid, threads]) => {
+      threads.sort((a, b) => weight(b) - weight(a) || a.tid - b.tid);
+      const leader = threads.find((thread) => thread.tid === pid) ?? threads[0]!;
+      const name = pid === null ? "threads without a process" : `${harmless(leader.comm ?? "process")} · process ${pid}`;
+      return { pid, name, threads };
+    }).sort((a, b) => total(b.threads) - total(a.threads) || (a.pid ?? -1) - (b.pid ?? -1));
+    this.processes.forEach((process, place) => this.isOpen.set(this.groupOf(process.pid), place < OPEN && process.threads.length <= FEW));
+    this.isOpen.set("CPUs", true);
+    this.isOpen.set("Events", list.events.length <= MANY);
+  }
+
+  private groupOf(pid: number | null): string {
+    return `process ${pid}`;
+  }
+
+  toggle(group: string): void {
+    this.isOpen.set(group, !this.open(group));
+  }
+
+  open(group: string): boolean {
+    return this.isOpen.get(group) ?? false;
+  }
+
+  /** Lists the rows whose names match a filter; a match opens its group. */
+  layout(filter: string): void {
+    const expression = pattern(filter);
+    const rows: Row[] = [];
+    let y = 0;
+    const add = (kind: RowKind, id: number, name: string, group: string, height: number, thread: Thread | null = null) => {
+      rows.push({ kind, id, name, group, y, height, thread });
+      y += height;
+    };
+    const matches = (name: string) => expression === null || expression.test(name);
+    const section = (group: string, name: string, members: { name: string; add: () => void }[]) => {
+      const all = matches(name) && expression !== null;
+      const shown = members.filter((member) => all || matches(member.name));
+      if (shown.length === 0) return;
+      add("group", shown.length, name, group, HEAD);
+      if (this.open(group) || (expression !== null && !all)) for (const member of shown) member.add();
+    };
+    section("CPUs", "CPUs", this.list.has_states || this.list.samples ? this.list.cpus.map((cpu) => {
+      const name = `CPU ${cpu}`;
+      return { name, add: () => add("cpu", cpu, name, "CPUs", BAND + GAP) };
+    }) : []);
+    section("Events", "Events", this.list.events.map((event, place) => {
+      const name = harmless(event.name);
+      return { name, add: () => add("event", place, name, "Events", BAND + GAP) };
+    }));
+    for (const process of this.processes) {
+      const group = this.groupOf(process.pid);
+      section(group, process.name, process.threads.map((thread) => {
+        const name = threadName(thread);
+        return { name, add: () => add("thread", thread.tid, name, group, this.heightOf(thread), thread) };
+      }));
+    }
+    this.all = rows;
+    this.height = y;
+  }
+
+  heightOf(thread: Thread): number {
+    const levels = Math.min(thread.levels, LEVELS);
+    return Math.max(BAND, (this.list.has_states ? BAND : 0) + (thread.samples > 0 ? TICKS : 0) + levels * CALL) + GAP;
+  }
+
+  at(y: number): Row | undefined {
+    return this.all.find((row) => y >= row.y && y < row.y + row.height);
+  }
+}

@@ -1,0 +1,600 @@
+// The timeline: a canvas over the rows in view. The wheel zooms with Ctrl or over the ruler, dragging selects, a click opens details.
+
+import { Canvas, Tip, color, isDark } from "../dom.ts";
+import { cut, cutBeforeNumber, duration, grouped, harmless, pattern, shortened } from "../format.ts";
+import { exactTime, readableRange } from "../state.ts";
+import { axis } from "../time.ts";
+import { make } from "../dom.ts";
+import type { Kind, TileRow, TrackList } from "./api.ts";
+import { BAND, CALL, GAP, HEAD, type Row, Rows, TICKS } from "./rows.ts";
+import { type Shown, Tiles } from "./tiles.ts";
+import type { View } from "./view.ts";
+
+const RULER = 24;
+const FONT = "11px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
+const PLAIN = "11px system-ui, 'DejaVu Sans', sans-serif";
+const STATE_COLORS: Record<string, string> = {
+  running: "running", runnable: "runnable", preempted: "runnable", uninterruptible: "blocked", interruptible: "sleeping",
+};
+/** Sleeping is a thin line: most threads sleep most of the time. */
+const THIN = new Set(["interruptible", "idle", "parked", "stopped", "dead"]);
+const PALETTE: [string, string][] = [
+  ["#8fb8e8", "#2f5d91"], ["#f2b5a0", "#8a4a35"], ["#a8d5a2", "#386b3a"], ["#d9b8ea", "#69407f"],
+  ["#f0d48a", "#7a6020"], ["#9adbd6", "#2b6c68"], ["#f3b3cf", "#873f60"], ["#c9cf9a", "#5c6330"],
+];
+
+/** What a click means: rows of a table in a range of time. */
+export interface Place {
+  kind: Exclude<Kind, "cpus">;
+  id: number;
+  from: number;
+  to: number;
+  depth?: number;
+  /** For the title of the details. */
+  title: string;
+}
+
+interface Hit {
+  lines: string[];
+  place: Place | null;
+}
+
+/** First place of a sorted list with a value above. */
+function upper(list: number[], value: number): number {
+  let [low, high] = [0, list.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (list[middle]! > value) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+export class Timeline {
+  readonly element = make("div", { id: "timeline" });
+  readonly status = make("span", { class: "quiet", id: "count", "aria-live": "polite" });
+  private readonly canvas = new Canvas("Timeline. w and s zoom, a and d pan, arrow keys scroll, drag selects", 300);
+  private readonly spacer = make("div");
+  private readonly counts = make("ul", { class: "hidden", id: "rows", "aria-label": "Events in view by row" });
+  readonly tiles = new Tiles(() => this.draw());
+  private rows: Rows | null = null;
+  private list: TrackList | null = null;
+  private names = new Map<number, string>();
+  private drag: { from: number; to: number; isPan: boolean; view: [number, number] } | null = null;
+  private hatch: CanvasPattern | null = null;
+  private hatchKey = "";
+  private shown = new Map<Kind, Map<string, TileRow>>();
+  private steps = new Map<Kind, Shown>();
+
+  constructor(private readonly view: View, private readonly tip: Tip, private readonly onPlace: (place: Place) => void) {
+    this.spacer.append(this.canvas.element);
+    this.element.append(this.spacer, this.counts);
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(this.element);
+    this.element.addEventListener("scroll", () => this.draw());
+  }
+
+  set(list: TrackList | null): void {
+    this.list = list;
+    this.rows = list === null ? null : new Rows(list);
+    this.names = new Map(list?.threads.map((thread) => [thread.tid, `${harmless(thread.comm ?? "[unknown]")} (${thread.tid})`]) ?? []);
+    this.tiles.clear();
+    this.element.scrollTop = 0;
+    this.draw();
+  }
+
+  focus(): void {
+    this.canvas.element.focus();
+  }
+
+  private get left(): number {
+    return Math.round(Math.min(230, Math.max(96, this.canvas.width * 0.18)));
+  }
+
+  private get wide(): number {
+    return Math.max(1, this.canvas.width - this.left);
+  }
+
+  private timeAt(x: number): number {
+    const { from, to } = this.view.now;
+    return from + ((x - this.left) / this.wide) * (to - from);
+  }
+
+  private x(time: number): number {
+    const { from, to } = this.view.now;
+    return this.left + ((time - from) / (to - from)) * this.wide;
+  }
+
+  private rowAt(y: number): Row | undefined {
+    return y < RULER ? undefined : this.rows?.at(y - RULER + this.element.scrollTop);
+  }
+
+  private listen(): void {
+    const { element } = this.canvas;
+    element.addEventListener("pointerdown", (event) => {
+      const [x] = this.canvas.place(event);
+      if (event.button > 1 || x < this.left) return;
+      event.preventDefault();
+      element.focus({ preventScroll: true });
+      element.setPointerCapture(event.pointerId);
+      const { from, to } = this.view.now;
+      this.drag = { from: x, to: x, isPan: event.shiftKey || event.button === 1, view: [from, to] };
+    });
+    element.addEventListener("pointermove", (event) => {
+      const [x, y] = this.canvas.place(event);
+      if (this.drag === null) {
+        this.hover(x, y, event);
+        return;
+      }
+      this.drag.to = x;
+      if (this.drag.isPan) {
+        const [from, to] = this.drag.view;
+        const shift = ((this.drag.from - x) / this.wide) * (to - from);
+        this.view.show(from + shift, to + shift);
+      }
+      this.draw();
+    });
+    element.addEventListener("pointerup", (event) => {
+      const { drag } = this;
+      this.drag = null;
+      const [x, y] = this.canvas.place(event);
+      if (drag !== null && Math.abs(drag.to - drag.from) > 3) {
+        if (drag.isPan) return;
+        const ends = [drag.from, drag.to].map((end) => this.timeAt(Math.max(this.left, end))).sort((a, b) => a - b);
+        this.view.change({ selection: [Math.floor(ends[0]!), Math.max(Math.floor(ends[0]!) + 1, Math.ceil(ends[1]!))], tab: "selection" });
+        return;
+      }
+      this.click(x, y, event.ctrlKey || event.metaKey);
+    });
+    element.addEventListener("pointerleave", () => this.tip.hide());
+    element.addEventListener("wheel", (event) => {
+      const [x, y] = this.canvas.place(event);
+      if (event.ctrlKey || event.metaKey || y < RULER) {
+        event.preventDefault();
+        const place = Math.max(0, Math.min(1, (x - this.left) / this.wide));
+        this.view.zoom(1.0015 ** Math.max(-400, Math.min(400, event.deltaY)), place);
+      } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        event.preventDefault();
+        this.view.pan((event.deltaX || event.deltaY) / this.wide);
+      }
+    }, { passive: false });
+  }
+
+  private click(x: number, y: number, adds: boolean): void {
+    const row = this.rowAt(y);
+    if (row === undefined) return;
+    if (row.kind === "group") {
+      this.rows?.toggle(row.group);
+      this.draw();
+      return;
+    }
+    if (x < this.left) {
+      if (row.kind !== "thread") return;
+      const { tids } = this.view.now;
+      const others = adds ? tids.filter((tid) => tid !== row.id) : [];
+      this.view.change({ tids: tids.includes(row.id) ? others : [...others, row.id] });
+      return;
+    }
+    const hit = this.hit(row, x, y);
+    if (hit?.place != null) this.onPlace(hit.place);
+  }
+
+  private hover(x: number, y: number, event: PointerEvent): void {
+    const row = this.rowAt(y);
+    const hit = row === undefined || row.kind === "group" ? null : x < this.left ? { lines: [row.name], place: null } : this.hit(row, x, y);
+    this.canvas.element.style.cursor = row?.kind === "group" || (row?.kind === "thread" && x < this.left) || hit?.place != null ? "pointer" : "crosshair";
+    if (hit === null) this.tip.hide();
+    else this.tip.show([...hit.lines, ...(x < this.left ? [] : [`at ${exactTime(Math.max(0, Math.round(this.timeAt(x))))}`])], event);
+  }
+
+  /** The tile's row of a kind. */
+  private tileRow(kind: Kind, id: number, depth = 0): TileRow | undefined {
+    return this.shown.get(kind)?.get(`${id} ${depth}`);
+  }
+
+  /** What is drawn at a place. */
+  private hit(row: Row, x: number, y: number): Hit | null {
+    if (row.kind === "cpu") return this.list?.has_states ? this.hitBox("cpus", row, x) : this.hitBin("cpusamples", row, x);
+    if (row.kind === "event") return this.hitBin("events", row, x);
+    let top = row.y - this.element.scrollTop + RULER;
+    if (this.list?.has_states) {
+      if (y < top + BAND) return this.hitBox("states", row, x);
+      top += BAND;
+    }
+    if ((row.thread?.samples ?? 0) > 0) {
+      if (y < top + TICKS) return this.hitBin("samples", row, x);
+      top += TICKS;
+    }
+    return this.hitBox("calls", row, x, Math.floor((y - top) / CALL));
+  }
+
+  private binAt(kind: Kind, tileRow: TileRow, x: number): number {
+    const shown = this.steps.get(kind)!;
+    const bin = Math.floor((this.timeAt(x) - shown.from) / shown.step);
+    let best = -1;
+    // A tick is as narrow as a pixel: one near the pointer counts.
+    for (let near = upper(tileRow.x, bin - 4); near < tileRow.x.length && tileRow.x[near]! <= bin + 4; near++) {
+      if (best < 0 || Math.abs(tileRow.x[near]! - bin) < Math.abs(tileRow.x[best]! - bin)) best = near;
+    }
+    return best;
+  }
+
+  private hitBin(kind: "events" | "samples" | "cpusamples", row: Row, x: number): Hit | null {
+    const tileRow = this.tileRow(kind, row.id);
+    const shown = this.steps.get(kind);
+    if (tileRow === undefined || shown === undefined) return { lines: [row.name], place: null };
+    const at = this.binAt(kind, tileRow, x);
+    if (at < 0) return { lines: [row.name], place: null };
+    const count = tileRow.n[at]!;
+    const begin = shown.from + tileRow.x[at]! * shown.step;
+    const [from, to] = count === 1 ? [begin + tileRow.t[at]!, begin + tileRow.t[at]! + 1] : [begin, begin + shown.step];
+    const noun = kind === "events" ? "event" : "sample";
+    return {
+      lines: [row.name, `${grouped(count)} ${noun}${count === 1 ? "" : "s"}${count === 1 ? "" : ` in ${duration(shown.step)}`}`],
+      place: { kind, id: row.id, from, to, title: row.name },
+    };
+  }
+
+  private hitBox(kind: "states" | "cpus" | "calls", row: Row, x: number, depth = 0): Hit | null {
+    const tileRow = this.tileRow(kind, row.id, depth);
+    const shown = this.steps.get(kind);
+    if (tileRow === undefined || shown === undefined) return { lines: [row.name], place: null };
+    const time = this.timeAt(x);
+    const at = upper(tileRow.t, time) - 1;
+    const place = (begin: number, end: number, tid: number): Place | null =>
+      kind === "calls" ? { kind, id: row.id, depth, from: begin, to: end, title: row.name }
+        : { kind: "states", id: tid, from: begin, to: end, title: this.names.get(tid) ?? `thread ${tid}` };
+    if (at >= 0 && time < tileRow.t[at]! + Math.max(shown.step, tileRow.d![at]!)) {
+      const [begin, length] = [tileRow.t[at]!, tileRow.d![at]!];
+      const what = kind === "calls" ? harmless(shown.tile.names![tileRow.f![at]!]!)
+        : kind === "cpus" ? this.names.get(tileRow.w![at]!) ?? `thread ${tileRow.w![at]}`
+          : `${this.list!.states[tileRow.s![at]!]}${tileRow.c![at]! >= 0 ? `, CPU ${tileRow.c![at]}` : ""}`;
+      return { lines: [what, length < 0 ? "duration unknown" : duration(length), row.name], place: place(begin, begin + 1, kind === "cpus" ? tileRow.w![at]! : row.id) };
+    }
+    const near = this.binAt(kind, tileRow, x);
+    if (near < 0) return { lines: [row.name], place: null };
+    const bin = tileRow.x[near]!;
+    const [from, to] = [shown.from + bin * shown.step, shown.from + (bin + 1) * shown.step];
+    if (kind === "calls") {
+      const count = tileRow.n[near]!;
+      return { lines: [row.name, `${grouped(count)} call${count === 1 ? "" : "s"}, ${duration(tileRow.sum![near]!)} in ${duration(shown.step)}`], place: place(from, to, row.id) };
+    }
+    const lines: string[] = [];
+    let tid = row.id;
+    for (let all = upper(tileRow.x, bin - 1); all < tileRow.x.length && tileRow.x[all] === bin; all++) {
+      if (kind === "cpus") tid = tileRow.y![all]!;
+      const what = kind === "cpus" ? `mostly ${this.names.get(tid) ?? `thread ${tid}`}` : this.list!.states[tileRow.y![all]!]!;
+      lines.push(`${what}: ${duration(tileRow.sum![all]!)} of ${duration(shown.step)}`);
+    }
+    return { lines: [row.name, ...lines], place: place(from, to, tid) };
+  }
+
+  /** Draws, and asks for what is missing. */
+  draw(): void {
+    const high = this.element.clientHeight;
+    this.rows?.layout(this.view.now.filter);
+    const all = this.rows?.height ?? 0;
+    this.spacer.style.height = `${Math.max(high, all + RULER)}px`;
+    if (high === 0 || !this.canvas.fit(high)) return;
+    const { context, width } = this.canvas;
+    const { from, to, selection, tids } = this.view.now;
+    const { left, wide } = this;
+    const scroll = this.element.scrollTop;
+    context.font = PLAIN;
+    const visible = this.rows?.all.filter((row) => row.y + row.height > scroll && row.y < scroll + high - RULER) ?? [];
+    this.load(visible);
+    context.save();
+    context.beginPath();
+    context.rect(0, RULER, width, high - RULER);
+    context.clip();
+    for (const row of visible) this.drawRow(row, RULER + row.y - scroll);
+    this.drawLosses(high);
+    context.restore();
+    context.fillStyle = color("line");
+    context.fillRect(left - 1, 0, 1, high);
+    this.drawNames(visible, scroll, tids);
+    context.fillStyle = color("ground");
+    context.fillRect(0, 0, width, RULER);
+    context.font = PLAIN;
+    context.textBaseline = "top";
+    axis(context, left, wide, from, to, RULER - 5, true);
+    context.fillStyle = color("quiet");
+    context.textAlign = "left";
+    context.fillText(readableRange(Math.max(0, from), to), 6, 6, left - 12);
+    if (selection !== null || (this.drag !== null && !this.drag.isPan)) {
+      const ends = this.drag !== null && !this.drag.isPan ? [this.drag.from, this.drag.to].sort((a, b) => a - b) : selection!.map((end) => this.x(end));
+      const [begin, end] = [Math.max(left, ends[0]!), Math.min(width, ends[1]!)];
+      context.fillStyle = color("veil");
+      context.fillRect(left, 0, Math.max(0, Math.min(begin, width) - left), high);
+      context.fillRect(Math.max(left, end), 0, Math.max(0, width - Math.max(left, end)), high);
+      context.fillStyle = color("focus");
+      if (ends[0]! >= left && ends[0]! <= width) context.fillRect(ends[0]!, 0, 1.5, high);
+      if (ends[1]! >= left && ends[1]! <= width) context.fillRect(ends[1]! - 1, 0, 1.5, high);
+    }
+    this.count(visible);
+  }
+
+  /** Asks for the tiles of the rows in view. */
+  private load(visible: Row[]): void {
+    const threads = visible.filter((row) => row.kind === "thread");
+    const ids = (kind: Kind): number[] => {
+      switch (kind) {
+        case "cpus": return this.list!.has_states ? visible.filter((row) => row.kind === "cpu").map((row) => row.id) : [];
+        case "cpusamples": return this.list!.has_states ? [] : visible.filter((row) => row.kind === "cpu").map((row) => row.id);
+        case "events": return visible.filter((row) => row.kind === "event").map((row) => row.id);
+        case "states": return this.list!.has_states ? threads.map((row) => row.id) : [];
+        case "samples": return threads.filter((row) => row.thread!.samples > 0).map((row) => row.id);
+        case "calls": return threads.filter((row) => row.thread!.calls > 0).map((row) => row.id);
+      }
+    };
+    const { trace, from, to } = this.view.now;
+    for (const kind of ["events", "samples", "cpusamples", "calls", "cpus", "states"] as const) {
+      const wanted = this.list === null ? [] : ids(kind);
+      const shown = wanted.length === 0 ? null : this.tiles.of(kind, trace, from, to, this.wide, wanted);
+      if (wanted.length === 0) this.tiles.cancel(kind);
+      if (shown === null) {
+        this.shown.delete(kind);
+        this.steps.delete(kind);
+      } else if (this.steps.get(kind) !== shown) {
+        this.steps.set(kind, shown);
+        this.shown.set(kind, new Map(shown.tile.rows.map((row) => [`${row.id} ${row.depth ?? 0}`, row])));
+      }
+    }
+  }
+
+  /** Numbers of what begins in the steps that are in view, by row. */
+  private count(visible: Row[]): void {
+    const { from, to } = this.view.now;
+    const lines: string[] = [];
+    let all = 0;
+    const of = (kind: Kind, id: number, depth: number, noun: string): number => {
+      const [row, shown] = [this.tileRow(kind, id, depth), this.steps.get(kind)];
+      if (row === undefined || shown === undefined || noun === "") return 0;
+      const first = Math.floor(from / shown.step) * shown.step;
+      const last = Math.ceil(to / shown.step) * shown.step;
+      let sum = 0;
+      row.x.forEach((bin, at) => {
+        const begin = shown.from + bin * shown.step;
+        if (begin >= first && begin < last) sum += row.n[at]!;
+      });
+      if (row.d !== undefined) for (const begin of row.t) if (begin >= first && begin < last) sum++;
+      return sum;
+    };
+    for (const row of visible) {
+      const parts: string[] = [];
+      const add = (kind: Kind, noun: string, depths = 1) => {
+        let sum = 0;
+        for (let depth = 0; depth < depths; depth++) sum += of(kind, row.id, depth, noun);
+        if (this.steps.has(kind)) parts.push(`${sum} ${noun}`);
+        all += sum;
+      };
+      if (row.kind === "event") add("events", "events");
+      if (row.kind === "cpu") add(this.list?.has_states ? "cpus" : "cpusamples", this.list?.has_states ? "periods" : "samples");
+      if (row.kind === "thread") {
+        if (this.list?.has_states) add("states", "periods");
+        if (row.thread!.samples > 0) add("samples", "samples");
+        if (row.thread!.calls > 0) add("calls", "calls", row.thread!.levels);
+      }
+      if (parts.length > 0) lines.push(`${row.name}: ${parts.join(", ")}`);
+    }
+    const step = Math.max(0, ...[...this.steps.values()].map((shown) => shown.step));
+    const errors = [...this.tiles.errors].map(([kind, error]) => `${kind}: ${error}`);
+    const cutNote = [...this.steps.values()].some((shown) => shown.tile.is_cut === true) ? ["too many calls: not all are drawn"] : [];
+    const text = errors[0] ?? [...(this.tiles.isLoading ? ["reading…"] : []), `${grouped(all)} in these rows`, `step ${duration(step)}`, ...cutNote].join(" · ");
+    if (this.status.textContent !== text) this.status.textContent = text;
+    this.status.classList.toggle("bad", errors.length > 0);
+    const { dataset } = document.documentElement;
+    if (this.tiles.isLoading || this.list === null) delete dataset["drawn"];
+    else {
+      // For readers of the screen, and for tests: what the picture says.
+      this.counts.replaceChildren(...lines.map((line) => make("li", {}, line)));
+      this.counts.dataset["step"] = String(step);
+      dataset["drawn"] = "";
+    }
+  }
+
+  private drawNames(visible: Row[], scroll: number, tids: number[]): void {
+    const { context, width } = this.canvas;
+    context.textBaseline = "middle";
+    context.textAlign = "left";
+    context.save();
+    context.beginPath();
+    context.rect(0, RULER, width, this.canvas.height);
+    context.clip();
+    for (const row of visible) {
+      const y = RULER + row.y - scroll;
+      if (row.kind === "group") {
+        context.fillStyle = color("band");
+        context.fillRect(0, y, width, HEAD - 2);
+        context.fillStyle = color("ink");
+        context.font = `600 ${PLAIN}`;
+        const open = this.rows?.open(row.group) ?? false;
+        context.fillText(`${open ? "▾" : "▸"} ${cut(row.name, Math.floor((width - 20) / 6.2))}`, 6, y + HEAD / 2 - 1);
+        const note = row.group === "CPUs" || row.group === "Events" || row.id === 1 ? "" : `${grouped(row.id)} threads`;
+        context.font = PLAIN;
+        context.fillStyle = color("quiet");
+        context.textAlign = "right";
+        context.fillText(note, width - 8, y + HEAD / 2 - 1);
+        context.textAlign = "left";
+        continue;
+      }
+      context.fillStyle = color("ground");
+      context.fillRect(0, y, this.left - 1, row.height);
+      const isChosen = row.kind === "thread" && tids.includes(row.id);
+      if (isChosen) {
+        context.fillStyle = color("chosen");
+        context.fillRect(0, y, this.left - 1, row.height - 1);
+      }
+      context.font = isChosen ? `600 ${PLAIN}` : PLAIN;
+      context.fillStyle = color("ink");
+      context.fillText(cutBeforeNumber(row.name, Math.floor((this.left - 22) / 5.9)), 16, y + BAND / 2 + 1, this.left - 20);
+    }
+    context.restore();
+  }
+
+  private drawRow(row: Row, y: number): void {
+    if (row.kind === "group") return;
+    const { context } = this.canvas;
+    if (row.kind === "cpu") {
+      if (this.list!.has_states) this.drawBoxes("cpus", row, y, BAND);
+      else this.drawBins("cpusamples", row, y, BAND);
+      return;
+    }
+    if (row.kind === "event") {
+      this.drawBins("events", row, y, BAND);
+      return;
+    }
+    let top = y;
+    if (this.list!.has_states) {
+      this.drawBoxes("states", row, top, BAND);
+      top += BAND;
+    }
+    if (row.thread!.samples > 0) {
+      this.drawBins("samples", row, top + 1, TICKS - 1);
+      top += TICKS;
+    }
+    for (let depth = 0; depth < row.thread!.levels && top < y + row.height - GAP; depth++, top += CALL) this.drawBoxes("calls", row, top, CALL - 1, depth);
+    context.globalAlpha = 1;
+  }
+
+  private hatching(): CanvasPattern | string {
+    const key = `${isDark()}`;
+    if (this.hatch !== null && this.hatchKey === key) return this.hatch;
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 6;
+    const context = tile.getContext("2d")!;
+    context.strokeStyle = color("loss");
+    context.beginPath();
+    for (const shift of [-6, 0, 6]) {
+      context.moveTo(shift, 6);
+      context.lineTo(shift + 6, 0);
+    }
+    context.stroke();
+    this.hatchKey = key;
+    return (this.hatch = this.canvas.context.createPattern(tile, "repeat")) ?? color("loss");
+  }
+
+  /** Numbers of events: a tick for one, higher for more in a step. */
+  private drawBins(kind: Kind, row: Row, y: number, height: number): void {
+    const { context } = this.canvas;
+    context.fillStyle = color("band");
+    context.fillRect(this.left, y, this.wide, height);
+    const [tileRow, shown] = [this.tileRow(kind, row.id), this.steps.get(kind)];
+    if (tileRow === undefined || shown === undefined) return;
+    const most = Math.max(1, ...this.inView(tileRow, shown).map((at) => tileRow.n[at]!));
+    const pixel = (shown.step / (this.view.now.to - this.view.now.from)) * this.wide;
+    context.fillStyle = color("accent");
+    for (const at of this.inView(tileRow, shown)) {
+      const count = tileRow.n[at]!;
+      const time = shown.from + tileRow.x[at]! * shown.step + (count === 1 ? tileRow.t[at]! : 0);
+      const high = most === 1 ? height : Math.max(3, (Math.log1p(count) / Math.log1p(most)) * height);
+      context.fillRect(Math.max(this.left, this.x(time)), y + height - high, Math.max(1, count === 1 ? 1 : pixel), high);
+    }
+  }
+
+  /** Places of the steps in view. */
+  private inView(tileRow: TileRow, shown: Shown): number[] {
+    const { from, to } = this.view.now;
+    const first = upper(tileRow.x, (from - shown.from) / shown.step - 1);
+    const last = upper(tileRow.x, (to - shown.from) / shown.step);
+    return Array.from({ length: last - first }, (_, index) => first + index);
+  }
+
+  private fill(kind: Kind, value: number): string {
+    if (kind === "states") return color(`state-${STATE_COLORS[this.list!.states[value]!] ?? "other"}`);
+    // The same function and the same thread has the same color everywhere.
+    return PALETTE[value % PALETTE.length]![isDark() ? 1 : 0]!;
+  }
+
+  private nameColor(name: string): number {
+    let hash = 0;
+    for (let at = 0; at < name.length; at++) hash = (hash * 31 + name.charCodeAt(at)) >>> 0;
+    return hash;
+  }
+
+  private drawBoxes(kind: "states" | "cpus" | "calls", row: Row, y: number, height: number, depth = 0): void {
+    const { context } = this.canvas;
+    if (kind !== "calls") {
+      context.fillStyle = color("band");
+      context.fillRect(this.left, y, this.wide, height);
+    }
+    const [tileRow, shown] = [this.tileRow(kind, row.id, depth), this.steps.get(kind)];
+    if (tileRow === undefined || shown === undefined) return;
+    const { from, to, filter, tids } = this.view.now;
+    const expression = kind === "calls" ? pattern(filter) : null;
+    const right = this.left + this.wide;
+    const pixel = (shown.step / (to - from)) * this.wide;
+    // What is shorter than a step: its share of the step.
+    let [bin, used] = [-1, 0];
+    for (const at of this.inView(tileRow, shown)) {
+      const begin = Math.max(this.left, this.x(shown.from + tileRow.x[at]! * shown.step));
+      const share = Math.min(1, tileRow.sum![at]! / shown.step);
+      if (tileRow.x[at] !== bin) [bin, used] = [tileRow.x[at]!, 0];
+      const high = Math.max(kind === "calls" ? 3 : 0.5, share * height);
+      const value = tileRow.y?.[at] ?? 0;
+      if (kind === "states" && THIN.has(this.list!.states[value]!)) continue;
+      context.globalAlpha = kind === "cpus" && tids.length > 0 && !tids.includes(value) ? 0.25 : 1;
+      context.fillStyle = kind === "calls" ? color("accent") : this.fill(kind, value);
+      context.fillRect(begin, y + height - used - high, Math.max(1, pixel), high);
+      used += high;
+    }
+    const letter = 6.65;
+    const texts: [string, number, number][] = [];
+    // Of boxes at one level, all that begin before the range and end in it are a few before it.
+    for (let at = Math.max(0, upper(tileRow.t, from) - 1); at < tileRow.t.length && tileRow.t[at]! < to; at++) {
+      const [time, length] = [tileRow.t[at]!, tileRow.d![at]!];
+      const [begin, end] = [Math.max(this.left, this.x(time)), Math.min(right, this.x(time + Math.max(length, 0)))];
+      if (end < this.left) continue;
+      const wide = Math.max(1, end - begin - (end - begin > 4 ? 0.5 : 0));
+      let label = "";
+      context.globalAlpha = 1;
+      if (kind === "calls") {
+        const name = shown.tile.names![tileRow.f![at]!]!;
+        label = name;
+        context.fillStyle = this.fill(kind, this.nameColor(name));
+        if (expression !== null && expression.test(name)) context.fillStyle = color("hit");
+      } else if (kind === "cpus") {
+        const tid = tileRow.w![at]!;
+        label = this.names.get(tid) ?? `thread ${tid}`;
+        context.fillStyle = this.fill(kind, tid);
+        context.globalAlpha = tids.length > 0 && !tids.includes(tid) ? 0.25 : 1;
+      } else {
+        const state = this.list!.states[tileRow.s![at]!]!;
+        label = state === "interruptible" ? "" : state;
+        context.fillStyle = this.fill(kind, tileRow.s![at]!);
+        if (THIN.has(state)) {
+          context.fillRect(begin, y + height - 4, wide, 4);
+          continue;
+        }
+      }
+      context.fillRect(begin, y, wide, height);
+      // A call without an end is a tick with a line to the right.
+      if (length < 0) context.fillRect(begin, y, Math.min(8, right - begin), 2);
+      const letters = Math.floor((wide - 6) / letter);
+      if (letters >= 3) texts.push([kind === "calls" ? shortened(harmless(label), letters) : cut(harmless(label), letters), begin + 3, wide - 6]);
+    }
+    context.globalAlpha = 1;
+    context.font = FONT;
+    context.textBaseline = "middle";
+    context.textAlign = "left";
+    context.fillStyle = color("box-ink");
+    for (const [text, x, wide] of texts) context.fillText(text, x, y + height / 2 + 0.5, wide);
+  }
+
+  /** Where events are missing, and where the recording was paused. */
+  private drawLosses(high: number): void {
+    const losses = this.list?.losses ?? [];
+    if (losses.length === 0) return;
+    const { context, width } = this.canvas;
+    const { from, to } = this.view.now;
+    context.fillStyle = this.hatching();
+    let paused: number | null = null;
+    for (const [time, , , reason] of losses) {
+      const begin = reason === "resumed" && paused !== null ? paused : time;
+      paused = reason === "paused" ? time : null;
+      if (time < from || begin > to) continue;
+      const [x, end] = [Math.max(this.left, this.x(begin)), Math.min(width, this.x(time))];
+      context.fillRect(x - 3, RULER, Math.max(6, end - x), high);
+    }
+  }
+}

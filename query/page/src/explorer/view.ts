@@ -1,0 +1,133 @@
+// What is looked at: the trace, the range of time, the selection. The fragment of the URL has all of it, so that a link shows the same.
+
+import type { Meta, Trace } from "./api.ts";
+import { exactTime, parsedTime } from "../state.ts";
+
+/** Changes that follow each other faster are one step of the browser's history. */
+const STEP_MS = 700;
+/** Zooming ends at a range of this many nanoseconds. */
+export const SHORTEST = 64;
+
+export interface Viewed {
+  trace: number;
+  from: number;
+  to: number;
+  /** Selected time. */
+  selection: [number, number] | null;
+  /** Selected threads. */
+  tids: number[];
+  /** Filter of the rows. */
+  filter: string;
+  tab: string;
+  sql: string;
+}
+
+const signed = (ns: number) => (ns < 0 ? `-${exactTime(-ns)}` : exactTime(ns));
+
+function range(text: string | null): [number, number] | null {
+  const [from, to] = (text ?? "").split("..").map((end) => (end.startsWith("-") ? -(parsedTime(end.slice(1)) ?? NaN) : parsedTime(end)));
+  return from != null && to != null && to > from ? [from, to] : null;
+}
+
+export class View {
+  now: Viewed;
+  private lastStep = -Infinity;
+  private isPending = false;
+  private readonly listeners: (() => void)[] = [];
+
+  constructor(readonly meta: Meta) {
+    this.now = this.read();
+    const follow = () => {
+      if (location.hash.slice(1) === this.fragment()) return;
+      this.now = this.read();
+      this.notify();
+    };
+    window.addEventListener("hashchange", follow);
+    window.addEventListener("popstate", follow);
+  }
+
+  get trace(): Trace {
+    return this.meta.traces[this.now.trace]!;
+  }
+
+  /** Calls `listener` after changes, at most once a frame. */
+  onChange(listener: () => void): void {
+    this.listeners.push(listener);
+  }
+
+  change(part: Partial<Viewed>): void {
+    Object.assign(this.now, part);
+    const fragment = this.fragment();
+    if (location.hash.slice(1) !== fragment) {
+      const time = performance.now();
+      const url = fragment === "" ? location.pathname : `#${fragment}`;
+      if (time - this.lastStep < STEP_MS) history.replaceState(null, "", url);
+      else history.pushState(null, "", url);
+      this.lastStep = time;
+    }
+    this.notify();
+  }
+
+  /** Shows a range, as near as it is in the trace. */
+  show(from: number, to: number): void {
+    const { length } = this.trace;
+    const wide = Math.max(SHORTEST, Math.min(length, Math.round(to - from)));
+    const begin = Math.round(Math.max(0, Math.min(length - wide, from)));
+    this.change({ from: begin, to: begin + wide });
+  }
+
+  zoom(factor: number, place: number): void {
+    const { from, to } = this.now;
+    const wide = Math.max(SHORTEST, Math.min(this.trace.length, (to - from) * factor));
+    const begin = from + (to - from - wide) * place;
+    this.show(begin, begin + wide);
+  }
+
+  pan(part: number): void {
+    const { from, to } = this.now;
+    const shift = (to - from) * part;
+    this.show(from + shift, to + shift);
+  }
+
+  /** Opens a trace as a whole. */
+  open(trace: number): void {
+    const length = this.meta.traces[trace]?.length ?? 1;
+    this.change({ trace, from: 0, to: Math.max(SHORTEST, length), selection: null, tids: [] });
+  }
+
+  private notify(): void {
+    if (this.isPending) return;
+    this.isPending = true;
+    requestAnimationFrame(() => {
+      this.isPending = false;
+      for (const listener of this.listeners) listener();
+    });
+  }
+
+  fragment(): string {
+    const { trace, from, to, selection, tids, filter, tab, sql } = this.now;
+    const parts: string[] = [];
+    const add = (name: string, value: string) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
+    if (trace > 0) add("trace", String(trace));
+    if (from > 0 || to < this.trace.length) add("t", `${signed(from)}..${signed(to)}`);
+    if (selection !== null) add("s", `${signed(selection[0])}..${signed(selection[1])}`);
+    if (tids.length > 0) add("tid", tids.join(","));
+    if (filter !== "") add("q", filter);
+    if (tab !== "") add("tab", tab);
+    if (sql !== "") add("sql", sql);
+    return parts.join("&");
+  }
+
+  private read(): Viewed {
+    const parts = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
+    const number = Number(parts.get("trace") ?? 0);
+    const trace = Number.isInteger(number) && number >= 0 && number < this.meta.traces.length ? number : 0;
+    const length = Math.max(SHORTEST, this.meta.traces[trace]?.length ?? 1);
+    const [from, to] = range(parts.get("t")) ?? [0, length];
+    const tids = (parts.get("tid") ?? "").split(",").filter((text) => /^-?\d+$/.test(text)).map(Number);
+    return {
+      trace, from: Math.max(0, Math.min(from, length - SHORTEST)), to: Math.min(length, Math.max(to, from + SHORTEST)), selection: range(parts.get("s")), tids,
+      filter: parts.get("q") ?? "", tab: parts.get("tab") ?? "", sql: parts.get("sql") ?? "",
+    };
+  }
+}

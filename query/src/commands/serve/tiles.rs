@@ -1,0 +1,253 @@
+//! Tiles: what a part of the timeline shows of some rows, at one step of time.
+//!
+//! ```text
+//! events   |··|||·|      a number for each step that has any; the time of those that are alone
+//! ```
+//! Steps are powers of two nanoseconds, and tiles begin at a multiple of their step: zooming and panning back asks for tiles
+//! that the cache has. All times are relative to the start of the trace.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use perfquet::failure::Misuse;
+use perfquet::sql::names::quoted;
+use serde_json::{Value, json};
+
+use super::Served;
+use super::engine::{Limit, at, integers, rows};
+use super::http::{Peer, Request};
+
+/// Steps of a tile.
+const MOST_STEPS: i64 = 40_000;
+/// Rows of a tile.
+const MOST_ROWS: usize = 512;
+
+/// A part of the time: half open, in steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) from: i64,
+    pub(super) to: i64,
+    pub(super) step: i64,
+}
+
+impl Window {
+    /// Of the parameters `from`, `to` and `step`.
+    pub(super) fn of(request: &Request) -> Result<Window> {
+        let step = integer(request, "step")?;
+        let (from, to) = range(request)?;
+        if step < 1 || step > 1 << 50 || !step.is_positive() || step.count_ones() != 1 {
+            bail!(Misuse("step: expected a power of two".to_owned()));
+        }
+        if from.rem_euclid(step) != 0 || to.rem_euclid(step) != 0 {
+            bail!(Misuse("from, to: expected multiples of step".to_owned()));
+        }
+        if (to - from) / step > MOST_STEPS {
+            bail!(Misuse(format!("expected at most {MOST_STEPS} steps")));
+        }
+        Ok(Window { from, to, step })
+    }
+
+    /// The steps of a period that are inside: number, time in it, whether the period begins there.
+    pub(super) fn bins(&self, begin: i64, end: i64) -> impl Iterator<Item = (i64, i64, bool)> {
+        let (from, to, step) = (self.from, self.to, self.step);
+        let first = begin.max(from).div_euclid(step);
+        let last = (end - 1).max(begin).min(to - 1).div_euclid(step);
+        (first..=last).map(move |bin| {
+            let inside = end.min((bin + 1) * step) - begin.max(bin * step);
+            let is_first = begin >= from && begin.div_euclid(step) == bin;
+            (bin - from / step, inside.max(0), is_first)
+        })
+    }
+}
+
+/// A parameter that is an integer.
+pub(super) fn integer(request: &Request, name: &str) -> Result<i64> {
+    let text = request.parameter(name).unwrap_or_default();
+    match text.parse() {
+        Ok(value) => Ok(value),
+        Err(_) => bail!(Misuse(format!("{name}: expected an integer"))),
+    }
+}
+
+/// The parameters `from` and `to`.
+pub(super) fn range(request: &Request) -> Result<(i64, i64)> {
+    let (from, to) = (integer(request, "from")?, integer(request, "to")?);
+    // Sums with the start of a trace must not overflow.
+    let most = 1 << 61;
+    if from >= to || from < -most || to > most {
+        bail!(Misuse("from, to: expected a range".to_owned()));
+    }
+    Ok((from, to))
+}
+
+/// The parameter `ids`: integers.
+pub(super) fn ids(request: &Request) -> Result<Vec<i64>> {
+    let text = request.parameter("ids").unwrap_or_default();
+    let ids = text.split(',').filter(|id| !id.is_empty()).map(str::parse);
+    match ids.collect::<Result<Vec<i64>, _>>() {
+        Ok(ids) if ids.len() <= MOST_ROWS => Ok(ids),
+        Ok(_) => bail!(Misuse(format!("ids: expected at most {MOST_ROWS}"))),
+        Err(_) => bail!(Misuse("ids: expected integers".to_owned())),
+    }
+}
+
+/// A condition that a column has one of these values; -1 is NULL.
+pub(super) fn is_one_of(column: &str, ids: &[i64]) -> String {
+    let values: Vec<String> = (ids.iter().filter(|id| **id >= 0))
+        .map(ToString::to_string)
+        .collect();
+    let mut all = Vec::new();
+    if !values.is_empty() {
+        all.push(format!("{column} IN ({})", values.join(",")));
+    }
+    if ids.contains(&-1) {
+        all.push(format!("{column} IS NULL"));
+    }
+    match all.is_empty() {
+        true => "FALSE".to_owned(),
+        false => format!("({})", all.join(" OR ")),
+    }
+}
+
+/// The event tables of a trace with rows, as SQL names them.
+pub(super) fn event_tables(served: &Served) -> Vec<(String, u64)> {
+    let tables = served.trace().tables.iter();
+    let events = tables.filter(|table| table.is_event() && table.rows() > 0);
+    let mut all: Vec<(String, u64)> = events
+        .map(|table| {
+            let parts = table.schema.name.split('/').skip(1);
+            let parts: Vec<String> = parts.map(quoted).collect();
+            (parts.join("."), table.rows())
+        })
+        .collect();
+    all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    all
+}
+
+/// Numbers of events by event table, whose places are `ids`.
+pub(super) fn events(
+    served: &Served,
+    window: &Window,
+    ids: &[i64],
+    peer: &Peer<'_>,
+) -> Result<Value> {
+    let tables = event_tables(served);
+    let mut all = Vec::new();
+    for &id in ids {
+        let Some((table, _)) = usize::try_from(id).ok().and_then(|id| tables.get(id)) else {
+            bail!(Misuse(format!("ids: no event {id}")));
+        };
+        all.push(counts(served, window, table, &id.to_string(), "TRUE"));
+    }
+    counted(served, window, &all.join(" UNION ALL "), peer)
+}
+
+/// Numbers of samples by thread or by CPU.
+pub(super) fn samples(
+    served: &Served,
+    window: &Window,
+    by: &str,
+    ids: &[i64],
+    peer: &Peer<'_>,
+) -> Result<Value> {
+    let sql = counts(served, window, "samples", by, &is_one_of(by, ids));
+    counted(served, window, &sql, peer)
+}
+
+fn counts(served: &Served, window: &Window, table: &str, by: &str, condition: &str) -> String {
+    let Window { from, to, step } = window;
+    let (from, to) = (served.start + from, served.start + to);
+    let step = format!("(time - {from}) / {step}");
+    // A number would be the place of a column.
+    let groups = match by.parse::<i64>() {
+        Ok(_) => step.clone(),
+        Err(_) => format!("{by}, {step}"),
+    };
+    format!(
+        "SELECT {by} AS row, {step} AS step, count(*) AS events, min(time) AS first \
+         FROM {table} WHERE time >= {from} AND time < {to} AND {condition} GROUP BY {groups}"
+    )
+}
+
+fn counted(served: &Served, window: &Window, sql: &str, peer: &Peer<'_>) -> Result<Value> {
+    if sql.is_empty() {
+        return Ok(json!({ "rows": [] }));
+    }
+    let mut all: BTreeMap<i64, Vec<(i64, i64, i64)>> = BTreeMap::new();
+    for batch in rows(&served.session, sql, Limit::OWN, peer)?.batches {
+        let [ids, bins, counts, firsts] = [0, 1, 2, 3].map(|column| integers(&batch, column));
+        let (ids, bins, counts, firsts) = (ids?, bins?, counts?, firsts?);
+        for row in 0..batch.num_rows() {
+            let (bin, count) = (bins.value(row), counts.value(row));
+            let begin = served.start + window.from + bin * window.step;
+            let first = if count == 1 {
+                firsts.value(row) - begin
+            } else {
+                0
+            };
+            let of_row = all.entry(at(&ids, row).unwrap_or(-1)).or_default();
+            of_row.push((bin, count, first));
+        }
+    }
+    let rows = all.into_iter().map(|(id, mut bins)| {
+        bins.sort_unstable();
+        let column = |of: fn(&(i64, i64, i64)) -> i64| bins.iter().map(of).collect::<Vec<_>>();
+        json!({ "id": id, "x": column(|bin| bin.0), "n": column(|bin| bin.1), "t": column(|bin| bin.2) })
+    });
+    Ok(json!({ "rows": rows.collect::<Vec<_>>() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_are_cut_at_steps() {
+        let window = Window {
+            from: -8,
+            to: 16,
+            step: 4,
+        };
+        let bins = |begin, end| window.bins(begin, end).collect::<Vec<_>>();
+        assert_eq!(bins(-8, -7), [(0, 1, true)]);
+        assert_eq!(bins(-1, 5), [(1, 1, true), (2, 4, false), (3, 1, false)]);
+        assert_eq!(bins(-20, -6), [(0, 2, false)]);
+        assert_eq!(bins(14, 40), [(5, 2, true)]);
+        assert_eq!(bins(4, 4), [(3, 0, true)]);
+        assert_eq!(bins(4, 8), [(3, 4, true)]);
+    }
+
+    #[test]
+    fn windows_are_checked() {
+        let window = |query: &str| {
+            let request = Request {
+                query: query.to_owned(),
+                ..Request::default()
+            };
+            Window::of(&request).map_err(|error| error.to_string())
+        };
+        assert!(window("from=-16&to=32&step=16").is_ok());
+        for wrong in [
+            "from=0&to=32",
+            "from=0&to=32&step=3",
+            "from=0&to=32&step=-9223372036854775808",
+            "from=1&to=32&step=2",
+            "from=32&to=0&step=2",
+            "from=0&to=65536&step=1",
+            "from=-9223372036854775808&to=9223372036854775807&step=1",
+            "from=0&to=1%27&step=1",
+        ] {
+            assert!(window(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn conditions_of_rows() {
+        assert_eq!(is_one_of("tid", &[]), "FALSE");
+        assert_eq!(is_one_of("tid", &[-1]), "(tid IS NULL)");
+        assert_eq!(
+            is_one_of("tid", &[3, -1, 4]),
+            "(tid IN (3,4) OR tid IS NULL)"
+        );
+    }
+}

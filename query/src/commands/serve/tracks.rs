@@ -1,0 +1,158 @@
+//! The rows of the timeline: CPUs, event types, processes and their threads, with how much each has; and all losses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::Result;
+use perfquet::stacks::strings;
+use serde_json::{Value, json};
+
+use super::Served;
+use super::engine::{Limit, at, integers, rows};
+use super::http::Peer;
+use super::states::{Index, STATES};
+use super::tiles::event_tables;
+
+/// Losses that are listed one by one.
+const MOST_LOSSES: usize = 10_000;
+
+#[derive(Default)]
+struct Thread {
+    pid: Option<i64>,
+    comm: Option<String>,
+    samples: i64,
+    calls: i64,
+    /// Levels of calls.
+    levels: i64,
+    /// Times that it left a CPU.
+    switches: i64,
+}
+
+impl Served {
+    /// Whether scheduler events were recorded.
+    fn has_states(&self) -> Result<bool> {
+        let mut views = self.session.views().iter();
+        match views.find(|view| view.name == "thread_states") {
+            Some(view) => self.session.has_events_of(view),
+            None => Ok(false),
+        }
+    }
+
+    /// The states of all threads, which are read on first use.
+    pub(super) fn states(&self, peer: &Peer<'_>) -> Result<Arc<Index>> {
+        let (session, start) = (Arc::clone(&self.session), self.start);
+        self.states.get(peer, move || Index::of(&session, start))
+    }
+
+    /// The rows of the timeline, which are listed once.
+    pub(super) fn tracks(&self, peer: &Peer<'_>) -> Result<Value> {
+        if self.has_states()? {
+            // The page asks for them next.
+            let (session, start) = (Arc::clone(&self.session), self.start);
+            self.states.start(move || Index::of(&session, start))?;
+        }
+        list(self, peer)
+    }
+}
+
+fn list(served: &Served, peer: &Peer<'_>) -> Result<Value> {
+    let session = &served.session;
+    let found = |sql: &str| rows(session, sql, Limit::OWN, peer);
+    let mut threads: BTreeMap<i64, Thread> = BTreeMap::new();
+    for batch in found("SELECT tid, pid, comm FROM threads ORDER BY start_time")?.batches {
+        let (tids, pids) = (integers(&batch, 0)?, integers(&batch, 1)?);
+        let comms = strings(batch.column(2))?;
+        for (row, comm) in comms.iter().enumerate() {
+            let thread = threads.entry(tids.value(row)).or_default();
+            thread.pid = at(&pids, row).or(thread.pid);
+            if let Some(comm) = comm {
+                thread.comm = Some(comm.to_owned());
+            }
+        }
+    }
+    let mut cpus = BTreeSet::new();
+    let has_states = served.has_states()?;
+    let mut count = |table: &str, levels: &str, add: fn(&mut Thread, i64, i64)| -> Result<()> {
+        let sql = format!(
+            "SELECT tid, count(*) AS rows, {levels} AS levels, max(pid) AS pid FROM {table} GROUP BY tid"
+        );
+        for batch in found(&sql)?.batches {
+            let (tids, counts) = (integers(&batch, 0)?, integers(&batch, 1)?);
+            let (levels, pids) = (integers(&batch, 2)?, integers(&batch, 3)?);
+            for row in 0..batch.num_rows() {
+                let thread = threads.entry(at(&tids, row).unwrap_or(-1)).or_default();
+                thread.pid = thread.pid.or(at(&pids, row));
+                add(thread, counts.value(row), at(&levels, row).unwrap_or(0));
+            }
+        }
+        Ok(())
+    };
+    let has = |table: &str| session.has_rows(table);
+    if has("samples") {
+        count("samples", "0", |thread, rows, _| thread.samples = rows)?;
+    }
+    if has("calls") {
+        count("calls", "max(depth) + 1", |thread, rows, levels| {
+            (thread.calls, thread.levels) = (rows, levels.max(1));
+        })?;
+    }
+    if has_states && has("events/sched/sched_switch") {
+        count("sched.sched_switch", "0", |thread, rows, _| {
+            thread.switches = rows
+        })?;
+    }
+    let of_cpus = match has_states {
+        true if has("events/sched/sched_switch") => "sched.sched_switch",
+        true => "events",
+        false => "samples",
+    };
+    for batch in found(&format!("SELECT DISTINCT cpu FROM {of_cpus}"))?.batches {
+        let column = integers(&batch, 0)?;
+        cpus.extend(column.iter().flatten());
+    }
+    let events = event_tables(served);
+    let events: Vec<Value> = (events.iter())
+        .map(|(name, rows)| json!({ "name": name.replace('"', ""), "table": name, "rows": rows }))
+        .collect();
+    let threads = threads.into_iter().map(|(tid, thread)| {
+        json!({
+            "tid": tid, "pid": thread.pid, "comm": thread.comm, "samples": thread.samples,
+            "calls": thread.calls, "levels": thread.levels, "switches": thread.switches,
+        })
+    });
+    Ok(json!({
+        "cpus": cpus,
+        "has_states": has_states,
+        "states": STATES,
+        "samples": has("samples"),
+        "events": events,
+        "threads": threads.collect::<Vec<_>>(),
+        "losses": losses(served, peer)?,
+    }))
+}
+
+/// Losses with a time, relative to the start.
+fn losses(served: &Served, peer: &Peer<'_>) -> Result<Value> {
+    let sql = format!(
+        "SELECT time, cpu, count, reason, event FROM losses WHERE time IS NOT NULL ORDER BY time LIMIT {MOST_LOSSES}"
+    );
+    let mut all = Vec::new();
+    for batch in rows(&served.session, &sql, Limit::OWN, peer)?.batches {
+        let (times, cpus, counts) = (
+            integers(&batch, 0)?,
+            integers(&batch, 1)?,
+            integers(&batch, 2)?,
+        );
+        let (reasons, events) = (strings(batch.column(3))?, strings(batch.column(4))?);
+        for (row, (reason, event)) in reasons.iter().zip(events.iter()).enumerate() {
+            all.push(json!([
+                times.value(row) - served.start,
+                at(&cpus, row),
+                at(&counts, row),
+                reason,
+                event
+            ]));
+        }
+    }
+    Ok(Value::Array(all))
+}
