@@ -7,6 +7,11 @@
 
 use crate::sys::thread::COMM;
 
+/// Bits of `common_flags` of events in interrupts: hard, soft, NMI (include/linux/trace_events.h, `enum trace_flag_type`).
+/// A disk completes requests while any thread runs: half a second of completions was missing, while the recorder loaded
+/// unwind tables on the CPU of the disk's interrupt.
+const IN_INTERRUPT: u8 = 0x08 | 0x10 | 0x40;
+
 /// Systems whose events are caused by the running thread.
 const DEEDS: &[&str] = &[
     "block",
@@ -61,12 +66,15 @@ pub(crate) enum SelfExclusion {
 /// name of the running thread. Names are used because the TIDs of the recorder's threads are not known when the filter
 /// is set, and a filter can be set only once.
 pub(crate) fn filter(system: &str, users: Option<&str>, scope: SelfExclusion) -> Option<String> {
-    let is_left_out = match scope {
-        SelfExclusion::Recorded => false,
-        SelfExclusion::WithoutOwnActions => is_deed(system),
-        SelfExclusion::Excluded => true,
+    let others = format!("COMM != \"{COMM}\"");
+    let own = match scope {
+        SelfExclusion::Recorded => None,
+        SelfExclusion::WithoutOwnActions if is_call(system) => Some(others),
+        SelfExclusion::WithoutOwnActions => DEEDS
+            .contains(&system)
+            .then(|| format!("({others} || common_flags & {IN_INTERRUPT})")),
+        SelfExclusion::Excluded => Some(others),
     };
-    let own = is_left_out.then(|| format!("COMM != \"{COMM}\""));
     match (users, own) {
         (Some(users), Some(own)) => Some(format!("({users}) && {own}")),
         (Some(users), None) => Some(users.to_owned()),
@@ -74,10 +82,10 @@ pub(crate) fn filter(system: &str, users: Option<&str>, scope: SelfExclusion) ->
     }
 }
 
-/// Applies to calls and triggers too: calls by the recorder count as its own, even those from an interrupt.
-fn is_deed(system: &str) -> bool {
+/// Calls by the recorder count as its own, even those from an interrupt; so do triggers.
+fn is_call(system: &str) -> bool {
     let group = system.split('_').next().unwrap_or_default();
-    ["call", "trigger"].contains(&group) || DEEDS.contains(&system)
+    ["call", "trigger"].contains(&group)
 }
 
 #[cfg(test)]
@@ -85,10 +93,15 @@ mod tests {
     use super::{SelfExclusion, filter};
 
     #[test]
-    fn filters() {
+    fn events_in_interrupts_are_nobodys_own() {
         let own = "COMM != \"perfquet-record\"";
+        let tasks = "(COMM != \"perfquet-record\" || common_flags & 88)";
         assert_eq!(
             filter("syscalls", None, SelfExclusion::WithoutOwnActions).as_deref(),
+            Some(tasks)
+        );
+        assert_eq!(
+            filter("call_7", None, SelfExclusion::WithoutOwnActions).as_deref(),
             Some(own)
         );
         assert_eq!(
@@ -97,7 +110,7 @@ mod tests {
                 Some("fd == 1 || fd == 2"),
                 SelfExclusion::WithoutOwnActions
             ),
-            Some(format!("(fd == 1 || fd == 2) && {own}"))
+            Some(format!("(fd == 1 || fd == 2) && {tasks}"))
         );
         assert_eq!(
             filter("syscalls", Some("fd == 1"), SelfExclusion::Recorded).as_deref(),
