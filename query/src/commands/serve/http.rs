@@ -37,7 +37,7 @@ pub(super) struct Request {
     /// After the question mark.
     pub(super) query: String,
     /// Names in lower case.
-    headers: Vec<(String, String)>,
+    pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
 }
 
