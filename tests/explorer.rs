@@ -464,7 +464,7 @@ fn tiles_have_the_counts_of_sql() {
     assert!(seen > 5_000, "{seen}");
 }
 
-/// A call that began long before the window is drawn, and what is known of an event is all of its fields.
+/// A call that began long before the window is drawn, and the details of an event are all of its fields.
 #[test]
 fn calls_reach_into_later_windows_and_events_have_their_fields() {
     let directory = tempfile::tempdir().unwrap();

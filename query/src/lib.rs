@@ -21,6 +21,7 @@ mod reports;
 mod rows;
 mod settings;
 mod signals;
+mod thread_states;
 mod totals;
 
 use std::io::ErrorKind;

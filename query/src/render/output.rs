@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use perfquet::failure::Misuse;
 
 use super::destination::Destination;
-use super::section::{Answered, Section};
+use super::section::{Answered, Rows, Section};
 use super::{Format, begin, fail_on_terminal, is_colored, is_terminal, people, stream, width};
 
 /// The form of a report's output, and its destination.
@@ -173,42 +173,27 @@ impl Output {
         match section {
             Section::Calls(calls) => calls.write(&mut self.destination),
             Section::Notes(notes) if format == Format::Table => notes.write(&mut self.destination),
-            Section::Notes(notes) => self.batch(format, &notes.rows),
             Section::Distributions(distributions) => distributions.write(&mut self.destination),
-            Section::Text(text) => Ok(self.destination.write_all(&text)?),
-            Section::Page(page) => page.write(&mut self.destination),
-            Section::Stream(mut answer) => {
-                let out = &mut self.destination;
-                let count = stream(format, &mut answer, out, self.terminal)?;
-                report_if_empty(count);
-                Ok(())
-            }
             Section::Table(batch) => self.batch(format, &people::shaped(&batch)?),
             Section::Durations(durations) => self.batch(format, &people::shaped(&durations.rows)?),
-            Section::Flame(flame) => self.batch(format, &flame.rows()?),
-            Section::Heat(heat) => self.batch(format, &heat.rows()?),
-            Section::Grid(grid) => self.batch(format, &grid.rows()?),
-            Section::Plot(plot) => self.batch(format, &plot.rows()?),
+            Section::Stream(_)
+            | Section::Notes(_)
+            | Section::Text(_)
+            | Section::Page(_)
+            | Section::Flame(_)
+            | Section::Heat(_)
+            | Section::Grid(_)
+            | Section::Plot(_) => self.rows(format, section),
         }
     }
 
     fn rows(&mut self, format: Format, section: Section<'_>) -> Result<()> {
-        let mut answer = match section {
-            Section::Stream(answer) => answer,
-            Section::Calls(calls) => calls.answer,
-            Section::Table(batch) => return self.batch(format, &batch),
-            Section::Notes(notes) => return self.batch(format, &notes.rows),
-            Section::Distributions(distributions) => {
-                return self.batch(format, &distributions.rows);
-            }
-            Section::Durations(durations) => return self.batch(format, &durations.rows),
-            Section::Flame(flame) => return self.batch(format, &flame.rows()?),
-            Section::Heat(heat) => return self.batch(format, &heat.rows()?),
-            Section::Grid(grid) => return self.batch(format, &grid.rows()?),
-            Section::Plot(plot) => return self.batch(format, &plot.rows()?),
-            Section::Page(page) => return page.write(&mut self.destination),
+        let mut answer = match section.rows()? {
+            Rows::Answer(answer) => answer,
+            Rows::Batch(batch) => return self.batch(format, &batch),
+            Rows::Page(page) => return page.write(&mut self.destination),
             // Another tool's layout is the same in every format.
-            Section::Text(text) => return Ok(self.destination.write_all(&text)?),
+            Rows::Text(text) => return Ok(self.destination.write_all(&text)?),
         };
         let count = stream(format, &mut answer, &mut self.destination, self.terminal)?;
         report_if_empty(count);

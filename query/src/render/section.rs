@@ -70,21 +70,40 @@ pub(crate) enum Section<'s> {
     Text(Vec<u8>),
 }
 
-impl Section<'_> {
+/// What a section is without its shape.
+pub(super) enum Rows<'a> {
+    Answer(Answer<'a>),
+    Batch(RecordBatch),
+    /// No rows: the same in every format.
+    Page(Page),
+    Text(Vec<u8>),
+}
+
+impl<'a> Section<'a> {
     /// Returns the rows.
+    pub(super) fn rows(self) -> Result<Rows<'a>> {
+        Ok(Rows::Batch(match self {
+            Section::Stream(answer) => return Ok(Rows::Answer(answer)),
+            Section::Calls(calls) => return Ok(Rows::Answer(calls.answer)),
+            Section::Page(page) => return Ok(Rows::Page(page)),
+            Section::Text(text) => return Ok(Rows::Text(text)),
+            Section::Table(batch) => batch,
+            Section::Notes(notes) => notes.rows,
+            Section::Distributions(distributions) => distributions.rows,
+            Section::Durations(durations) => durations.rows,
+            Section::Flame(flame) => flame.rows()?,
+            Section::Heat(heat) => heat.rows()?,
+            Section::Grid(grid) => grid.rows()?,
+            Section::Plot(plot) => plot.rows()?,
+        }))
+    }
+
+    /// Returns all rows.
     pub(crate) fn batches(self) -> Result<Vec<RecordBatch>> {
-        let mut answer = match self {
-            Section::Stream(answer) => answer,
-            Section::Calls(calls) => calls.answer,
-            Section::Table(batch) => return Ok(vec![batch]),
-            Section::Notes(notes) => return Ok(vec![notes.rows]),
-            Section::Distributions(distributions) => return Ok(vec![distributions.rows]),
-            Section::Durations(durations) => return Ok(vec![durations.rows]),
-            Section::Flame(flame) => return Ok(vec![flame.rows()?]),
-            Section::Heat(heat) => return Ok(vec![heat.rows()?]),
-            Section::Grid(grid) => return Ok(vec![grid.rows()?]),
-            Section::Plot(plot) => return Ok(vec![plot.rows()?]),
-            Section::Page(_) | Section::Text(_) => {
+        let mut answer = match self.rows()? {
+            Rows::Answer(answer) => answer,
+            Rows::Batch(batch) => return Ok(vec![batch]),
+            Rows::Page(_) | Rows::Text(_) => {
                 bail!(Misuse("expected a report with rows".to_owned()))
             }
         };

@@ -56,7 +56,7 @@ pub(super) fn answer(served: &Served, request: &Request, peer: &Peer<'_>) -> Res
         ..Limit::OWN
     };
     let found = rows(&served.session, &sql, limit, peer)?;
-    let events = grid::json(&found.columns, &found.units, &found.batches, false)?;
+    let events = grid::json(&found)?;
     // Only the first event has its stack and the calls around it: one is looked at.
     let has = |name: &str| found.columns.column_with_name(name).is_some();
     let first = format!("SELECT * FROM {table} WHERE {condition} ORDER BY time LIMIT 1");
@@ -66,7 +66,7 @@ pub(super) fn answer(served: &Served, request: &Request, peer: &Peer<'_>) -> Res
             "SELECT stack_text(kernel_stack) AS kernel, stack_text(user_stack) AS user FROM ({first}) AS first"
         );
         let found = rows(&served.session, &sql, limit, peer)?;
-        stacks = grid::json(&found.columns, &found.units, &found.batches, false)?;
+        stacks = grid::json(&found)?;
     }
     let around = match kind.as_str() {
         "calls" | "events" | "samples" | "cpusamples" if served.session.has_rows("calls") => {
@@ -96,5 +96,5 @@ fn around(served: &Served, events: &Value, peer: &Peer<'_>) -> Result<Value> {
         "SELECT time, duration, function, module, depth, args, retval FROM calls WHERE {before} AND tid = {tid}{depth} ORDER BY depth, time LIMIT 200"
     );
     let found = rows(&served.session, &sql, Limit::OWN, peer)?;
-    grid::json(&found.columns, &found.units, &found.batches, false)
+    grid::json(&found)
 }

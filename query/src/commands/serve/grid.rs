@@ -6,26 +6,29 @@
 //! Integers beyond 2^53 are strings, since scripts cannot read them as numbers; so are all times.
 
 use anyhow::Result;
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, SchemaRef, UInt64Type};
+use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, UInt64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use perfquet::stacks::strings;
 use perfquet::unit::{DURATION, SHARE, TIME, UNIT, is_hexadecimal};
 use serde_json::{Number, Value, json};
+
+use super::engine::Found;
 
 /// Bytes of cells.
 const MOST_BYTES: usize = 32 << 20;
 /// Integers up to here are numbers of a script.
 const MOST_EXACT: u64 = 1 << 53;
 
-/// Writes columns and rows; the units are those of the query's columns.
-pub(super) fn json(
-    schema: &SchemaRef,
-    units: &[Option<String>],
-    batches: &[RecordBatch],
-    is_cut: bool,
-) -> Result<Value> {
+/// Writes columns and rows.
+pub(super) fn json(found: &Found) -> Result<Value> {
+    let Found {
+        columns: schema,
+        units,
+        batches,
+        is_cut,
+    } = found;
     let fields = schema.fields().iter().enumerate();
     let kinds: Vec<Kind> = fields
         .map(|(index, field)| Kind::of(field, units.get(index).and_then(Option::as_deref)))
@@ -34,7 +37,7 @@ pub(super) fn json(
     let columns: Vec<Value> = columns
         .map(|(field, kind)| json!({ "name": field.name(), "kind": kind.name() }))
         .collect();
-    let (mut rows, mut bytes, mut is_cut) = (Vec::new(), 0, is_cut);
+    let (mut rows, mut bytes, mut is_cut) = (Vec::new(), 0, *is_cut);
     for batch in batches {
         let cells: Vec<Cells> = (batch.columns().iter().zip(&kinds))
             .map(|(column, kind)| Cells::of(column, *kind))
@@ -176,7 +179,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{
-        BooleanArray, Float64Array, Int64Array, ListArray, StringArray, UInt64Array,
+        BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, UInt64Array,
     };
     use arrow::datatypes::{Int32Type, Schema};
 
@@ -207,7 +210,13 @@ mod tests {
         arrays.push(Arc::new(list));
         let schema = Arc::new(Schema::new(fields));
         let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).unwrap();
-        let found = json(&schema, &[], &[batch], false).unwrap();
+        let found = Found {
+            columns: schema,
+            units: Vec::new(),
+            batches: vec![batch],
+            is_cut: false,
+        };
+        let found = json(&found).unwrap();
         assert_eq!(
             found["rows"],
             json!([

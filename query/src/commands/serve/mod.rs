@@ -83,7 +83,7 @@ struct Server {
     tiles: shared::Cache,
 }
 
-/// A trace and what is computed once for it.
+/// A trace with its indexes, which are computed once.
 struct Served {
     session: Arc<Session>,
     /// Time of its first event.

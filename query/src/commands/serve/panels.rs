@@ -100,7 +100,7 @@ pub(super) fn rows(
         time: TIME,
     };
     let output = run(&server.program, &words.arguments, "", most, peer, batches)?;
-    let Some(found) = output
+    let Some(mut found) = output
         .found
         .flatten()
         .filter(|found| output.is_success || !found.batches.is_empty())
@@ -112,11 +112,10 @@ pub(super) fn rows(
         .filter(|(_, field)| !field.metadata().contains_key(TERMINAL))
         .map(|(index, _)| index)
         .collect();
-    let columns = Arc::new(found.columns.project(&kept)?);
-    let batches: Vec<_> = (found.batches.iter())
-        .map(|batch| batch.project(&kept))
-        .collect::<Result<_, _>>()?;
-    let grid = grid::json(&columns, &[], &batches, found.is_cut)?;
+    found.columns = Arc::new(found.columns.project(&kept)?);
+    let batches = found.batches.iter().map(|batch| batch.project(&kept));
+    found.batches = batches.collect::<Result<_, _>>()?;
+    let grid = grid::json(&found)?;
     Ok(json!({ "command": words.shown, "grid": grid, "notes": output.notes }))
 }
 
@@ -130,9 +129,7 @@ pub(super) fn sql(server: &Server, text: &str, limit: Limit, peer: &Peer<'_>) ->
     arguments.extend(server.limits.iter().cloned());
     let output = run(&server.program, &arguments, text, limit, peer, batches)?;
     match output.found.flatten() {
-        Some(found) if output.is_success || found.is_cut => {
-            grid::json(&found.columns, &[], &found.batches, found.is_cut)
-        }
+        Some(found) if output.is_success || found.is_cut => grid::json(&found),
         _ => bail!("{}", output.notes),
     }
 }

@@ -1,4 +1,4 @@
-//! What is at which path.
+//! The paths of the server and what answers them.
 //!
 //! ```text
 //! GET  /, /explorer.js, /explorer.css            the page

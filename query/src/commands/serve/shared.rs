@@ -1,4 +1,4 @@
-//! Work that requests share: what is computed once for a trace, and tiles that were computed before.
+//! Results that requests share: indexes, computed once for each trace, and a cache of tiles.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A value that is computed once, on a thread of its own: a canceled request does not cancel it for others.
+/// A value that is computed once, in a separate thread, so that a canceled request does not cancel it for others.
 pub(super) struct Once<T>(Arc<(Mutex<State<T>>, Condvar)>);
 
 enum State<T> {

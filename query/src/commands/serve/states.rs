@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::engine::{at, integers, stream};
 use super::http::Peer;
 use super::tiles::Window;
+use crate::thread_states::number_of;
 
 /// Periods in memory, of 8 bytes each.
 const MOST: usize = 48 << 20;
@@ -25,19 +26,6 @@ const NO_CPU: u64 = (1 << CPU_BITS) - 1;
 /// Nothing is known.
 const NONE: u64 = 15;
 
-/// The states of the view, by their number in tiles; the page has their colors.
-pub(super) const STATES: [&str; 10] = [
-    "running",
-    "runnable",
-    "preempted",
-    "uninterruptible",
-    "interruptible",
-    "stopped",
-    "idle",
-    "parked",
-    "dead",
-    "unknown",
-];
 const RUNNING: usize = 0;
 
 /// The periods of all threads.
@@ -83,8 +71,7 @@ impl Index {
                 let (Some(tid), Some(time)) = (at(&tids, row), at(&times, row)) else {
                     continue;
                 };
-                let state = STATES.iter().position(|name| Some(*name) == state);
-                let state = state.unwrap_or(STATES.len() - 1);
+                let state = number_of(state);
                 let cpu = at(&cpus, row);
                 let periods = index.threads.entry(tid).or_default();
                 let begin = time.saturating_sub(start);

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use super::Served;
 use super::engine::{Limit, at, integers, rows};
 use super::http::Peer;
-use super::states::{Index, STATES};
+use super::states::Index;
 use super::tiles::event_tables;
+use crate::thread_states::STATES;
 
 /// Losses that are listed one by one.
 const MOST_LOSSES: usize = 10_000;

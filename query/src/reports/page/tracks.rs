@@ -18,25 +18,12 @@ use super::wakes::{self, Wakes};
 use crate::filter::Filters;
 use crate::render::columns::Columns;
 use crate::reports::row_source::is_recorded;
+use crate::thread_states::{STATES, number_of};
 
 /// Threads with a track of their states. The page draws those that are busy in its selection.
 const THREADS: usize = 120;
 /// CPUs with a track.
 const CPUS: usize = 128;
-
-/// The states of the view `thread_states`; the script has their colors.
-const STATES: [&str; 10] = [
-    "running",
-    "runnable",
-    "preempted",
-    "uninterruptible",
-    "interruptible",
-    "stopped",
-    "idle",
-    "parked",
-    "dead",
-    "unknown",
-];
 
 /// The tracks, from scheduler events, otherwise from samples; none if there are neither.
 pub(super) fn of(
@@ -186,8 +173,7 @@ fn of_states(
                 what: 0,
             };
             if let Some(&track) = tid.and_then(|tid| of_thread.get(&tid)) {
-                let state = STATES.iter().position(|&known| known == state);
-                stretch.what = state.unwrap_or(STATES.len() - 1) as u32;
+                stretch.what = number_of(Some(state)) as u32;
                 tracks.add(track, stretch);
             }
             if state == "running"

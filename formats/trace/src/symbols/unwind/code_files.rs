@@ -1,4 +1,4 @@
-//! Files with code: the rules at their addresses, with limits of what is kept in memory.
+//! Unwind rules of files, read on demand and within limits of memory.
 //!
 //! ```text
 //! address 0x1180 of libc.so.6   evaluated lately?   →  its own index (.eh_frame_hdr)   →  the list of its functions
