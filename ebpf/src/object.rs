@@ -294,9 +294,9 @@ impl Object {
     }
 
     /// Sets an element of an array map.
-    pub fn set(&mut self, map: &str, place: u32, value: u64) -> Result<(), Error> {
+    pub fn set<V: Pod>(&mut self, map: &str, place: u32, value: V) -> Result<(), Error> {
         let failed = |error| Error::failed(format!("writing the map {map}"), &error);
-        let mut found: Array<&mut MapData, u64> =
+        let mut found: Array<&mut MapData, V> =
             Array::try_from(self.map_mut(map)?).map_err(failed)?;
         found.set(place, value, 0).map_err(failed)
     }

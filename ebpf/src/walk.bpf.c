@@ -1,7 +1,7 @@
 /*
  * Records the user stack of each sample of a clock or counter, directly before the sample in the same ring; the recorder
  * joins the two. While a table or list is missing, a copy of the stack is recorded instead, which the recorder unwinds. So
- * no sample has a shorter stack because the tables came late.
+ * no sample has a shorter stack because the tables came late, unless the recorder gets no time to read the copies.
  */
 #include "python.h"
 #include "births.h"
@@ -48,16 +48,18 @@ struct {
 	TYPE(value, struct copy_record);
 } copies SEC(".maps");
 
-/*
- * Bytes of further pieces that a CPU may copy until the recorder has read the ring. Samples of a compiler need 200 KiB each; if
- * the recorder gets no time, they must not fill the ring.
- */
+/* Bytes that a CPU may copy until the recorder has read the ring. If the recorder gets no time, copies must not fill it. */
+struct copy_room {
+	u64 copies;
+	u64 pieces; /* after the first of a copy: samples of a compiler need 200 KiB each */
+};
+
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	NUMBER(max_entries, 1); /* the loader sets the number of CPUs */
 	TYPE(key, u32);
-	TYPE(value, u64);
-} copy_room SEC(".maps");
+	TYPE(value, struct copy_room);
+} copy_rooms SEC(".maps");
 
 static ALWAYS_INLINE int output_copy(void *ctx, struct copy_record *copy, u32 bytes)
 {
@@ -75,10 +77,10 @@ static ALWAYS_INLINE int output_copy(void *ctx, struct copy_record *copy, u32 by
 }
 
 /* Copies a piece of a stack, which starts at a page. Returns whether all of it was recorded. */
-static __attribute__((noinline)) int tell_piece(void *ctx, struct copy_record *copy, u64 from, u64 *room)
+static __attribute__((noinline)) int tell_piece(void *ctx, struct copy_record *copy, u64 from, struct copy_room *room)
 {
 	u32 bytes = 0;
-	if (!copy || !room || *room < PIECE_BYTES)
+	if (!copy || !room || room->pieces < PIECE_BYTES)
 		return 0;
 	for (u32 page = 0; page < COPY_PAGES; page++) {
 		if (bpf_probe_read_user(copy->memory + page * PAGE_BYTES, PAGE_BYTES, (void *)(from + bytes)))
@@ -88,7 +90,7 @@ static __attribute__((noinline)) int tell_piece(void *ctx, struct copy_record *c
 	copy->at = from;
 	if (!bytes || output_copy(ctx, copy, bytes))
 		return 0;
-	*room -= PIECE_BYTES;
+	room->pieces -= PIECE_BYTES;
 	return bytes == PIECE_BYTES;
 }
 
@@ -113,11 +115,9 @@ static ALWAYS_INLINE u64 stack_top(struct task_struct *task, u64 sp)
  * Copies more of a deep stack from an address, the start of a page. A function may have a frame of half a megabyte (rustc); so
  * the callers at the top of the stack are copied even if what is between them is not.
  */
-static ALWAYS_INLINE void tell_pieces(void *ctx, struct task_struct *task, u32 cpu, struct copy_record *copy, u64 from)
+static ALWAYS_INLINE void tell_pieces(void *ctx, struct task_struct *task, struct copy_room *room, struct copy_record *copy,
+				      u64 from)
 {
-	u64 *room = bpf_map_lookup_elem(&copy_room, &cpu);
-	if (!room)
-		return;
 	copy->kind = RECORD_PIECE;
 	for (u32 piece = 0; piece < MOST_PIECES; piece++) {
 		if (!tell_piece(ctx, copy, from, room))
@@ -136,13 +136,18 @@ static ALWAYS_INLINE void tell_pieces(void *ctx, struct task_struct *task, u32 c
 	}
 }
 
-/* Copies the stack from rsp, page by page: a read across an unmapped page would fail as a whole. */
-static ALWAYS_INLINE void tell_copy(void *ctx, struct task_struct *task, struct walk *walk)
+/*
+ * Copies the stack from rsp, page by page: a read across an unmapped page would fail as a whole. Returns 0 if there was no
+ * room.
+ */
+static ALWAYS_INLINE int tell_copy(void *ctx, struct task_struct *task, struct walk *walk)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct copy_record *copy = bpf_map_lookup_elem(&copies, &cpu);
-	if (!copy)
-		return;
+	struct copy_room *room = bpf_map_lookup_elem(&copy_rooms, &cpu);
+	if (!copy || !room || room->copies < sizeof(*copy))
+		return 0;
+	room->copies -= sizeof(*copy);
 	copy->kind = RECORD_COPY;
 	copy->end = walk->record.end;
 	copy->file = walk->record.file;
@@ -165,7 +170,8 @@ static ALWAYS_INLINE void tell_copy(void *ctx, struct task_struct *task, struct 
 		}
 	}
 	if (!output_copy(ctx, copy, bytes) && bytes == first + PIECE_BYTES)
-		tell_pieces(ctx, task, cpu, copy, sp + bytes);
+		tell_pieces(ctx, task, room, copy, sp + bytes);
+	return 1;
 }
 
 static ALWAYS_INLINE void tell_walk(void *ctx, struct walk *walk)
@@ -227,12 +233,9 @@ int walk_sample(struct pt_regs *ctx)
 	if (is_new_thread(walk))
 		walk->record.end = WALK_ROOT;
 	tell_python(ctx, task, process);
-	if (walk->record.end == WALK_NO_TABLE || walk->record.end == WALK_NO_LIST)
-		tell_copy(ctx, task, walk);
-	else {
-		if (walk_settings.checks_walks)
-			tell_copy(ctx, task, walk);
+	int is_missing = walk->record.end == WALK_NO_TABLE || walk->record.end == WALK_NO_LIST;
+	int is_copied = (is_missing || walk_settings.checks_walks) && tell_copy(ctx, task, walk);
+	if (!is_missing || !is_copied)
 		tell_walk(ctx, walk);
-	}
 	return 1;
 }

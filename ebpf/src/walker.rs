@@ -23,6 +23,10 @@ pub const RECORD_PIECE: u32 = 8;
 pub const RECORD_MISS: u32 = 9;
 /// Bytes of a copy's record before its memory.
 pub const COPY_HEAD_BYTES: usize = 32 + COPY_REGISTERS * 8;
+/// `struct copy_record`: size.
+const COPY_BYTES: u64 = COPY_HEAD_BYTES as u64 + 9 * 4096;
+/// `struct copy_room`: copies, pieces.
+type CopyRoom = [u64; 2];
 /// Bytes of a walk's record before its addresses.
 pub const WALK_HEAD_BYTES: usize = 24;
 /// Registers in a copy's record, by their DWARF numbers.
@@ -58,7 +62,7 @@ impl Walker {
         let mut object = Object::load(compiled::WALK, &target, |loader: &mut EbpfLoader<'_>| {
             loader.override_global("walk_settings", &settings, true);
             loader.map_max_entries("copies", cpus);
-            loader.map_max_entries("copy_room", cpus);
+            loader.map_max_entries("copy_rooms", cpus);
         })?;
         object.prepare(PROGRAM)?;
         let tables = WalkTables::of(&mut object)?;
@@ -75,9 +79,11 @@ impl Walker {
         self.object.send_to("walk_records", cpu, event)
     }
 
-    /// Allows a CPU to copy this many bytes of stacks deeper than 32 KiB, until the next call.
+    /// Allows a CPU to copy this many bytes of stacks, and again as many of what is deeper than 32 KiB, until the next call.
+    /// One copy always fits.
     pub fn set_copy_room(&mut self, cpu: u32, bytes: u64) -> Result<(), Error> {
-        self.object.set("copy_room", cpu, bytes)
+        let room: CopyRoom = [bytes.max(COPY_BYTES), bytes];
+        self.object.set("copy_rooms", cpu, room)
     }
 
     /// Runs the program at each sample of an event.

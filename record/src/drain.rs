@@ -1,7 +1,8 @@
 //! The draining thread, which moves records from the kernel's rings to the journal.
 //!
 //! The thread uses fixed memory, decodes nothing, and wakes up rarely: when a ring is a quarter full, and every 250 ms,
-//! so that quiet rings reach the file. Each pass drains all rings and ends with FINISHED_ROUND.
+//! so that quiet rings reach the file. Each pass drains all rings and ends with FINISHED_ROUND. Another thread writes the
+//! file, because a write may wait for the disk longer than a ring lasts.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +15,8 @@ use anyhow::{Context, Result};
 
 use crate::added_records::AddedRecords;
 use crate::flight::Buffer;
-use crate::journal::Journal;
 use crate::journal::own_records::OwnRecords;
+use crate::journal::{Journal, Writer};
 use crate::mapped_files::BuildIds;
 use crate::periods::Periods;
 use crate::recording::{Recording, Rings};
@@ -35,6 +36,12 @@ const SCRATCH_BYTES: usize = 1 << 20;
 
 /// Writes the bytes that are kept.
 type Write<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
+
+/// Destination of the rings' bytes while they are drained.
+enum Target {
+    Journal(Writer),
+    Flight(Box<Buffer>),
+}
 
 /// Destination of the rings' bytes.
 pub(crate) enum Sink {
@@ -128,7 +135,7 @@ impl Drain {
             own_id: recording.own_id,
             has_resumed: !recording.starts_paused,
             rings,
-            sink,
+            sink: Target::of(sink),
             gate,
             stacks,
             build_ids,
@@ -225,7 +232,7 @@ struct Worker {
     /// Whether the recording has begun: before, there is no pause to record.
     has_resumed: bool,
     rings: Rings,
-    sink: Sink,
+    sink: Target,
     gate: Gate,
     stacks: Option<UserStacks>,
     build_ids: BuildIds,
@@ -239,17 +246,14 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) -> Drained {
-        let ended = self.drain_until_stopped().or_else(|error| {
-            // A full disk: the journal ends with a whole record, and all before it counts.
-            self.sink.cut()?;
-            Err(error)
-        });
+        let drained = self.drain_until_stopped();
+        let (sink, ended) = self.sink.finish(drained);
         let counts = self.stacks.take().map(UserStacks::finish);
         *lock(&self.shared.marking) = Marking::Over;
         if ended.is_err() {
             self.shared.has_failed.store(true, Ordering::Release);
         }
-        (self.sink, ended, counts)
+        (sink, ended, counts)
     }
 
     fn drain_until_stopped(&mut self) -> io::Result<()> {
@@ -404,12 +408,36 @@ impl Worker {
     }
 }
 
-impl Sink {
+impl Target {
+    fn of(sink: Sink) -> Target {
+        match sink {
+            Sink::Journal(journal) => Target::Journal(Writer::start(journal)),
+            Sink::Flight(kept) => Target::Flight(kept),
+        }
+    }
+
+    /// Waits until everything is written. A journal that could not be written (a full disk) ends with a whole record, and
+    /// all before it counts. The files of a flight recorder have whole records only.
+    fn finish(self, drained: io::Result<()>) -> (Sink, io::Result<()>) {
+        match self {
+            Target::Journal(writer) => {
+                let (mut journal, written) = writer.finish();
+                // What the writer says is the cause of what the drain says.
+                let ended = written.and(drained).or_else(|error| {
+                    journal.cut()?;
+                    Err(error)
+                });
+                (Sink::Journal(journal), ended)
+            }
+            Target::Flight(kept) => (Sink::Flight(kept), drained),
+        }
+    }
+
     /// Whole records about processes.
     fn side_band(&mut self, records: &[u8]) -> io::Result<()> {
         match self {
-            Sink::Journal(journal) => journal.append(records),
-            Sink::Flight(kept) => {
+            Target::Journal(journal) => journal.append(records),
+            Target::Flight(kept) => {
                 kept.side_band(records);
                 Ok(())
             }
@@ -418,9 +446,9 @@ impl Sink {
 
     fn add(&mut self, records: &[u8]) -> io::Result<()> {
         match self {
-            Sink::Journal(journal) => journal.append(records),
+            Target::Journal(journal) => journal.append(records),
             // A flight recorder cannot be combined with aggregation, so there are no such records.
-            Sink::Flight(_) => Ok(()),
+            Target::Flight(_) => Ok(()),
         }
     }
 
@@ -452,10 +480,10 @@ impl Sink {
         mut sift: impl FnMut(&[u8], Write<'_>) -> io::Result<()>,
     ) -> io::Result<u64> {
         match self {
-            Sink::Journal(journal) => ring.drain_to(until, |piece| {
+            Target::Journal(journal) => ring.drain_to(until, |piece| {
                 sift(piece, &mut |bytes| journal.append(bytes))
             }),
-            Sink::Flight(kept) => ring.drain_to(until, |piece| {
+            Target::Flight(kept) => ring.drain_to(until, |piece| {
                 sift(piece, &mut |bytes| {
                     keep(kept, bytes);
                     Ok(())
@@ -467,8 +495,8 @@ impl Sink {
     /// Records of events that are whole.
     fn put_events(&mut self, records: &[u8]) -> io::Result<()> {
         match self {
-            Sink::Journal(journal) => journal.append(records),
-            Sink::Flight(kept) => {
+            Target::Journal(journal) => journal.append(records),
+            Target::Flight(kept) => {
                 kept.events(records);
                 Ok(())
             }
@@ -477,17 +505,9 @@ impl Sink {
 
     fn end_pass(&mut self, drained: u64) -> io::Result<()> {
         match self {
-            Sink::Journal(journal) if drained > 0 => journal.finish_round(),
-            Sink::Journal(_) => Ok(()),
-            Sink::Flight(kept) => kept.end_pass(),
-        }
-    }
-
-    /// Ends a journal that could not be written with a whole record. The files of a flight recorder have whole records only.
-    fn cut(&mut self) -> io::Result<()> {
-        match self {
-            Sink::Journal(journal) => journal.cut(),
-            Sink::Flight(_) => Ok(()),
+            Target::Journal(journal) if drained > 0 => journal.finish_round(),
+            Target::Journal(_) => Ok(()),
+            Target::Flight(kept) => kept.end_pass(),
         }
     }
 }

@@ -4,7 +4,8 @@
 mod room;
 
 use std::collections::{BTreeMap, HashMap};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use room::{NOBODY, Room, may_record, needs, users_may_record};
 
@@ -569,4 +570,48 @@ fn unprivileged_user_can_copy_stacks() {
             > 20,
         "{stderr}"
     );
+}
+
+/// Until the table of a new program is loaded, its stacks are copied: 36 KiB each, with which a program on one CPU fills a ring of
+/// 4 MiB in 120 ms.
+#[test]
+fn copies_do_not_fill_the_rings_while_the_recorder_gets_no_time() {
+    if !may_record() {
+        return;
+    }
+    let Some(room) = deep() else { return };
+    let mut recorder = room.recorder();
+    recorder.args(["-v", "-o", "t.pqt", "-a", "-g", "-e", "cpu-clock"]);
+    recorder.args(["-F", "997", "-m", "4M"]);
+    let recorder = recorder.stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut recorder = recorder.spawn().expect("the recorder runs");
+    let journal = room.path("t.pqt/journal/perf.data");
+    while !std::fs::metadata(&journal).is_ok_and(|found| found.len() > 20_000) {
+        assert!(recorder.try_wait().expect("a child").is_none());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let send = |signal: &str| {
+        let sent = Command::new("kill")
+            .args([signal, &recorder.id().to_string()])
+            .status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    };
+    std::thread::sleep(Duration::from_millis(500));
+    send("-STOP");
+    let mut program = Command::new(room.path("deep"));
+    let mut program = program.args(["5", "1000000"]).spawn().expect("it runs");
+    std::thread::sleep(Duration::from_millis(1500));
+    send("-CONT");
+    program.kill().expect("a child");
+    program.wait().expect("a child");
+    send("-INT");
+    let output = recorder.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if !stderr.contains("walked in the kernel") {
+        println!("skipped: stacks are not walked in the kernel: {stderr}");
+        return;
+    }
+    assert!(stderr.contains(" 0 lost"), "{stderr}");
+    let sentence = "cut before unwind tables were loaded";
+    assert!(stderr.contains(sentence), "{stderr}");
 }

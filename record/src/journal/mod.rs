@@ -26,6 +26,7 @@ pub(crate) mod processes;
 pub(crate) mod record;
 mod tracing_data;
 mod walk;
+mod writer;
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -47,6 +48,7 @@ pub(crate) use packer::{Packer, Packing};
 pub(crate) use perf_file::complete as complete_file;
 use walk::Walk;
 pub(crate) use walk::samples_by_id;
+pub(crate) use writer::Writer;
 
 /// Space kept free on a full disk: a LOST_SAMPLES record takes 64 bytes per event and CPU.
 const LAST_BYTES: u64 = 64 << 10;

@@ -14,6 +14,8 @@ pub(crate) struct Counts {
     pub(super) walked: UnwindCounts,
     /// Copies, unwound in user space.
     pub(super) copied: UnwindCounts,
+    /// Walks cut where a table or list was missing, because the recorder got no time to read a copy.
+    pub(super) not_copied: u64,
     /// Walks by programs that aggregate by stack.
     pub(super) aggregated: UnwindCounts,
     /// Stacks of these programs by frame pointers, because a table or list was missing.
@@ -58,6 +60,12 @@ impl Counts {
                 self.by_frame_pointers
             ));
         }
+        if self.not_copied > 0 {
+            text.push(format!(
+                "cut before tables were loaded, without room for a copy, {}",
+                self.not_copied
+            ));
+        }
         let mut text = match text.is_empty() {
             true => "none".to_owned(),
             false => text.join("; "),
@@ -98,6 +106,7 @@ impl Counts {
         walked
             .into_iter()
             .chain(copied)
+            .chain(self.not_copied_sentence())
             .chain(aggregated)
             .chain(stacks::followed_sentence(
                 self.followed_whole,
@@ -105,6 +114,15 @@ impl Counts {
             ))
             .chain(self.checks.sentence())
             .chain(self.overwritten_sentence())
+    }
+
+    fn not_copied_sentence(&self) -> Option<String> {
+        (self.not_copied > 0).then(|| {
+            format!(
+                "{} cut before unwind tables were loaded: the recorder did not get enough CPU time to read copies of the stacks",
+                counted(self.not_copied, "user stack")
+            )
+        })
     }
 
     fn overwritten_sentence(&self) -> Option<String> {

@@ -12,8 +12,10 @@ use super::sample;
 pub(super) struct Held {
     /// Of records that are no longer in the bytes of the ring.
     kept: Vec<u8>,
-    /// In the bytes of the ring, after these.
-    ranges: Vec<(usize, usize)>,
+    /// In the bytes of the ring, in place of these: nearly always the only one.
+    first: (usize, usize),
+    /// In the bytes of the ring, after either.
+    pieces: Vec<(usize, usize)>,
 }
 
 impl Held {
@@ -21,50 +23,53 @@ impl Held {
     pub(super) fn new(range: (usize, usize)) -> Held {
         Held {
             kept: Vec::new(),
-            ranges: vec![range],
+            first: range,
+            pieces: Vec::new(),
         }
     }
 
     /// Adds a piece of a copy.
     pub(super) fn add(&mut self, range: (usize, usize)) {
-        self.ranges.push(range);
+        self.pieces.push(range);
     }
 
     /// The kind of its first record.
     pub(super) fn kind(&self, bytes: &[u8]) -> Option<u32> {
-        match self.ranges.first() {
-            Some(&(from, to)) if self.kept.is_empty() => {
-                Endian::Little.u32_at(bytes.get(from..to)?, 0)
-            }
-            _ => Endian::Little.u32_at(&self.kept, 0),
-        }
+        Endian::Little.u32_at(self.first(bytes), 0)
     }
 
     /// The payload with all pieces.
     pub(super) fn whole<'a>(&'a self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let part = |&(from, to): &(usize, usize)| bytes.get(from..to).unwrap_or_default();
-        let (first, pieces) = match &self.ranges[..] {
-            pieces if !self.kept.is_empty() => (&self.kept[..], pieces),
-            [first, pieces @ ..] => (part(first), pieces),
-            [] => (&[][..], &[][..]),
-        };
-        if pieces.is_empty() {
+        let first = self.first(bytes);
+        if self.pieces.is_empty() {
             return Cow::Borrowed(first);
         }
         let mut whole = first.to_vec();
-        for piece in pieces {
-            sample::add_piece(&mut whole, part(piece));
+        for piece in &self.pieces {
+            sample::add_piece(&mut whole, part(bytes, *piece));
         }
         Cow::Owned(whole)
     }
 
     /// Keeps what is in the bytes of the ring, which are about to be removed.
     pub(super) fn keep(&mut self, bytes: &[u8]) {
-        if !self.ranges.is_empty() {
+        if self.kept.is_empty() || !self.pieces.is_empty() {
             self.kept = self.whole(bytes).into_owned();
-            self.ranges.clear();
+            self.first = (0, 0);
+            self.pieces.clear();
         }
     }
+
+    fn first<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
+        match self.kept.is_empty() {
+            true => part(bytes, self.first),
+            false => &self.kept,
+        }
+    }
+}
+
+fn part(bytes: &[u8], (from, to): (usize, usize)) -> &[u8] {
+    bytes.get(from..to).unwrap_or_default()
 }
 
 #[cfg(test)]

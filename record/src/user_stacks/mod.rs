@@ -62,14 +62,16 @@ const WHILE_CHANGING: Duration = Duration::from_millis(10);
 const WHILE_COPYING: Duration = Duration::from_millis(2);
 /// Time after the start in which a command maps its files, whose list must soon be complete.
 const STARTING: Duration = Duration::from_millis(300);
-/// Part of a ring that copies of deep stacks may fill between two passes.
+/// Part of a ring that copies may fill between two passes, and as much again what is deep in them.
 const COPY_ROOM_PART: u64 = 3;
+/// Most walks of a ring that wait for their samples; a lost sample leaves one until its loss is read.
+const MOST_PENDING: usize = 64;
 /// Larger buffers are shrunk after a burst.
 const KEPT_BYTES: usize = 4 << 20;
 /// Copies that are unwound before the rings are looked at again: the first one through a file reads its rules.
 const COPIES_AT_ONCE: u64 = 1;
 /// Most bytes of records that wait for their stacks; beyond, they stay in the rings.
-const MOST_HELD_BYTES: usize = 64 << 20;
+const MOST_HELD_BYTES: usize = 24 << 20;
 
 /// The stage between the rings and the journal.
 pub(crate) struct UserStacks {
@@ -93,8 +95,8 @@ pub(crate) struct UserStacks {
     has_changes: bool,
     /// Whether stacks were copied that could not be walked, as seen by the last pass.
     has_copies: bool,
-    /// Whether such stacks were deeper than a record.
-    has_pieces: bool,
+    /// Whether the room for copies was used.
+    has_used_room: bool,
     /// Who waits for what is loaded first.
     loading: Option<Sender<()>>,
     /// When the start is over.
@@ -118,8 +120,8 @@ struct RingState {
     stitcher: Stitcher,
     /// Whole records.
     bytes: Vec<u8>,
-    /// Walks whose samples have not been read, by thread, latest last.
-    pending: HashMap<i32, Vec<Held>>,
+    /// Walks whose samples have not been read, with their threads, latest last: rarely more than one.
+    pending: Vec<(i32, Held)>,
     /// Python frames of walks that have not been read, by thread.
     python: HashMap<i32, Vec<u8>>,
 }
@@ -188,7 +190,7 @@ impl UserStacks {
             counts: Counts::default(),
             has_changes: false,
             has_copies: false,
-            has_pieces: false,
+            has_used_room: false,
             loading: None,
             starting_until: None,
         })
@@ -347,7 +349,7 @@ impl UserStacks {
         }
         for (state, end) in self.rings.iter_mut().zip(ends) {
             let bytes = &mut state.bytes;
-            for held in state.pending.values_mut().flatten() {
+            for (_, held) in &mut state.pending {
                 held.keep(bytes);
             }
             bytes.drain(..end);
@@ -357,7 +359,7 @@ impl UserStacks {
         }
         if let Some(tables) = &mut self.tables {
             tables.publish(&mut self.spaces, self.pythons.as_mut(), limit);
-            if std::mem::take(&mut self.has_pieces) {
+            if std::mem::take(&mut self.has_used_room) {
                 tables.renew_copy_room();
             }
         }
@@ -411,20 +413,24 @@ impl UserStacks {
                     kind::SAMPLE if self.walk_ids.contains(&head.id) => {
                         let payload = record.get(WALK_PAYLOAD..).unwrap_or_default();
                         let range = (end - payload.len(), end);
-                        let pending = state.pending.entry(head.tid).or_default();
                         match Endian::Little.u32_at(payload, 0) {
                             Some(RECORD_PYTHON) => {
                                 state.python.insert(head.tid, payload.to_vec());
                             }
                             Some(RECORD_PIECE) => {
-                                self.has_pieces = true;
-                                if let Some(copy) = pending.last_mut() {
+                                let mut walks = state.pending.iter_mut().rev();
+                                if let Some((_, copy)) = walks.find(|(tid, _)| *tid == head.tid) {
                                     copy.add(range);
                                 }
                             }
                             kind => {
-                                self.has_copies |= kind == Some(RECORD_COPY);
-                                pending.push(Held::new(range));
+                                let is_copy = kind == Some(RECORD_COPY);
+                                self.has_copies |= is_copy;
+                                self.has_used_room |= is_copy || is_without_copy(payload);
+                                if state.pending.len() >= MOST_PENDING {
+                                    state.pending.remove(0);
+                                }
+                                state.pending.push((head.tid, Held::new(range)));
                             }
                         }
                         // The walk is joined with its sample, and not written itself.
@@ -443,15 +449,10 @@ impl UserStacks {
                     }
                     kind::SAMPLE if head.layout.is_some_and(|layout| layout.is_walked) => {
                         python = state.python.remove(&head.tid);
-                        if let Some(pending) = state.pending.get_mut(&head.tid) {
-                            walk = pending.pop();
-                            let is = |kind, held: &Held| held.kind(&state.bytes) == Some(kind);
-                            if walk.as_ref().is_some_and(|walk| is(RECORD_WALK, walk)) {
-                                check = pending.pop_if(|before| is(RECORD_COPY, before));
-                            }
-                            if pending.is_empty() {
-                                state.pending.remove(&head.tid);
-                            }
+                        let (pending, bytes) = (&mut state.pending, &state.bytes);
+                        walk = last_walk(pending, bytes, head.tid, &[RECORD_WALK, RECORD_COPY]);
+                        if walk.as_ref().and_then(|walk| walk.kind(bytes)) == Some(RECORD_WALK) {
+                            check = last_walk(pending, bytes, head.tid, &[RECORD_COPY]);
                         }
                     }
                     _ => {}
@@ -557,6 +558,18 @@ impl UserStacks {
     }
 }
 
+/// Takes the latest walk of a thread, if it has one of these kinds.
+fn last_walk(
+    pending: &mut Vec<(i32, Held)>,
+    bytes: &[u8],
+    tid: i32,
+    kinds: &[u32],
+) -> Option<Held> {
+    let place = pending.iter().rposition(|(of, _)| *of == tid)?;
+    let kind = pending.get(place)?.1.kind(bytes)?;
+    kinds.contains(&kind).then(|| pending.remove(place).1)
+}
+
 /// What an aggregating program has missed.
 struct Miss {
     pid: i32,
@@ -599,7 +612,15 @@ fn take_walk(
                 addresses.push(cursor.u64().ok()?);
             }
             let unwound = unwound(end);
-            counts.walked.add(unwound);
+            match end {
+                WalkEnd::NoTable | WalkEnd::NoList => {
+                    counts.not_copied += 1;
+                    if let Some(tables) = tables {
+                        tables.want(pid, end, (head.file, head.at), spaces);
+                    }
+                }
+                _ => counts.walked.add(unwound),
+            }
             Some(unwound)
         }
         RECORD_COPY => {
@@ -614,6 +635,14 @@ fn take_walk(
         }
         _ => None,
     }
+}
+
+/// Whether a walk lacked a table or list, and there was no room for a copy.
+fn is_without_copy(walk: &[u8]) -> bool {
+    WalkHead::read(&mut Cursor::new(walk, 0, Endian::Little))
+        .filter(|head| head.kind == RECORD_WALK)
+        .and_then(|head| WalkEnd::of(head.end))
+        .is_some_and(|end| matches!(end, WalkEnd::NoTable | WalkEnd::NoList))
 }
 
 /// The result of a walk.

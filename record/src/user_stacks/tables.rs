@@ -105,7 +105,7 @@ pub(super) struct Tables {
     /// The command, which has no mappings for a moment when it starts.
     expected: Option<i32>,
     has_complained: bool,
-    /// Bytes per CPU and pass for copies of deep stacks.
+    /// Bytes per CPU and pass for copies of stacks, and for what is deep in them.
     copy_room: u64,
 }
 
@@ -126,7 +126,7 @@ impl Tables {
         tables
     }
 
-    /// Allows the program to copy deep stacks again, after the rings were read.
+    /// Allows the program to copy stacks again, after the rings were read.
     pub(super) fn renew_copy_room(&mut self) {
         let Walking { walker, cpus, .. } = &mut self.walking;
         let Some(walker) = walker else {
@@ -134,7 +134,7 @@ impl Tables {
         };
         for &cpu in cpus.iter() {
             if let Err(error) = walker.set_copy_room(cpu, self.copy_room) {
-                log::debug!("deep stacks on CPU {cpu} are not copied: {error}");
+                log::debug!("the room for copies on CPU {cpu} is not renewed: {error}");
             }
         }
     }

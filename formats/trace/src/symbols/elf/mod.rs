@@ -202,6 +202,9 @@ impl Section {
     }
 }
 
+/// Where BOLT leaves the code of the functions that it has moved: 62 MB in rustc, of which nothing runs.
+const MOVED: &[u8] = b".bolt.org.text";
+
 /// An ELF file.
 pub(in crate::symbols) struct Elf {
     content: Arc<Content>,
@@ -468,6 +471,33 @@ impl Elf {
         sections
             .filter_map(|section| self.raw(section))
             .chain(of_segments)
+    }
+
+    /// The addresses of executable sections, in order, without what BOLT has moved; without section headers, of executable
+    /// segments, which may contain other data, too.
+    pub(in crate::symbols) fn code_addresses(&self) -> Vec<Range<u64>> {
+        let sections = self.sections.iter();
+        let sections = sections
+            .filter(|section| section.flags & SHF_EXECINSTR != 0 && section.kind != SHT_NOBITS)
+            .filter(|section| self.section_name(section) != MOVED);
+        let segments = self.loaded().filter(|segment| segment.executable);
+        let segments = segments.filter(|_| self.sections.is_empty());
+        let of_segments = segments
+            .map(|segment| segment.address..segment.address.saturating_add(segment.file_bytes));
+        let mut ranges: Vec<Range<u64>> = sections
+            .map(Section::addresses)
+            .chain(of_segments)
+            .collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        // Hostile ones overlap.
+        ranges.dedup_by(|next, before| {
+            let overlaps = next.start < before.end;
+            if overlaps {
+                before.end = before.end.max(next.end);
+            }
+            overlaps
+        });
+        ranges
     }
 
     /// The contents from an address on, to the end of its executable segment.

@@ -9,7 +9,7 @@ use super::super::elf::Elf;
 use super::super::files::Found;
 use super::super::limits::INSTRUCTION_BYTES_MAX;
 use super::cfi::{CallFrames, Function, Scratch};
-use super::flow::{has_prologues, rules_of};
+use super::flow::{has_prologues as prologues_in, rules_of};
 use super::go::{GoFrames, GoFunction};
 use super::rule::Rule;
 use super::stubs::{Stub, gaps, stubs_of};
@@ -42,23 +42,21 @@ pub(super) struct Sources {
 /// Code outside of all functions and stubs.
 struct Rest {
     image: Arc<Elf>,
-    /// By address.
-    gaps: Vec<Range<u64>>,
-    /// Once needed.
-    derived: Option<Derived>,
-}
-
-/// Rules from instructions. Code may have one for each byte, of few kinds.
-#[derive(Default)]
-struct Derived {
-    codes: Vec<DerivedCode>,
+    /// Pieces by address.
+    pieces: Vec<Piece>,
+    /// Whether it has frame pointers, once needed.
+    has_prologues: Option<bool>,
     distinct: Vec<Rule>,
+    indices: HashMap<Rule, u16>,
+    /// Rules that may still be kept.
+    left: u64,
 }
 
-struct DerivedCode {
+/// A piece of code. It may have a rule for each byte, of few kinds.
+struct Piece {
     addresses: Range<u64>,
-    /// Offset of the first byte, and index of the rule.
-    rules: Vec<(u32, u16)>,
+    /// Offset of the first byte, and index of the rule; once needed.
+    rules: Option<Vec<(u32, u16)>>,
 }
 
 #[derive(Clone, Copy)]
@@ -66,7 +64,7 @@ enum Source<'a> {
     Stub(&'a Stub),
     Frames(&'a Function),
     Go(&'a GoFunction),
-    Instructions(&'a DerivedCode),
+    Instructions(&'a Piece),
 }
 
 /// An item passed by [`Sources::each`].
@@ -125,8 +123,8 @@ impl Sources {
 
     /// The same, with the rules that replace it elsewhere.
     pub(super) fn bytes(&self) -> u64 {
-        let code: u64 = self.rest.gaps.iter().map(|gap| gap.end - gap.start).sum();
-        self.frame_bytes().saturating_add(code * RULE_BYTES_MAX)
+        self.frame_bytes()
+            .saturating_add(self.rest.code_bytes() * RULE_BYTES_MAX)
     }
 
     /// The rule at an address of the file.
@@ -154,7 +152,7 @@ impl Sources {
         match stub.map_or(Rule::Gap, |stub| stub.rule_at(address)) {
             Rule::Gap if rest.contains(address) => {
                 let begins = |address| begins(frames.as_ref(), go.as_ref(), stubs, address);
-                rest.derived(&begins).rule_at(address)
+                rest.rule_at(address, &begins)
             }
             rule => rule,
         }
@@ -179,9 +177,9 @@ impl Sources {
             .iter()
             .map(|stub| (stub.code.start, Source::Stub(stub)));
         let begins = |address| begins(frames.as_ref(), go.as_ref(), stubs, address);
-        let derived = rest.derived(&begins);
-        let of_rest = derived.codes.iter();
-        let of_rest = of_rest.map(|code| (code.addresses.start, Source::Instructions(code)));
+        rest.derive_all(&begins);
+        let of_rest = rest.pieces.iter();
+        let of_rest = of_rest.map(|piece| (piece.addresses.start, Source::Instructions(piece)));
         let functions = of_frames.chain(of_go).chain(of_stubs).chain(of_rest);
         let mut functions: Vec<(u64, Source<'_>)> = functions.collect();
         functions.sort_by_key(|(start, _)| *start);
@@ -209,12 +207,12 @@ impl Sources {
                     }
                     (stub.code.end, RuleOrigin::Frames)
                 }
-                (Source::Instructions(code), ..) => {
-                    for (offset, rule) in &code.rules {
+                (Source::Instructions(piece), ..) => {
+                    for (offset, rule) in piece.rules.iter().flatten() {
                         let address = start.saturating_add(u64::from(*offset));
-                        each(Item::Rule(address, derived.rule(*rule)));
+                        each(Item::Rule(address, rest.rule(*rule)));
                     }
-                    (code.addresses.end, RuleOrigin::Instructions)
+                    (piece.addresses.end, RuleOrigin::Instructions)
                 }
                 _ => continue,
             };
@@ -257,105 +255,130 @@ impl Rest {
             while start < gap.end && left > 0 {
                 let end = gap.end.min(start.saturating_add(PIECE_BYTES.min(left)));
                 left -= end - start;
-                pieces.push(start..end);
+                pieces.push(Piece {
+                    addresses: start..end,
+                    rules: None,
+                });
                 start = end;
             }
             if left == 0 {
                 break;
             }
         }
-        Rest {
+        let mut rest = Rest {
             image: Arc::clone(image),
-            gaps: pieces,
-            derived: None,
-        }
+            pieces,
+            has_prologues: None,
+            distinct: vec![Rule::Gap],
+            indices: HashMap::from([(Rule::Gap, 0)]),
+            left: 0,
+        };
+        rest.left = rest.code_bytes() * RULE_BYTES_MAX / 8;
+        rest
+    }
+
+    fn code_bytes(&self) -> u64 {
+        let addresses = self.pieces.iter().map(|piece| &piece.addresses);
+        addresses.map(|piece| piece.end - piece.start).sum()
+    }
+
+    /// The place of the piece with an address.
+    fn place_of(&self, address: u64) -> Option<usize> {
+        let next = self
+            .pieces
+            .partition_point(|piece| piece.addresses.start <= address);
+        let place = next.checked_sub(1)?;
+        let piece = self.pieces.get(place)?;
+        piece.addresses.contains(&address).then_some(place)
     }
 
     fn contains(&self, address: u64) -> bool {
-        let next = self.gaps.partition_point(|gap| gap.start <= address);
-        let gap = next.checked_sub(1).and_then(|last| self.gaps.get(last));
-        gap.is_some_and(|gap| address < gap.end)
+        self.place_of(address).is_some()
     }
 
-    /// The rules of this code.
-    fn derived(&mut self, begins: &dyn Fn(u64) -> bool) -> &Derived {
+    /// The rule at an address. Only its piece is read.
+    fn rule_at(&mut self, address: u64, begins: &dyn Fn(u64) -> bool) -> Rule {
+        let Some(place) = self.place_of(address) else {
+            return Rule::Gap;
+        };
+        self.derive(place, begins);
+        let Some(piece) = self.pieces.get(place) else {
+            return Rule::Gap;
+        };
+        let offset = address - piece.addresses.start;
+        let rules = piece.rules.as_deref().unwrap_or_default();
+        let next = rules.partition_point(|(first, _)| u64::from(*first) <= offset);
+        let rule = next.checked_sub(1).and_then(|last| rules.get(last));
+        rule.map_or(Rule::Gap, |(_, rule)| self.rule(*rule))
+    }
+
+    fn derive_all(&mut self, begins: &dyn Fn(u64) -> bool) {
+        for place in 0..self.pieces.len() {
+            self.derive(place, begins);
+        }
+    }
+
+    /// Finds the rules of a piece.
+    fn derive(&mut self, place: usize, begins: &dyn Fn(u64) -> bool) {
         let Rest {
             image,
-            gaps,
-            derived,
+            pieces,
+            has_prologues,
+            distinct,
+            indices,
+            left,
         } = self;
-        derived.get_or_insert_with(|| Derived::of(image, gaps, begins))
-    }
-}
-
-impl Derived {
-    fn of(image: &Elf, gaps: &[Range<u64>], begins: &dyn Fn(u64) -> bool) -> Derived {
-        let code_of = |gap: &Range<u64>| {
-            let code = image.code_at(gap.start).unwrap_or_default();
-            let bytes = usize::try_from(gap.end - gap.start).unwrap_or(usize::MAX);
-            code.get(..bytes).unwrap_or(code)
-        };
-        let mut derived = Derived::default();
         // V8's builtins leave by jumps that no return follows, but they all have frame pointers.
-        if has_prologues(gaps.iter().map(code_of)) {
-            return derived;
-        }
-        derived.distinct.push(Rule::Gap);
-        let mut indices = HashMap::from([(Rule::Gap, 0u16)]);
-        let bytes: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
-        let mut left = bytes * RULE_BYTES_MAX / 8;
-        for gap in gaps {
-            let mut rules = Vec::new();
-            for (address, mut rule) in rules_of(gap.start, code_of(gap), begins) {
-                if left == 0 {
-                    rule = Rule::Gap;
-                }
-                let next = derived.distinct.len();
-                let index = match indices.get(&rule) {
-                    Some(index) => *index,
-                    None if next < DISTINCT_RULES_MAX => {
-                        derived.distinct.push(rule);
-                        indices.insert(rule, next as u16);
-                        next as u16
-                    }
-                    None => 0,
-                };
-                let offset = address.saturating_sub(gap.start);
-                rules.push((u32::try_from(offset).unwrap_or(u32::MAX), index));
-                if left == 0 {
-                    break;
-                }
-                left -= 1;
+        let has_prologues = *has_prologues.get_or_insert_with(|| {
+            let codes = pieces.iter().map(|piece| code_of(image, &piece.addresses));
+            prologues_in(codes)
+        });
+        let Some(piece) = pieces.get_mut(place).filter(|piece| piece.rules.is_none()) else {
+            return;
+        };
+        let mut rules = Vec::new();
+        let found = match has_prologues {
+            true => Vec::new(),
+            false => {
+                let code = code_of(image, &piece.addresses);
+                rules_of(piece.addresses.start, code, begins)
             }
-            rules.shrink_to_fit();
-            derived.codes.push(DerivedCode {
-                addresses: gap.clone(),
-                rules,
-            });
+        };
+        for (address, mut rule) in found {
+            if *left == 0 {
+                rule = Rule::Gap;
+            }
+            let next = distinct.len();
+            let index = match indices.get(&rule) {
+                Some(index) => *index,
+                None if next < DISTINCT_RULES_MAX => {
+                    distinct.push(rule);
+                    indices.insert(rule, next as u16);
+                    next as u16
+                }
+                None => 0,
+            };
+            let offset = address.saturating_sub(piece.addresses.start);
+            rules.push((u32::try_from(offset).unwrap_or(u32::MAX), index));
+            if *left == 0 {
+                break;
+            }
+            *left -= 1;
         }
-        derived
+        rules.shrink_to_fit();
+        piece.rules = Some(rules);
     }
 
     fn rule(&self, index: u16) -> Rule {
         let rule = self.distinct.get(usize::from(index));
         rule.copied().unwrap_or(Rule::Gap)
     }
+}
 
-    fn rule_at(&self, address: u64) -> Rule {
-        let next = self
-            .codes
-            .partition_point(|code| code.addresses.start <= address);
-        let code = next.checked_sub(1).and_then(|last| self.codes.get(last));
-        let Some(code) = code.filter(|code| code.addresses.contains(&address)) else {
-            return Rule::Gap;
-        };
-        let offset = address - code.addresses.start;
-        let next = code
-            .rules
-            .partition_point(|(first, _)| u64::from(*first) <= offset);
-        let rule = next.checked_sub(1).and_then(|last| code.rules.get(last));
-        rule.map_or(Rule::Gap, |(_, rule)| self.rule(*rule))
-    }
+fn code_of<'a>(image: &'a Elf, addresses: &Range<u64>) -> &'a [u8] {
+    let code = image.code_at(addresses.start).unwrap_or_default();
+    let bytes = usize::try_from(addresses.end - addresses.start).unwrap_or(usize::MAX);
+    code.get(..bytes).unwrap_or(code)
 }
 
 /// The code at the entry point, if no function covers it: the outermost frame.

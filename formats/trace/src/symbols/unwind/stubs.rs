@@ -100,17 +100,15 @@ pub(super) fn gaps<'a>(
     functions: &'a [Range<u64>],
     least_bytes: u64,
 ) -> impl Iterator<Item = Range<u64>> + 'a {
-    let segments = image.loaded().filter(|segment| segment.executable);
-    let segments =
-        segments.map(|segment| segment.address..segment.address.saturating_add(segment.file_bytes));
-    segments.flat_map(move |segment| {
-        let first = functions.partition_point(|function| function.end <= segment.start);
+    let codes = image.code_addresses().into_iter();
+    codes.flat_map(move |code| {
+        let first = functions.partition_point(|function| function.end <= code.start);
         let inside = functions.get(first..).unwrap_or_default().iter();
-        let end = segment.end;
+        let end = code.end;
         let inside = inside
             .take_while(move |function| function.start < end)
             .cloned();
-        let mut from = segment.start;
+        let mut from = code.start;
         inside
             .chain(std::iter::once(end..end))
             .filter_map(move |function| {
