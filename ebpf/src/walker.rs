@@ -25,8 +25,6 @@ pub const RECORD_MISS: u32 = 9;
 pub const COPY_HEAD_BYTES: usize = 32 + COPY_REGISTERS * 8;
 /// `struct copy_record`: size.
 const COPY_BYTES: u64 = COPY_HEAD_BYTES as u64 + 9 * 4096;
-/// `struct copy_room`: copies, pieces.
-type CopyRoom = [u64; 2];
 /// Bytes of a walk's record before its addresses.
 pub const WALK_HEAD_BYTES: usize = 24;
 /// Registers in a copy's record, by their DWARF numbers.
@@ -41,6 +39,15 @@ pub struct WalkSettings {
     pub has_user_stacks: bool,
     /// Copies walked stacks, too, so that the recorder can compare the two. The copy precedes the walk.
     pub checks_walks: bool,
+}
+
+/// Bytes of stacks that a CPU may copy (`struct copy_room`).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CopyRoom {
+    /// In the first records of copies, up to 32 KiB of each stack.
+    pub copies: u64,
+    /// In the records after them.
+    pub pieces: u64,
 }
 
 /// The program, loaded into the kernel.
@@ -79,11 +86,10 @@ impl Walker {
         self.object.send_to("walk_records", cpu, event)
     }
 
-    /// Allows a CPU to copy this many bytes of stacks, and again as many of what is deeper than 32 KiB, until the next call.
-    /// One copy always fits.
-    pub fn set_copy_room(&mut self, cpu: u32, bytes: u64) -> Result<(), Error> {
-        let room: CopyRoom = [bytes.max(COPY_BYTES), bytes];
-        self.object.set("copy_rooms", cpu, room)
+    /// Sets what a CPU may copy until the next call. One copy always fits.
+    pub fn set_copy_room(&mut self, cpu: u32, room: CopyRoom) -> Result<(), Error> {
+        let copies = room.copies.max(COPY_BYTES);
+        self.object.set("copy_rooms", cpu, [copies, room.pieces])
     }
 
     /// Runs the program at each sample of an event.

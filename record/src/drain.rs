@@ -1,7 +1,7 @@
 //! The draining thread, which moves records from the kernel's rings to the journal.
 //!
 //! The thread uses fixed memory, decodes nothing, and wakes up rarely: when a ring is a quarter full, and every 250 ms,
-//! so that quiet rings reach the file. Each pass drains all rings and ends with FINISHED_ROUND. Another thread writes the
+//! so that quiet rings reach the file. Each pass drains all rings; FINISHED_ROUND follows. Another thread writes the
 //! file, because a write may wait for the disk longer than a ring lasts.
 
 use std::io;
@@ -505,8 +505,7 @@ impl Target {
 
     fn end_pass(&mut self, drained: u64) -> io::Result<()> {
         match self {
-            Target::Journal(journal) if drained > 0 => journal.finish_round(),
-            Target::Journal(_) => Ok(()),
+            Target::Journal(journal) => journal.end_pass(drained > 0),
             Target::Flight(kept) => kept.end_pass(),
         }
     }

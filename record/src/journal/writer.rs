@@ -8,6 +8,7 @@ use std::io;
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use super::Journal;
 use crate::sys::thread;
@@ -16,6 +17,8 @@ use crate::sys::thread;
 const PIECE_BYTES: usize = 256 << 10;
 /// Most bytes that wait for the disk; beyond, reading the rings waits, too.
 const MOST_WAITING_BYTES: usize = 32 << 20;
+/// Passes that end sooner after another one are one round: while processes start, there is one every 2 ms.
+const LEAST_ROUND: Duration = Duration::from_millis(40);
 /// Most empty buffers that are kept.
 const MOST_SPARE: usize = 4;
 
@@ -24,6 +27,10 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     /// Bytes that have not been passed on.
     filling: Vec<u8>,
+    /// When the last round ended.
+    ended_at: Instant,
+    /// Whether records have been appended since.
+    is_in_round: bool,
     thread: JoinHandle<(Journal, io::Result<()>)>,
 }
 
@@ -71,6 +78,8 @@ impl Writer {
         Writer {
             shared,
             filling: Vec::new(),
+            ended_at: Instant::now(),
+            is_in_round: false,
             thread,
         }
     }
@@ -85,15 +94,30 @@ impl Writer {
         }
     }
 
-    /// Ends a pass over all rings, as [`Journal::finish_round`].
-    pub(crate) fn finish_round(&mut self) -> io::Result<()> {
+    /// Ends a pass over all rings. A pass after which nothing was appended ends the round at the latest.
+    pub(crate) fn end_pass(&mut self, has_drained: bool) -> io::Result<()> {
+        self.is_in_round |= has_drained;
+        let is_due = !has_drained || self.ended_at.elapsed() >= LEAST_ROUND;
+        match self.is_in_round && is_due {
+            true => self.end_round(),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Journal::finish_round`].
+    fn end_round(&mut self) -> io::Result<()> {
+        self.is_in_round = false;
+        self.ended_at = Instant::now();
         self.pass_on(true)
     }
 
     /// Waits until all is written, and returns the journal and the first error.
     pub(crate) fn finish(mut self) -> (Journal, io::Result<()>) {
         // The thread has the error.
-        let _ = self.pass_on(false);
+        let _ = match self.is_in_round {
+            true => self.end_round(),
+            false => self.pass_on(false),
+        };
         self.shared.lock().is_over = true;
         self.shared.more.notify_one();
         let ended = self.thread.join();
@@ -191,7 +215,8 @@ mod tests {
         for number in 0..50 {
             writer.append(&piece(number)).unwrap();
         }
-        writer.finish_round().unwrap();
+        writer.end_pass(true).unwrap();
+        writer.end_pass(false).unwrap();
         // Nobody has read: more than fits in a pipe waits.
         assert!(writer.shared.lock().bytes > 4 << 20);
         let reading = std::thread::spawn(move || {

@@ -34,7 +34,9 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use perfquet_ebpf::walk_tables::WalkEnd;
-use perfquet_ebpf::walker::{RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK};
+use perfquet_ebpf::walker::{
+    CopyRoom, RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK,
+};
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::{Roots, Unwound};
 
@@ -62,8 +64,9 @@ const WHILE_CHANGING: Duration = Duration::from_millis(10);
 const WHILE_COPYING: Duration = Duration::from_millis(2);
 /// Time after the start in which a command maps its files, whose list must soon be complete.
 const STARTING: Duration = Duration::from_millis(300);
-/// Part of a ring that copies may fill between two passes, and as much again what is deep in them.
-const COPY_ROOM_PART: u64 = 3;
+/// Parts of a ring that copies, and what is deep in them, may fill between two passes.
+const COPIES_PART: u64 = 2;
+const PIECES_PART: u64 = 4;
 /// Most walks of a ring that wait for their samples; a lost sample leaves one until its loss is read.
 const MOST_PENDING: usize = 64;
 /// Larger buffers are shrunk after a burst.
@@ -174,7 +177,11 @@ impl UserStacks {
         let pythons = first
             .filter(|_| has_python)
             .map(|opened| Pythons::new(opened.id));
-        let room = rings.iter().map(Ring::size_bytes).min().unwrap_or(0) / COPY_ROOM_PART;
+        let ring_bytes = rings.iter().map(Ring::size_bytes).min().unwrap_or(0);
+        let room = CopyRoom {
+            copies: ring_bytes / COPIES_PART,
+            pieces: ring_bytes / PIECES_PART,
+        };
         Some(UserStacks {
             events,
             walk_ids: ids_of(walk),

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use perfquet_ebpf::walk_tables::{List, ListRow, WalkEnd, WalkTables};
-use perfquet_ebpf::walker::{WalkSettings, Walker};
+use perfquet_ebpf::walker::{CopyRoom, WalkSettings, Walker};
 use perfquet_trace::symbols::UnwindTable;
 
 use super::builder::Builder;
@@ -105,12 +105,12 @@ pub(super) struct Tables {
     /// The command, which has no mappings for a moment when it starts.
     expected: Option<i32>,
     has_complained: bool,
-    /// Bytes per CPU and pass for copies of stacks, and for what is deep in them.
-    copy_room: u64,
+    /// Per CPU and pass.
+    copy_room: CopyRoom,
 }
 
 impl Tables {
-    pub(super) fn start(walking: Walking, copy_room: u64) -> Tables {
+    pub(super) fn start(walking: Walking, copy_room: CopyRoom) -> Tables {
         let mut tables = Tables {
             walking,
             builder: Builder::start(),

@@ -671,3 +671,57 @@ pub(in crate::symbols) fn build_id_in_notes(notes: &[u8], endian: Endian) -> Opt
         cursor.bytes(bytes.next_multiple_of(4)).ok()?;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_where_sections_are_executable() {
+        let names = b"\0.bolt.org.text\0.text";
+        let code = |name, address, bytes| Section {
+            name,
+            bytes,
+            ..Section::at(address)
+        };
+        let names_of_sections = Section {
+            kind: 3,
+            flags: 0,
+            bytes: names.len() as u64,
+            ..Section::at(0)
+        };
+        let data = Section {
+            flags: SHF_ALLOC,
+            ..code(0, 0x5000, 0x100)
+        };
+        let segment = Segment {
+            kind: PT_LOAD,
+            executable: true,
+            offset: 0,
+            address: 0x1000,
+            file_bytes: 0x8000,
+        };
+        let mut elf = Elf {
+            content: Arc::new(Content::Owned(names.to_vec())),
+            endian: Endian::Little,
+            wide: true,
+            kind: 3,
+            machine: EM_X86_64,
+            entry: 0,
+            segments: vec![segment],
+            sections: vec![
+                names_of_sections,
+                // Out of order, and overlapping.
+                code(16, 0x7000, 0x100),
+                code(16, 0x6000, 0x80),
+                code(16, 0x6040, 0x10),
+                code(1, 0x1000, 0x4000),
+                data,
+            ],
+            section_names: 0,
+        };
+        assert_eq!(elf.code_addresses(), [0x6000..0x6080, 0x7000..0x7100]);
+        elf.sections.clear();
+        assert_eq!(elf.code_addresses(), [0x1000..0x9000]);
+    }
+}
