@@ -10,12 +10,12 @@ use perfquet_events::event::Selection;
 use perfquet_trace::symbols::Roots;
 
 use crate::cli::Cli;
-use crate::closing_line::Next;
-use crate::completion::complete_trace;
-use crate::encoder::{Encoder, Source};
 use crate::failure::{Failure, failed, misuse};
 use crate::ftrace::{BootBuffer, BootRequest, boot_line};
 use crate::output::Output;
+use crate::output::closing_line::Next;
+use crate::output::completion::complete_trace;
+use crate::output::encoder::{Encoder, Source};
 use crate::sys::signals::Signals;
 use crate::terminal;
 

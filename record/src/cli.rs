@@ -10,13 +10,13 @@ use perfquet_cli::quantity::duration;
 use perfquet_events::event::Contexts;
 
 use crate::bpf;
-use crate::closing_line::Next;
 use crate::control;
 use crate::cpu_limit::CpuLimitOptions;
 use crate::failure::{Failure, misuse};
 use crate::flight;
 use crate::ftrace;
 use crate::limit;
+use crate::output::closing_line::Next;
 use crate::output::{self, Form, Format};
 use crate::preset::{self, PRESETS};
 use crate::probe::ProbeOption;

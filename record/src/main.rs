@@ -3,19 +3,15 @@
 //! ```text
 //! kernel rings ─drain─► OUT.pqt/journal/perf.data ─encoder, idle priority─► OUT.pqt/TABLE/*.parquet
 //! ```
-//! [`run`] has the steps in order. [`drain`] must never wait; [`encoder`] may.
+//! [`run`] has the steps in order. [`drain`] must never wait; [`output::encoder`] may.
 
 mod added_records;
 mod boot;
 mod bpf;
 mod cli;
-mod closing_line;
-mod completion;
-mod containers;
 mod control;
 mod cpu_limit;
 mod drain;
-mod encoder;
 mod failure;
 mod flight;
 mod ftrace;
@@ -32,12 +28,10 @@ mod preset;
 mod probe;
 mod process_names;
 mod process_states;
-mod progress;
 mod recording;
 mod remote;
 mod rotation;
 mod run;
-mod runtime_names;
 mod runtimes;
 mod selection;
 mod self_exclusion;

@@ -32,7 +32,7 @@ use crate::probe::definition::Definitions;
 use crate::probe::{self, Probe, ProbeOption, Usage};
 use crate::sys::signals::User;
 use load::Load;
-use slow::Watched;
+pub(crate) use slow::Watched;
 
 pub(crate) use buffer::Buffer;
 pub(crate) use load::Loads;

@@ -9,7 +9,6 @@ use perfquet_events::event::Selection;
 use super::kfi::{self, Kfi};
 use super::plan::{Plan, Tracer};
 use crate::failure::{Failure, misuse};
-use crate::output::Format;
 use crate::sys::{clock, kallsyms};
 
 /// The pattern for every function.
@@ -89,8 +88,8 @@ impl FunctionOptions {
     }
 
     /// Fails for outputs that cannot hold calls.
-    pub(crate) fn check(&self, format: Format, is_flight: bool) -> Result<(), Failure> {
-        if format == Format::PerfData {
+    pub(crate) fn check(&self, has_tables: bool, is_flight: bool) -> Result<(), Failure> {
+        if !has_tables {
             return Err(
                 misuse("--format perf.data cannot hold calls of function tracing")
                     .hint("drop --format to write a trace directory"),

@@ -23,7 +23,7 @@ use perfquet_events::{Error, Input};
 use perfquet_trace::normalize::Tally;
 use perfquet_trace::symbols::{Options, Roots};
 
-use crate::progress::Shown;
+use crate::output::progress::Shown;
 use crate::sys::keyboard::Keyboard;
 use painter::Painter;
 use screen::Screen;

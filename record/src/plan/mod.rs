@@ -14,7 +14,7 @@ use crate::cli::Cli;
 use crate::control::Delay;
 use crate::failure::{Failure, misuse};
 use crate::flight::Loads;
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::probe::stacks::Stacks;
 use crate::stat;
 use crate::target::Target;
@@ -45,7 +45,8 @@ impl<'a> Plan<'a> {
         check_requirements(cli, &target)?;
         let is_flight = cli.flight.limit().is_some();
         if cli.functions_traced.is_requested() {
-            cli.functions_traced.check(cli.format, is_flight)?;
+            cli.functions_traced
+                .check(cli.format == Format::Pqt, is_flight)?;
         }
         let mut selection = cli.calls.selection()?;
         cli.triggers.add_to(&mut selection)?;

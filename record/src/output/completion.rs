@@ -2,11 +2,10 @@
 
 use anyhow::{Context, Result};
 
-use crate::closing_line;
-use crate::encoder::{Encoder, no_tables};
-use crate::lifecycle::TICK;
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::output::closing_line;
+use crate::output::encoder::{Encoder, no_tables};
+use crate::output::progress::{Progress, TICK};
 use crate::sys::signals::{Signal, Signals};
 use crate::terminal;
 

@@ -5,6 +5,11 @@
 //! a.pqt.perfquet-old          with --force: the previous trace, until the new one is complete
 //! ```
 
+pub(crate) mod closing_line;
+pub(crate) mod completion;
+pub(crate) mod encoder;
+pub(crate) mod progress;
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, lchown};

@@ -1,5 +1,8 @@
 //! The target of a recording: the whole system, a command, processes, threads, users, cgroups, on which CPUs.
 
+pub(crate) mod containers;
+mod runtime_names;
+
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -9,7 +12,6 @@ use clap::Args;
 use perfquet_cli::nearest;
 
 use crate::failure::{Failure, failed, misuse};
-use crate::runtime_names;
 use crate::sys::privileges::Scope;
 use crate::sys::{host, procfs};
 

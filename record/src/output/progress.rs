@@ -8,6 +8,9 @@ use perfquet_trace::normalize::Counts;
 
 use crate::terminal;
 
+/// Interval at which the end and signals are checked, and the progress line is drawn.
+pub(crate) const TICK: Duration = Duration::from_millis(250);
+
 /// The progress line.
 pub(crate) struct Progress {
     bar: ProgressBar,

@@ -11,8 +11,8 @@ use perfquet_trace::symbols;
 
 use crate::failure::failed;
 use crate::output::Output;
+use crate::output::progress::{self, Count};
 use crate::probe::stacks;
-use crate::progress::{self, Count};
 use crate::{ftrace, journal, terminal};
 
 /// The most useful first query of the trace.

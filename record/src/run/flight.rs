@@ -1,0 +1,80 @@
+//! A flight recorder: keeps the last events, and writes a trace on request and at the end.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::Outcome;
+use crate::cli::Cli;
+use crate::drain::Sink;
+use crate::flight::{self, Buffer, Last, Limit, Loads, Memory, Snapshots, Watch, Watched};
+use crate::journal::header;
+use crate::lifecycle::{Running, Start};
+use crate::output::{Form, Format, Output};
+use crate::probe::definition::Definitions;
+use crate::sys::signals::Signals;
+use crate::terminal;
+
+/// When a trace is written before the end.
+pub(super) struct Wanted {
+    /// Functions whose slow calls ask for it.
+    pub(super) watched: Vec<Watched>,
+    /// Loads that ask for it.
+    pub(super) loads: Loads,
+}
+
+pub(super) fn run(
+    cli: &Cli,
+    (limit, Wanted { watched, loads }): (Limit, Wanted),
+    start: Start,
+    signals: &Signals,
+    definitions: Option<&mut Definitions>,
+) -> Result<Outcome> {
+    let watch = Watch::new(watched, &start.recording.tracks);
+    let head = header::head(&start.recording, &start.selection);
+    let output = cli.output();
+    if cli.format == Format::PerfData {
+        Output::check(&output, cli.force)?;
+    }
+    let folder = flight::folder_of(&output, cli.format);
+    let form = Form {
+        format: Format::Pqt,
+        ..cli.form()
+    };
+    let (place, journal) = Output::create(&folder, form, cli.force)?;
+    let (mut snapshots, asker) = Snapshots::new(&output, cli.form(), cli.flight.signals(), loads);
+    let folder = place.journal_path().with_file_name("");
+    let started = Memory::new(&folder, journal, limit, head)
+        .context("cannot write the journal")
+        .and_then(|memory| {
+            let kept = Buffer::new(limit, memory, watch, asker);
+            let held_bytes = kept.held_bytes();
+            let nowhere = Path::new(""); // functions are not traced into memory
+            Running::start(start, Sink::Flight(Box::new(kept)), held_bytes, nowhere)
+        });
+    let mut running = match started {
+        Ok(running) => running,
+        Err(error) => {
+            place.discard();
+            return Err(error);
+        }
+    };
+    snapshots.set_roots(running.containers.roots());
+    running.until_end(signals, cli.duration, Some(&mut snapshots), &|| false)?;
+    let command_ended = running.command_ended;
+    let (sink, drained, mut stopped) = running.stop();
+    let runtimes = std::mem::take(&mut stopped.runtimes);
+    stopped.close(definitions);
+    if let Sink::Flight(kept) = sink {
+        let last = Last {
+            force: cli.force,
+            keeps_journal: cli.keep_raw,
+        };
+        snapshots.finish(&kept.held(), &place, last)?;
+    }
+    for sentence in runtimes.sentences() {
+        terminal::say(sentence);
+    }
+    drained.context("the recording ended early: cannot write the journal")?;
+    Ok(Outcome::Done(command_ended))
+}

@@ -1,0 +1,101 @@
+//! A recording from the command line to the closing line.
+//!
+//! ```text
+//! cli ─Plan::read─► plan ─open─► Start ─┬─ trace    everything from start to end
+//!                                       └─ flight   the last events, on request
+//! ring, remote, service: other processes record; boot, list: nothing is recorded
+//! ```
+//! Until [`open`], nothing in the kernel changes.
+
+mod flight;
+mod open;
+mod remote;
+mod ring;
+mod service;
+mod trace;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::boot;
+use crate::cli::Cli;
+use crate::list;
+use crate::output::Output;
+use crate::plan::Plan;
+use crate::sys::child::Ended;
+use crate::sys::signals::{Signal, Signals};
+use crate::sys::thread;
+
+/// The result of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The trace is complete. Contains the status of the command, unless the recorder ended it.
+    Done(Option<Ended>),
+    /// Ctrl-C before the recording began, or a second one: the journal is complete, its tables are not.
+    Interrupted,
+}
+
+impl Outcome {
+    /// The outcome of work without a command.
+    fn of(is_done: bool) -> Outcome {
+        match is_done {
+            true => Outcome::Done(None),
+            false => Outcome::Interrupted,
+        }
+    }
+}
+
+/// Runs the command line.
+pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
+    if let Some(output) = &cli.output {
+        Output::check_name(output)?;
+    }
+    if let Some(host) = cli.remote.host() {
+        return remote::run(cli, host);
+    }
+    cli.kernel.set();
+    if list::answer(cli)? {
+        return Ok(Outcome::Done(None));
+    }
+    if let Some(folder) = &cli.service.folder {
+        return service::run(cli, folder);
+    }
+    thread::set_comm();
+    if let Some(instance) = &cli.boot.collect_boot {
+        return boot::collect(cli, instance).map(Outcome::of);
+    }
+    if cli.rotation.are_given() {
+        return ring::run(cli);
+    }
+    record(cli)
+}
+
+/// Records with the events of the command line.
+fn record(cli: &Cli) -> Result<Outcome> {
+    // Before the first probe is defined, so that it is removed even after a signal.
+    let signals = Signals::block().context("cannot wait for signals")?;
+    let plan = Plan::read(cli)?;
+    // Own probes are removed when this function ends, after their events are closed.
+    let mut definitions = None;
+    let probes = open::Probes::define(cli, plan, &mut definitions)?;
+    // Defining probes may take long, and the user may have interrupted it.
+    if signals
+        .wait(Duration::ZERO)
+        .is_ok_and(|signal| signal == Some(Signal::Finish))
+    {
+        log::warn!("interrupted before the recording began");
+        return Ok(Outcome::Interrupted);
+    }
+    let (start, snapshots) = probes.open(cli, &mut definitions)?;
+    match cli.flight.limit() {
+        None => trace::run(cli, start, &signals, definitions.as_mut()),
+        Some(limit) => flight::run(
+            cli,
+            (limit, snapshots),
+            start,
+            &signals,
+            definitions.as_mut(),
+        ),
+    }
+}

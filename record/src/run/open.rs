@@ -1,0 +1,234 @@
+//! From the plan to opened events: the first steps that change the kernel.
+
+use anyhow::{Context, Result};
+use perfquet_events::event::Selection;
+
+use super::flight::Wanted;
+use crate::bpf::{Plans, Whom};
+use crate::cli::Cli;
+use crate::control::Delay;
+use crate::failure::failed;
+use crate::flight;
+use crate::ftrace::Tracing;
+use crate::lifecycle::Start;
+use crate::output::Format;
+use crate::plan::Plan;
+use crate::probe::Probe;
+use crate::probe::definition::Definitions;
+use crate::recording::{Recording, Settings, Track, WALK};
+use crate::rotation::Handover;
+use crate::stat::{self, Counters};
+use crate::sys::child::{self, Waiting};
+use crate::target::Target;
+use crate::user_stacks::{self, Walking};
+
+/// What is recorded, with the probes that had to be defined.
+pub(super) struct Probes {
+    target: Target,
+    cpus: Vec<u32>,
+    selection: Selection,
+    counted: Vec<stat::Group>,
+    delay: Option<Delay>,
+    /// Programs for the kernel.
+    plans: Plans,
+    probes: Vec<Probe>,
+    /// When a flight recorder writes its trace.
+    snapshots: Wanted,
+    walking: Option<Walking>,
+    settings: Settings,
+}
+
+impl Probes {
+    /// Defines own probes, and loads the program that walks stacks.
+    pub(super) fn define(
+        cli: &Cli,
+        plan: Plan<'_>,
+        definitions: &mut Option<Definitions>,
+    ) -> Result<Probes> {
+        let mut stacks = plan.stacks;
+        let mut plans = Plans::read(&cli.bpf)?;
+        let mut probes = plan.requests.define(definitions, &mut plans)?;
+        probes.extend(plans.outputs());
+        let (watched_probes, watched) = flight::watched(&cli.flight, definitions)?;
+        probes.extend(watched_probes);
+        probes.extend(cli.triggers.probes(definitions)?);
+        let walking = match stacks.wants_walks(&probes) {
+            true => user_stacks::load(cli.target_options.excludes_self, stacks.are_checked()),
+            false => None,
+        };
+        if walking.is_none() && stacks.are_checked() {
+            return Err(
+                failed("--call-graph auto,check: no stacks are walked in the kernel")
+                    .hint("-v prints the reason, if the events are samples")
+                    .into(),
+            );
+        }
+        if walking.is_some() {
+            stacks.set_walked();
+            probes.push(Probe::output(WALK, false));
+        }
+        let settings = Settings {
+            starts_paused: plan.delay.is_some(),
+            has_own_records: (cli.flight.limit().is_none()
+                || cli.control.may_pause()
+                || cli.stat.is_requested()
+                || cli.cpu_limit.is_given())
+                && cli.format == Format::Pqt,
+            frequency_hz: plan.frequency_hz,
+            period: cli.count,
+            stacks,
+            extras: cli.extras.extras(&probes)?,
+            ring_bytes: cli.ring_bytes.or(small_rings(
+                &probes,
+                &plans,
+                cli.functions_traced.is_requested(),
+            )),
+            excludes_self: cli.target_options.excludes_self,
+            excludes_children: cli.target_options.excludes_children,
+            chosen_cpus: cli.cpus.as_ref().map(|_| plan.cpus.clone()),
+            has_no_addresses: (has_aggregates_only(&probes, &plans) || probes.is_empty())
+                && !plans.have_stacks()
+                && !cli.functions_traced.is_requested(),
+        };
+        Ok(Probes {
+            target: plan.target,
+            cpus: plan.cpus,
+            selection: plan.selection,
+            counted: plan.counted,
+            delay: plan.delay,
+            plans,
+            probes,
+            snapshots: Wanted {
+                watched,
+                loads: plan.loads,
+            },
+            walking,
+            settings,
+        })
+    }
+
+    /// Forks the command, loads the programs and opens all events. Nothing is recorded yet.
+    pub(super) fn open(
+        mut self,
+        cli: &Cli,
+        definitions: &mut Option<Definitions>,
+    ) -> Result<(Start, Wanted)> {
+        let control = cli.control.open()?;
+        // Before limits are raised, threads started and events opened, so that the command inherits none of them.
+        let waiting = match cli.command.is_empty() {
+            true => None,
+            false => Some(child::fork(&cli.command).context("cannot fork")?),
+        };
+        let command = waiting.as_ref().map(Waiting::pid);
+        let places = self.target.places(command, &self.cpus)?;
+        let whom = Whom {
+            target: &self.target,
+            command,
+            cpus: &self.cpus,
+            are_cpus_chosen: cli.cpus.is_some(),
+        };
+        let calls = self.plans.take_calls(&self.selection);
+        let mut programs = self.plans.load(&whom, &self.settings)?;
+        for tables in programs.take_walk_tables() {
+            self.walking.get_or_insert_default().add(tables);
+        }
+        self.probes
+            .extend(programs.pair(calls, &whom, definitions)?);
+        let counters = match self.counted.is_empty() {
+            true => None,
+            false => Some(Counters::open(
+                self.counted,
+                &stat::Places {
+                    target: &self.target,
+                    command,
+                    cpus: &self.cpus,
+                    are_cpus_chosen: cli.cpus.is_some(),
+                    per: cli.stat.per(),
+                    excludes_children: cli.target_options.excludes_children,
+                    starts_paused: self.delay.is_some(),
+                },
+            )?),
+        };
+        let tracing = Tracing::prepare(
+            &cli.functions_traced,
+            &self.selection,
+            (&self.target, &places),
+            &self.cpus,
+            cli.ring_bytes,
+        )?;
+        let (recording, rings) =
+            Recording::open(self.probes, &self.target, &places, &self.settings)?;
+        programs.connect(&recording, definitions)?;
+        if let Some(walking) = &mut self.walking {
+            walking.connect(&recording)?;
+        }
+        let highest_hz = highest_frequency(cli, &recording);
+        let handover = match cli.rotation.segment() {
+            Some(_) => Some(Handover::open()?),
+            None => None,
+        };
+        let start = Start {
+            target: self.target,
+            recording,
+            rings,
+            programs,
+            walking: self.walking,
+            waiting,
+            tracing,
+            selection: self.selection,
+            triggers: cli.triggers.clone(),
+            readings: match cli.displays_samples() {
+                true => (None, false),
+                false => (cli.bpf.every(), cli.bpf.is_live()),
+            },
+            runtimes: cli.runtimes,
+            handover,
+            delay: self.delay,
+            control,
+            counters,
+            // Symbols in a ring would be gone before their samples.
+            has_python: cli.runtimes.has_python()
+                && cli.format == Format::Pqt
+                && cli.flight.limit().is_none(),
+            cpu_limit: highest_hz.and_then(|highest_hz| cli.cpu_limit.limit(highest_hz)),
+        };
+        Ok((start, self.snapshots))
+    }
+}
+
+/// The highest frequency that a limit of CPU use may lower.
+fn highest_frequency(cli: &Cli, recording: &Recording) -> Option<u64> {
+    let highest_hz = recording
+        .tracks
+        .iter()
+        .filter_map(Track::frequency_hz)
+        .max();
+    if cli.cpu_limit.is_given() && highest_hz.is_none() {
+        log::warn!(
+            "--max-cpu: no event has a frequency that could be lowered; tracepoints, -c and aggregations in the kernel have none"
+        );
+    }
+    highest_hz
+}
+
+/// Whether nothing is recorded event by event.
+fn has_aggregates_only(probes: &[Probe], plans: &Plans) -> bool {
+    plans.has_sums() && plans.calls.is_empty() && probes.iter().all(Probe::is_output)
+}
+
+/// The size of rings that no events fill; making and clearing large ones takes as long as starting all the rest. `None`: there
+/// are events.
+fn small_rings(probes: &[Probe], plans: &Plans, traces_functions: bool) -> Option<usize> {
+    /// The side-band of functions that ftrace traces.
+    const SIDE_BAND: usize = 4 << 20;
+    /// Stacks, when they are first seen.
+    const STACKS: usize = 4 << 20;
+    const NOTHING: usize = 512 << 10;
+    match (probes, has_aggregates_only(probes, plans)) {
+        ([], _) if traces_functions => Some(SIDE_BAND),
+        ([], _) => Some(NOTHING),
+        (_, true) if plans.have_stacks() => Some(STACKS),
+        (_, true) => Some(NOTHING),
+        (_, false) => None,
+    }
+}

@@ -1,0 +1,31 @@
+//! A ring of traces, which processes of their own record (`--rotate`, `--keep`).
+
+use anyhow::Result;
+
+use super::Outcome;
+use crate::cli::Cli;
+use crate::failure::Failure;
+use crate::plan::exclusions;
+use crate::rotation::{self, End, Request};
+
+pub(super) fn run(cli: &Cli) -> Result<Outcome> {
+    Ok(match rotation::run(&request(cli)?)? {
+        End::Done(ended) => Outcome::Done(ended),
+        End::Interrupted => Outcome::Interrupted,
+    })
+}
+
+/// Returns the ring of traces; fails for options that it excludes.
+pub(super) fn request(cli: &Cli) -> Result<Request, Failure> {
+    exclusions::check(cli)?;
+    let target = cli.target()?;
+    // What does not exist is reported before anything is created.
+    target.places(None, &cli.cpus()?)?;
+    Ok(Request {
+        path: cli.output.clone().unwrap_or_else(|| "traces".into()),
+        limits: cli.rotation.limits()?,
+        target,
+        keeps_journals: cli.keep_raw,
+        duration: cli.duration,
+    })
+}

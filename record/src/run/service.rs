@@ -1,0 +1,26 @@
+//! A service that records from the start of the host on (`--install-service`).
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::{Outcome, ring};
+use crate::cli::Cli;
+use crate::failure::misuse;
+use crate::service;
+
+/// Writes a service for these options, or for those of the packages if there are none.
+pub(super) fn run(cli: &Cli, folder: &Path) -> Result<Outcome> {
+    let has_options = std::env::args_os().len() > 2;
+    if has_options {
+        if !cli.rotation.are_given() {
+            return Err(misuse("--install-service: requires --rotate or --keep")
+                .hint("add --rotate 10m --keep 24h: a service records until it is stopped")
+                .into());
+        }
+        // What a recording would refuse is refused here.
+        ring::request(cli)?;
+    }
+    service::install(folder, std::env::args_os(), cli.output.as_deref())?;
+    Ok(Outcome::Done(None))
+}
