@@ -194,6 +194,20 @@ const CASES: &[Case] = &[
         "SELECT comm FROM events WHERE tid = 474",
         &["f2fs_gc-254:40"],
     ),
+    // Values that contain '=', and a field whose format lacks a blank: whatever precedes the next name.
+    (
+        "ft07-equals.txt",
+        "SELECT foo, baz FROM my_ev",
+        &["1bar=2,x=y=z", "2bar=3,q"],
+    ),
+    (
+        "ps12-kmalloc.txt",
+        "SELECT tid, to_hex(call_site), bytes_req, gfp_flags, stack_text(kernel_stack) FROM kmalloc",
+        &[
+            "27765,ffffffff813b3b4e,32,GFP_NOWAIT,blk_rq_map;__kmalloc",
+            "27765,ffffffff813b3b4e,64,GFP_KERNEL|__GFP_ZERO,__kmalloc",
+        ],
+    ),
     // Formats of other systems and versions.
     (
         "ft01-rt-flags.txt",
@@ -201,6 +215,7 @@ const CASES: &[Case] = &[
         &["2"],
     ),
     ("ft02-atrace.txt", "SELECT count(*) FROM calls", &["1"]),
+    ("ft02y-atrace-nohdr.txt", CALLS, &["do frame|x,100000"]),
     (
         "ft02z-atrace-compressed.bin",
         "SELECT count(*) FROM calls",
@@ -284,6 +299,35 @@ const CASES: &[Case] = &[
         ],
     ),
     (
+        "bt01-stacks.txt",
+        AGGREGATES,
+        &[
+            "@,[],1.0,[unknown];__libc_start_main;std::rt::lang_start::_$u7b$$u7b$closure$u7d$$u7d$::h2fb226322c254680;alacritty::main::h459eee3a05af1eb1,",
+            "@,[my proc],10.0,line2;line1,",
+            "@,[my proc],7.0,\"\",",
+            "@,\"[a, b]\",3.0,__libc_start_main;main,page_fault",
+        ],
+    ),
+    (
+        "bt02-ndjson.json",
+        "SELECT name, keys, action, value FROM aggregates",
+        &[
+            "@x,[],,1.0",
+            "@y,\"[a,b]\",,2.0",
+            "@y,[c],,3.0",
+            "@h,[k 1],,",
+            "@h,[k2],,",
+            "@s,[],count,3.0",
+            "@s,[],avg,4.0",
+            "@s,[],sum,12.0",
+        ],
+    ),
+    (
+        "bt02-ndjson.json",
+        "SELECT aggregate_id, low, high, count FROM buckets",
+        &["4,0,1,1", "4,1,2,2", "5,16,32,5"],
+    ),
+    (
         "fd01-comments.folded",
         "SELECT sum(period) FROM samples",
         &["10"],
@@ -303,6 +347,12 @@ const CASES: &[Case] = &[
         "pd-leaked-buildid-flag.data",
         "SELECT count(*), count(build_id) FROM mappings WHERE path LIKE '/%' AND build_id LIKE '00000000%'",
         &["0,0"],
+    ),
+    // perf record was aborted: its file has the records written until then.
+    (
+        "pd-real-leaked-flag-perf-aborted.data",
+        "SELECT count(*), sum(CASE WHEN m.build_id LIKE '00000000%' THEN 1 ELSE 0 END) FROM mappings m",
+        &["7,0"],
     ),
     // A caller outside of all mappings does not hide its own callers.
     ("lost-mapping.data", PERIODS, &["28,56112224,1"]),

@@ -19,6 +19,31 @@ fn every_row_of_what_holds_has_a_test() {
     assert_none(&objections(&read(&root().join(PAGE))));
 }
 
+/// Every public report in docs/dev/public-reports.md has a test.
+#[test]
+fn every_public_report_has_a_test() {
+    const REPORTS: &str = "docs/dev/public-reports.md";
+    let page = read(&root().join(REPORTS));
+    let rows: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| D"))
+        .collect();
+    assert!(rows.len() > 30, "{} rows", rows.len());
+    let mut wrong = Vec::new();
+    for row in rows {
+        let tests = row.trim_end_matches(" |").rsplit(" | ").next();
+        let tests = tests.unwrap_or_default();
+        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        // F is the test of all files.
+        if names.is_empty() && tests != "F" {
+            wrong.push(format!("{REPORTS}: no test: {row}"));
+        }
+        let objections = names.into_iter().filter_map(objection);
+        wrong.extend(objections.map(|objection| format!("{REPORTS}: {objection}")));
+    }
+    assert_none(&wrong);
+}
+
 /// The errors in the page.
 fn objections(page: &str) -> Vec<String> {
     let mut wrong = Vec::new();
