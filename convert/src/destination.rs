@@ -28,6 +28,8 @@ pub(crate) enum Destination {
 pub(crate) struct Stream {
     /// `None` only after finishing.
     out: Option<Compressed>,
+    /// `None` for stdout.
+    path: Option<PathBuf>,
     name: String,
     /// Size of the finished output.
     bytes: u64,
@@ -78,7 +80,7 @@ impl Destination {
         let is_gzip = path.extension().is_some_and(|ending| ending == "gz");
         Ok(Destination::Stream(Stream::new(
             Sink::File(file),
-            name,
+            Some(path),
             is_gzip,
         )))
     }
@@ -103,11 +105,7 @@ impl Destination {
             }
         };
         let out = Sink::Standard(BufWriter::with_capacity(1 << 16, io::stdout()), 0);
-        Ok(Destination::Stream(Stream::new(
-            out,
-            "stdout".to_owned(),
-            is_gzip,
-        )))
+        Ok(Destination::Stream(Stream::new(out, None, is_gzip)))
     }
 
     /// Writes the export, and renames it to its name. Returns its name and its size in bytes.
@@ -138,7 +136,8 @@ impl Destination {
 }
 
 impl Stream {
-    fn new(sink: Sink, name: String, is_gzip: bool) -> Stream {
+    fn new(sink: Sink, path: Option<PathBuf>, is_gzip: bool) -> Stream {
+        let name = path.as_ref().map(|path| path.display().to_string());
         let out = match is_gzip {
             true => {
                 let level = Compression::new(GZIP_LEVEL);
@@ -148,7 +147,8 @@ impl Stream {
         };
         Stream {
             out: Some(out),
-            name,
+            path,
+            name: name.unwrap_or("stdout".to_owned()),
             bytes: 0,
         }
     }
@@ -168,7 +168,8 @@ impl Stream {
             Sink::File(mut file) => {
                 self.named(file.flush())?;
                 file.finish()?;
-                if let Ok(found) = std::fs::metadata(&self.name) {
+                let found = self.path.as_ref().map(std::fs::metadata);
+                if let Some(Ok(found)) = found {
                     self.bytes = found.len();
                 }
             }

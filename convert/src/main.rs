@@ -10,6 +10,7 @@ mod destination;
 mod export;
 mod interrupt;
 mod misuse;
+mod passing;
 mod progress;
 mod run;
 mod terminal;

@@ -19,15 +19,15 @@ use perfquet_readers::FORMATS;
 use perfquet_trace::Report;
 use perfquet_trace::normalize::TimeRange;
 use perfquet_trace::reopen;
-use perfquet_trace::store::{Directory, WriterOptions};
+use perfquet_trace::store::{self, Directory, WriterOptions};
 use perfquet_trace::symbols::{self, KernelSource, LineReader};
 
 use crate::cli::Arguments;
 use crate::closing_line;
 use crate::destination::{self, Destination};
 use crate::export::{EXPORTERS, Exporter, Output, Selection, Source, Tally, lake};
-use crate::interrupt;
 use crate::misuse::{Misuse, misuse};
+use crate::passing::Passing;
 use crate::progress::Line;
 
 /// The running program, even if its file has been replaced.
@@ -190,7 +190,17 @@ fn import_into(arguments: &Arguments, output: &Path, time: Option<TimeRange>) ->
         progress: line.listener(),
         ..import_options(arguments)?
     };
-    Ok(perfquet_import::import(inputs, output, options)?)
+    let imported = perfquet_import::import(inputs, output, options);
+    if imported.is_err()
+        && let Some(earlier) = store::earlier_trace(output)
+    {
+        log::warn!(
+            "{} is incomplete; the trace before it is {} until an import is complete",
+            output.display(),
+            earlier.display()
+        );
+    }
+    Ok(imported?)
 }
 
 /// Returns the D script of the inputs. Only its comments may contain invalid UTF-8.
@@ -216,17 +226,8 @@ fn import_and_export(arguments: &Arguments, exporter: &Exporter) -> Result<Outco
     }
     // Report an unwritable output before reading anything.
     let destination = Destination::open(arguments, exporter)?;
-    let passing = tempfile::Builder::new()
-        .prefix("perfquet-convert-")
-        .tempdir()
-        .with_context(|| {
-            format!(
-                "cannot create a directory in {}",
-                std::env::temp_dir().display()
-            )
-        })?;
-    interrupt::remove_when_interrupted(passing.path())?;
-    let trace = passing.path().join("passing.pqt");
+    let passing = Passing::create()?;
+    let trace = passing.trace();
     let report = import_into(arguments, &trace, None)?;
     export(arguments, exporter, &trace, destination)?;
     closing_line::exported(&arguments.inputs, &report);

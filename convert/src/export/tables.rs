@@ -19,7 +19,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use arrow_array::{Array, RecordBatch};
 use arrow_ipc::writer::FileWriter;
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use perfquet_cli::escaped_where;
 use perfquet_trace::store::ColumnSchema;
 
@@ -90,6 +90,7 @@ fn write(source: &Source<'_>, folder: &Path, tally: &mut Tally, kind: Kind) -> R
             Kind::Csv { is_exact } => csv(&columns, rows, &mut out, is_exact),
             Kind::Arrow => arrow(&columns, rows, &mut out),
         }
+        .map_err(system_error)
         .and_then(|rows| Ok((rows, out.flush()?)))
         .with_context(|| format!("cannot write {}", path.display()))?
         .0;
@@ -189,6 +190,15 @@ fn arrow(columns: &[ColumnSchema], rows: Rows<'_>, out: &mut impl Write) -> Resu
     };
     writer.finish()?;
     Ok(written)
+}
+
+/// The system's error inside one of arrow, which prints it with a prefix.
+fn system_error(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<ArrowError>() {
+        Ok(ArrowError::IoError(_, error)) => error.into(),
+        Ok(other) => other.into(),
+        Err(other) => other,
+    }
 }
 
 /// Returns the columns of a table without rows as strings, because there are no values to derive types from.

@@ -6,7 +6,7 @@
 //! anything else              rejected: nothing that was not written here is removed
 //! ```
 //! The hidden file `.perfquet-export` marks an export. It is locked while the export is written: what a killed process left, the next
-//! export to the same path removes, or restores if it is the only one.
+//! export to the same path removes, or restores if it is the only one. A process killed before it had the mark left an empty directory.
 
 use std::fs::File;
 use std::io;
@@ -38,16 +38,11 @@ impl OutputDirectory {
     pub fn create(path: &Path, force: bool) -> Result<OutputDirectory, Error> {
         clean_up(path)?;
         check(path, force)?;
-        let temporary = beside(path, "")?;
-        std::fs::create_dir(&temporary).map_err(Error::io(path))?;
-        let mark = mark(&temporary).inspect_err(|_| {
-            // The returned error is that of the mark.
-            let _ = std::fs::remove_dir_all(&temporary);
-        });
+        let (temporary, mark) = create_beside(path)?;
         Ok(OutputDirectory {
             path: path.to_owned(),
             force,
-            _mark: mark.map_err(Error::io(path))?,
+            _mark: mark,
             temporary,
         })
     }
@@ -90,6 +85,28 @@ impl Drop for OutputDirectory {
     }
 }
 
+/// Creates the directory under its temporary name, with its locked mark.
+fn create_beside(path: &Path) -> Result<(PathBuf, File), Error> {
+    const ATTEMPTS: u32 = 4;
+    let mut attempt = 1;
+    loop {
+        let temporary = beside(path, "")?;
+        std::fs::create_dir(&temporary).map_err(Error::io(path))?;
+        match mark(&temporary) {
+            Ok(mark) => return Ok((temporary, mark)),
+            // Another process took the directory without a mark for that of a killed one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => {
+                attempt += 1;
+            }
+            Err(error) => {
+                // The returned error is that of the mark.
+                let _ = std::fs::remove_dir_all(&temporary);
+                return Err(Error::io(path)(error));
+            }
+        }
+    }
+}
+
 /// Marks a directory as being written.
 fn mark(folder: &Path) -> io::Result<File> {
     let new = folder.join(NEW_MARK);
@@ -115,9 +132,13 @@ fn clean_up(path: &Path) -> Result<(), Error> {
         let Some(rest) = name.strip_prefix(&before) else {
             continue;
         };
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let mark = is_folder.then(|| File::open(entry.path().join(MARK)));
-        let Some(Ok(mark)) = mark else {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let Ok(mark) = File::open(entry.path().join(MARK)) else {
+            if is_own_name(rest) {
+                remove_unmarked(&entry.path());
+            }
             continue;
         };
         if mark.try_lock().is_err() {
@@ -132,6 +153,29 @@ fn clean_up(path: &Path) -> Result<(), Error> {
         log::info!("{what} {name}, left by a killed process");
     }
     Ok(())
+}
+
+/// Whether a name ends as those of [`beside`].
+fn is_own_name(rest: &str) -> bool {
+    let numbers = rest.split_once('-');
+    numbers.is_some_and(|(process, number)| {
+        process.parse::<u32>().is_ok() && number.parse::<u32>().is_ok()
+    })
+}
+
+/// Removes a directory that a process was killed for before it had its mark. Directories with other files stay.
+fn remove_unmarked(folder: &Path) {
+    let new = folder.join(NEW_MARK);
+    if let Ok(mark) = File::open(&new) {
+        if mark.try_lock().is_err() {
+            return;
+        }
+        // Its process may still live: then it creates another directory.
+        let _ = std::fs::remove_file(new);
+    }
+    if std::fs::remove_dir(folder).is_ok() {
+        log::info!("removed {}, left by a killed process", folder.display());
+    }
 }
 
 /// Checks whether a directory may be written at `path`.
@@ -212,8 +256,25 @@ mod tests {
         let unfinished = left(".a.ctf.perfquet-1-0", true);
         let foreign = left(".a.ctf.perfquet-1-1", false);
         let other = left(".b.ctf.perfquet-1-0", true);
+        // Killed before the directory had its mark.
+        let unmarked = [
+            ".a.ctf.perfquet-1-5",
+            ".a.ctf.perfquet-1-6",
+            ".a.ctf.perfquet-mine",
+        ];
+        let unmarked = unmarked.map(|name| folder.path().join(name));
+        for (index, folder) in unmarked.iter().enumerate() {
+            std::fs::create_dir(folder).unwrap();
+            if index == 1 {
+                std::fs::write(folder.join(NEW_MARK), "").unwrap();
+            }
+        }
         let running = OutputDirectory::create(&path, false).unwrap();
         assert!(!unfinished.exists() && foreign.exists() && other.exists());
+        assert_eq!(
+            unmarked.each_ref().map(|folder| folder.exists()),
+            [false, false, true]
+        );
         // A second one beside the first, which still runs.
         let second = OutputDirectory::create(&path, false).unwrap();
         assert!(running.temporary().exists() && second.temporary().exists());

@@ -160,7 +160,13 @@ impl Drop for OutputFile {
 /// Renames the file, unless another file has taken the name.
 fn name_new(temporary: &Path, path: &Path) -> Result<(), Error> {
     match std::fs::hard_link(temporary, path) {
-        Ok(()) => std::fs::remove_file(temporary).map_err(Error::io(temporary)),
+        Ok(()) => {
+            // The file is complete: the next writer of the same output removes the other name.
+            if let Err(error) = std::fs::remove_file(temporary) {
+                log::warn!("cannot remove {}: {error}", temporary.display());
+            }
+            Ok(())
+        }
         // Not every file system has hard links.
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             check(path, false)?;

@@ -46,7 +46,8 @@ pub use manifest::{
 pub(crate) use names::Names;
 pub use panics::{reader_panic, watch_readers};
 pub use place::{
-    complete_overwriting, put_back, remove_set_aside, remove_trace, set_aside, set_file_aside,
+    complete_overwriting, earlier_trace, put_back, remove_set_aside, remove_trace, set_aside,
+    set_file_aside,
 };
 pub use table::{ColumnSchema, ColumnType, Encoding, TableSchema};
 pub use unite::unite;

@@ -448,8 +448,8 @@ fn write_metadata(
     let error = Arc::clone(&sink.inner().error);
     ParquetMetaDataWriter::new_with_tracked(sink, &metadata).finish()?;
     // The writer consumed the sink: only here can an error of its last bytes be found.
-    if let Some(&kind) = error.get() {
-        return Err(io::Error::from(kind).into());
+    if let Some(error) = error.get() {
+        return Err(same(error).into());
     }
     Ok(std::fs::symlink_metadata(path)?.len())
 }
@@ -460,7 +460,7 @@ struct Sink {
     file: Option<File>,
     exists: bool,
     /// The first error of a write.
-    error: Arc<OnceLock<io::ErrorKind>>,
+    error: Arc<OnceLock<io::Error>>,
 }
 
 impl Sink {
@@ -494,13 +494,21 @@ impl Write for Sink {
         let written = self.open().and_then(|file| file.write(bytes));
         if let Err(error) = &written {
             // Only the first one matters.
-            let _ = self.error.set(error.kind());
+            let _ = self.error.set(same(error));
         }
         written
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// The error again: of some numbers, the kind alone says nothing.
+fn same(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::from(error.kind()),
     }
 }
 

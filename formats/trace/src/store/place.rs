@@ -67,7 +67,11 @@ impl Place {
             }
         }
         let lock = lock(path)?;
-        Manifest::new().write(path, false)?;
+        Manifest::new().write(path, false).inspect_err(|_| {
+            // The returned error is that of the manifest. Only an empty directory is removed.
+            let _ = std::fs::remove_dir(path);
+            put_back(path);
+        })?;
         Ok(Place {
             path: path.to_owned(),
             _lock: lock,
@@ -85,9 +89,11 @@ impl Place {
         Ok((place, manifest))
     }
 
-    /// Removes the previous trace, after the new one is complete.
-    pub(super) fn finished(self) -> Result<(), Error> {
-        remove_set_aside(&self.path)
+    /// Removes the previous trace, after the new one is complete. If that fails, the next writer tries again.
+    pub(super) fn finished(self) {
+        if let Err(error) = remove_set_aside(&self.path) {
+            log::warn!("cannot remove the earlier trace: {error}");
+        }
     }
 }
 
@@ -152,6 +158,11 @@ pub fn complete_overwriting(path: &Path) -> Result<(), Error> {
         _ if is_whole(path) => remove_set_aside(path),
         _ => Ok(()),
     }
+}
+
+/// The previous trace of `path`, if it was renamed and neither removed nor restored since.
+pub fn earlier_trace(path: &Path) -> Option<PathBuf> {
+    Some(aside(path)).filter(|aside| aside.symlink_metadata().is_ok())
 }
 
 /// Removes the previous trace of `path`, which is complete.
@@ -337,7 +348,7 @@ mod tests {
         let place = Place::make(&path, true, false, 0o700).unwrap();
         assert_eq!(state(&aside(&path)), Some(State::Complete));
         complete(&path);
-        place.finished().unwrap();
+        place.finished();
         assert_eq!(names(folder.path()), ["a.pqt"]);
     }
 
@@ -353,7 +364,7 @@ mod tests {
         std::fs::write(own.join("thesis"), "").unwrap();
         let place = Place::make(&path, true, false, 0o700).unwrap();
         complete(&path);
-        place.finished().unwrap();
+        place.finished();
         assert!(own.join("thesis").exists());
         // A foreign file inside the trace.
         std::fs::create_dir(path.join("samples")).unwrap();

@@ -292,7 +292,7 @@ impl Writer {
         self.send(Job::Finish(Box::new(facts)))?;
         let summary = self.join()?;
         if let Some(place) = self.place.take() {
-            place.finished()?;
+            place.finished();
         }
         Ok(summary)
     }
