@@ -25,6 +25,7 @@ mod relations;
 mod replace;
 mod source_exec;
 mod span_join;
+mod spelling;
 mod syntax;
 #[cfg(test)]
 mod test_tables;

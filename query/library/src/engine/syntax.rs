@@ -23,6 +23,8 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace, Word};
 
+use super::spelling;
+
 /// The match conditions of DuckDB's forms.
 pub(super) const INNER: &str = "ASOF JOIN";
 pub(super) const LEFT: &str = "ASOF LEFT JOIN";
@@ -44,7 +46,7 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
             .build()?
             .parse_statements()
     };
-    let tokens = with_match_conditions(without_globs(tokens));
+    let tokens = with_match_conditions(without_globs(spelling::known(tokens)));
     let mut statements = match with_where(&tokens) {
         // As written first: `(…) filter (…)` may also name a table and its columns.
         Some(completed) => parsed(tokens).or_else(|_| parsed(completed))?,

@@ -49,7 +49,10 @@ pub(crate) fn error(error: DataFusionError, sql: &str, known: Option<&dyn Known>
         None => place_of(&error, sql),
     };
     let mut text = match root(&error) {
-        DataFusionError::SchemaError(schema, _) => schema_error(schema),
+        DataFusionError::SchemaError(schema, _) => {
+            let is_quoted = place.as_deref().is_some_and(marks_quote);
+            schema_error(schema, is_quoted)
+        }
         DataFusionError::SQL(parser, _) => {
             let text = parser.to_string();
             let text = text.strip_prefix("sql parser error: ").unwrap_or(&text);
@@ -70,6 +73,13 @@ pub(crate) fn error(error: DataFusionError, sql: &str, known: Option<&dyn Known>
         }
         other => translated(&other.strip_backtrace()),
     };
+    if known.is_some_and(|known| known.pieces().is_none())
+        && let Some(hint) = synonyms::statement(sql)
+    {
+        let end = text.find("\nhint: ").unwrap_or(text.len());
+        text.truncate(end);
+        text.push_str(&format!("\nhint: {hint}"));
+    }
     if let Some(place) = place {
         // The marked line goes below the message, before the hint.
         let hint = text.find("\nhint: ").unwrap_or(text.len());
@@ -140,12 +150,22 @@ fn lower_first(text: &str) -> String {
     }
 }
 
-fn schema_error(error: &SchemaError) -> String {
+/// Whether a name in double quotes is marked.
+fn marks_quote(picture: &str) -> bool {
+    let mut lines = picture.lines();
+    let (Some(line), Some(mark)) = (lines.next(), lines.next()) else {
+        return false;
+    };
+    let column = mark.chars().take_while(|letter| *letter == ' ').count();
+    line.chars().nth(column) == Some('"')
+}
+
+fn schema_error(error: &SchemaError, is_quoted: bool) -> String {
     match error {
         SchemaError::FieldNotFound {
             field,
             valid_fields,
-        } => no_column(field, valid_fields),
+        } => no_column(field, valid_fields, is_quoted),
         SchemaError::AmbiguousReference { field } => format!(
             "column {0} is in more than one table\nhint: qualify it: TABLE.{0}",
             field.name
@@ -156,12 +176,12 @@ fn schema_error(error: &SchemaError) -> String {
 
 /// Translates a message without a place in the SQL.
 fn translated(text: &str) -> String {
-    let quoted =
-        between(text, "Cannot cast string '", "'").filter(|text| nanoseconds(text).is_some());
-    if let Some(duration) = quoted {
-        return format!(
-            "expected a number, found the string '{duration}'\nhint: write a duration without quotes: {duration}"
-        );
+    if let Some(string) = between(text, "Cannot cast string '", "'") {
+        let hint = match nanoseconds(string) {
+            Some(_) => format!("write a duration without quotes: {string}"),
+            None => "names of the kernel's numbers: task_state(prev_state), syscall_name(nr), errno_name(ret), signal_name(sig)".to_owned(),
+        };
+        return format!("expected a number, found the string '{string}'\nhint: {hint}");
     }
     sentence(text).unwrap_or_else(|| lower_first(message(&plain(text))) + arithmetic_hint(text))
 }
@@ -175,7 +195,7 @@ fn arithmetic_hint(text: &str) -> &'static str {
     }
 }
 
-fn no_column(field: &Column, valid: &[Column]) -> String {
+fn no_column(field: &Column, valid: &[Column], is_quoted: bool) -> String {
     let mut tables: Vec<String> = valid
         .iter()
         .filter_map(|column| {
@@ -195,7 +215,14 @@ fn no_column(field: &Column, valid: &[Column]) -> String {
     if near.is_empty() {
         near = nearest(&field.name, names.iter().copied());
     }
-    let hint = if !near.is_empty() {
+    let expression = synonyms::expression(&field.name, &names);
+    let is_other = synonyms::columns(&field.name, &names).is_empty();
+    let hint = if is_quoted {
+        let string = crate::sql::names::literal(&field.name);
+        format!("double quotes are for names; a string: {string}")
+    } else if let Some(hint) = expression.filter(|_| is_other) {
+        hint.to_owned()
+    } else if !near.is_empty() {
         suggestion(&near)
     } else if names.is_empty() {
         "put strings in single quotes: 'string'".to_owned()

@@ -30,13 +30,13 @@ const SENTENCES: &[(&str, &str, &str)] = &[
     ),
     (
         "logical expression Exists",
-        "EXISTS can refer to the outer query only with =",
-        "write it as a JOIN",
+        "EXISTS is for WHERE, and can refer to the outer query only with =",
+        "write it as a JOIN, or as (SELECT count(*) FROM t WHERE t.x = y) > 0",
     ),
     (
         "logical expression InSubquery",
         "a subquery of IN is for WHERE, and can refer to the outer query only with =",
-        "write it as a JOIN, or as array_has((SELECT array_agg(x) FROM t), y)",
+        "write it as a JOIN, or as (SELECT count(*) FROM t WHERE t.x = y) > 0",
     ),
     (
         "ast node Pivot",
@@ -145,6 +145,16 @@ const SENTENCES: &[(&str, &str, &str)] = &[
         "dot access not supported",
         "a field cannot be read with a dot",
         "use x['field']",
+    ),
+    (
+        "converted value exceeds the representable",
+        "the number is out of range for this type",
+        "a time of the trace as a date: wall_time(time)",
+    ),
+    (
+        "cannot access field at argument",
+        "a list has no named fields",
+        "x[1] is the first value of a list; fields of events are columns: perfquet-query tables TRACE EVENT",
     ),
     (
         "TableSample",

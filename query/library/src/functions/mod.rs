@@ -9,6 +9,8 @@ mod code_names;
 mod duration;
 mod flame;
 mod integer_sum;
+mod len;
+mod mode;
 mod quantile;
 mod quantize;
 mod sketch;
@@ -45,6 +47,8 @@ pub const FUNCTIONS: &[&Function] = &[
     &trace_times::WALL_TIME,
     &trace_times::AT,
     &sum::FUNCTION,
+    &mode::FUNCTION,
+    &len::FUNCTION,
     &quantile::QUANTILE,
     &quantile::QUANTILES,
     &quantize::QUANTIZE,

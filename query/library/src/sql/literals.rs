@@ -3,6 +3,8 @@
 //! The suffix `L`, which the parser accepts after a number and the planner ignores, keeps the fact that a number was a duration:
 //! compared with a time, it is one from the start of the trace (`times/`).
 
+use std::borrow::Cow;
+
 use perfquet_cli::quantity::nanoseconds;
 
 /// Replaces every duration in an expression or a statement by its nanoseconds, with the suffix `L`. Quoted strings, names, comments
@@ -51,13 +53,13 @@ fn replace(sql: &str, mut to: impl FnMut(usize, &str)) -> Result<(), String> {
             '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
             '0'..='9' if !in_name => {
                 let literal = number_length(rest);
-                match nanoseconds(&rest[..literal]) {
+                let number = without_separators(&rest[..literal]);
+                match nanoseconds(&number) {
                     Some(nanoseconds) => to(place, &format!("{nanoseconds}L")),
-                    None if has_unit(&rest[..literal]) => {
-                        let number = &rest[..literal];
+                    None if has_unit(&number) => {
                         return Err(format!("{number}: expected a duration such as 1.5ms"));
                     }
-                    None => to(place, &rest[..literal]),
+                    None => to(place, &number),
                 }
                 rest = &rest[literal..];
                 continue;
@@ -69,6 +71,21 @@ fn replace(sql: &str, mut to: impl FnMut(usize, &str)) -> Result<(), String> {
         rest = &rest[length..];
     }
     Ok(())
+}
+
+/// Removes the separators of `1_000_000`: each is between two digits.
+fn without_separators(literal: &str) -> Cow<'_, str> {
+    let is_digit = |place: Option<usize>| {
+        place
+            .and_then(|place| literal.as_bytes().get(place))
+            .is_some_and(u8::is_ascii_digit)
+    };
+    let is_separator = |place: usize| is_digit(place.checked_sub(1)) && is_digit(Some(place + 1));
+    let mut separators = literal.match_indices('_');
+    match literal.contains('_') && separators.all(|(place, _)| is_separator(place)) {
+        true => Cow::Owned(literal.replace('_', "")),
+        false => Cow::Borrowed(literal),
+    }
 }
 
 /// Returns the length of a number with its unit or exponent: `500us`, `1.5e-3`.
@@ -141,6 +158,11 @@ mod tests {
         check("d > 5\u{3bc}s /* 5sec */ or x", "d > 5000L /* 5sec */ or x");
         check("'open 5s", "'open 5s");
         check("x > 5000L", "x > 5000L");
+        check(
+            "x > 1_000_000 and d < 1_500us",
+            "x > 1000000 and d < 1500000L",
+        );
+        assert!(with_nanoseconds("x > 1__0").is_err());
         assert!(with_nanoseconds("x > 5sec").is_err());
     }
 

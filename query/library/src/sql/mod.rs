@@ -1,16 +1,20 @@
 //! From the text of a query to its plan.
 //!
 //! ```text
-//! text ─► literals ─► macros ─► dialect ─► scoping ─► planning ─► plan ─► result_units
+//! text ─► literals ─► macros ─► star ─► dialect ─► scoping ─► planning ─► membership ─► plan ─► result_units
 //! ```
 
+mod aliases;
 mod dialect;
 pub mod literals;
 pub(crate) mod macros;
+mod membership;
 pub mod names;
 pub(crate) mod planning;
 pub(crate) mod result_units;
 pub mod scoping;
+mod star;
+mod state_names;
 pub mod statements;
 pub(crate) mod summarize;
 pub(crate) mod times;

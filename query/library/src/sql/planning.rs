@@ -16,14 +16,19 @@ use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::SessionState;
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Query, Select, SetExpr, TableFactor, Value, VisitorMut,
 };
 
 use crate::engine;
+use crate::sql::aliases;
 use crate::sql::dialect;
 use crate::sql::macros::{Macro, Macros};
+use crate::sql::membership;
 use crate::sql::scoping::{self, Restriction};
+use crate::sql::star;
+use crate::sql::state_names;
 use crate::sql::times::{self, Starts};
 
 /// Levels of an expression, queries of a UNION, tables of a join.
@@ -87,7 +92,11 @@ pub(crate) async fn plan_within(
             .expand(&mut statement)
             .map_err(DataFusionError::Plan)?;
     }
+    star::expand(&mut statement, state).await?;
     dialect::translate(&mut statement).map_err(DataFusionError::Plan)?;
+    for note in state_names::notes(&mut statement) {
+        log::warn!("{note}");
+    }
     scoping::restrict(&mut statement, state, scope).await?;
     let mut shape = Shape::default();
     if engine::visit_statement(&mut shape, &mut statement).is_break() {
@@ -97,13 +106,25 @@ pub(crate) async fn plan_within(
     if starts.is_some() {
         times::mark(&mut statement);
     }
-    let mut plan = state.statement_to_plan(statement).await?;
+    let mut plan = planned(statement, state).await?;
     if let Some(starts) = starts {
         plan = times::resolve(plan, &starts)?;
     }
+    plan = membership::resolve(plan)?;
     // COPY, INSERT, UPDATE and the like: only options of the program write files, never a query.
     SQLOptions::new().with_allow_dml(false).verify_plan(&plan)?;
     Ok(plan)
+}
+
+/// Plans a statement; where the engine knows a name less than DuckDB does, with the name replaced.
+async fn planned(mut statement: Statement, state: &SessionState) -> PlanResult<LogicalPlan> {
+    for _ in 0..aliases::MOST {
+        match state.statement_to_plan(statement.clone()).await {
+            Err(error) if aliases::repair(&mut statement, &error) => {}
+            planned => return planned,
+        }
+    }
+    state.statement_to_plan(statement).await
 }
 
 /// Rejects statements that define or set something.

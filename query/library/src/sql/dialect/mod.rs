@@ -2,33 +2,31 @@
 //!
 //! ```text
 //! arg_max(comm, duration)      first_value(comm ORDER BY duration DESC) FILTER (WHERE comm IS NOT NULL AND duration IS NOT NULL)
-//! count_if(x > 5)              count(CASE WHEN x > 5 THEN 1 END)
-//! list(x)                      array_agg(x)
 //! time_bucket(100ms, time)     the start of the 100 ms that a time is in, counted from the start of the trace
+//! a SEMI JOIN b, a ANTI JOIN b LEFT SEMI JOIN, LEFT ANTI JOIN
+//! list_filter(x, y -> y > 1)   the same, with a function as the engine's parser has it in other dialects
 //! FROM t, ORDER BY ALL         SELECT * FROM t, ORDER BY 1, 2, …
 //! ```
+//! Functions are in `functions.rs`. What needs the columns of tables is in `sql/star.rs`, what needs a plan in `sql/membership.rs`.
+
+mod functions;
+mod texts;
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, Value, VisitorMut,
+    BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, JoinOperator, LambdaFunction, LambdaFunctionParameter, LambdaSyntax,
+    ObjectName, OneOrManyWithParens, OrderByExpr, OrderByKind, Query, Select, SelectFlavor,
+    SelectItem, SetExpr, TableFactor, TableWithJoins, Value, Visit, Visitor, VisitorMut,
     WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::engine;
-
-/// Functions with the same meaning under another name.
-const RENAMED: [(&str, &str); 5] = [
-    ("list", "array_agg"),
-    ("group_concat", "string_agg"),
-    ("first", "first_value"),
-    ("last", "last_value"),
-    ("regexp_matches", "regexp_like"),
-];
+use functions::{is_translated, renamed, replacement};
 
 /// Translates a statement. The error is for people.
 pub(crate) fn translate(statement: &mut Statement) -> Result<(), String> {
@@ -54,15 +52,31 @@ impl VisitorMut for Translator {
         }
         // A column keeps the name that was written.
         for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(Expr::Function(call)) = item
-                && is_translated(call)
+            let is_named = |expr: &Expr| match expr {
+                Expr::Function(call) if is_translated(call) => true,
+                // The engine's name has no words of the subquery.
+                expr => has_list(expr),
+            };
+            if let SelectItem::UnnamedExpr(expr) = item
+                && is_named(expr)
             {
-                let alias = Ident::with_quote('"', call.to_string().to_lowercase());
-                let expr = Expr::Function(call.clone());
+                let alias = Ident::with_quote('"', as_written(expr));
+                let expr = expr.clone();
                 *item = SelectItem::ExprWithAlias { expr, alias };
             }
         }
         distinguish(&mut select.projection);
+        select.from.iter_mut().for_each(name_sides);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::NestedJoin {
+            table_with_joins, ..
+        } = table
+        {
+            name_sides(table_with_joins);
+        }
         ControlFlow::Continue(())
     }
 
@@ -76,13 +90,22 @@ impl VisitorMut for Translator {
         }
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(call) if takes_function(call) => with_lambdas(call),
+            Expr::Cast { data_type, .. } => known_type(data_type),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         let Expr::Function(call) = expr else {
             return ControlFlow::Continue(());
         };
         let name = call.name.to_string().to_lowercase();
-        if let Some((_, known)) = RENAMED.iter().find(|(other, _)| *other == name) {
-            call.name = ObjectName::from(vec![Ident::new(*known)]);
+        if let Some(known) = renamed(&name) {
+            call.name = ObjectName::from(vec![Ident::new(known)]);
             return ControlFlow::Continue(());
         }
         match replacement(&name, call).and_then(|sql| sql.map(|sql| parsed(&sql)).transpose()) {
@@ -94,6 +117,108 @@ impl VisitorMut for Translator {
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// `a SEMI JOIN b` as `a LEFT SEMI JOIN b`; likewise ANTI.
+fn name_sides(tables: &mut TableWithJoins) {
+    for join in &mut tables.joins {
+        join.join_operator = match &join.join_operator {
+            JoinOperator::Semi(constraint) => JoinOperator::LeftSemi(constraint.clone()),
+            JoinOperator::Anti(constraint) => JoinOperator::LeftAnti(constraint.clone()),
+            _ => continue,
+        };
+    }
+}
+
+/// Whether a function takes another one, as `x -> x + 1`.
+fn takes_function(call: &Function) -> bool {
+    let name = call.name.to_string().to_lowercase();
+    let ends = [
+        "_transform",
+        "_filter",
+        "_apply",
+        "any_match",
+        "array_first",
+        "list_first",
+    ];
+    ends.iter().any(|end| name.ends_with(end))
+}
+
+/// The parser reads `x -> x + 1` as an operator.
+fn with_lambdas(call: &mut Function) {
+    let FunctionArguments::List(list) = &mut call.args else {
+        return;
+    };
+    for argument in &mut list.args {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument else {
+            continue;
+        };
+        if let Some(lambda) = lambda(expr) {
+            *expr = lambda;
+        }
+    }
+}
+
+/// `x -> x + 1 > 2` is read as `((x -> x) + 1) > 2`: the arrow binds more strongly than other operators.
+fn lambda(expr: &Expr) -> Option<Expr> {
+    let mut body = expr.clone();
+    let mut place = &mut body;
+    let name = loop {
+        match place {
+            Expr::BinaryOp {
+                left,
+                op: BinaryOperator::Arrow,
+                right,
+            } => match left.as_ref() {
+                Expr::Identifier(name) => {
+                    let name = name.clone();
+                    *place = right.as_ref().clone();
+                    break name;
+                }
+                _ => return None,
+            },
+            Expr::BinaryOp { left, .. }
+            | Expr::Like { expr: left, .. }
+            | Expr::ILike { expr: left, .. }
+            | Expr::InList { expr: left, .. }
+            | Expr::Between { expr: left, .. }
+            | Expr::IsNull(left)
+            | Expr::IsNotNull(left) => place = left,
+            _ => return None,
+        }
+    };
+    Some(Expr::Lambda(LambdaFunction {
+        params: OneOrManyWithParens::One(LambdaFunctionParameter {
+            name,
+            data_type: None,
+        }),
+        body: Box::new(body),
+        syntax: LambdaSyntax::Arrow,
+    }))
+}
+
+/// DuckDB's names of types.
+fn known_type(kind: &mut DataType) {
+    match kind {
+        DataType::HugeInt | DataType::UHugeInt => {
+            *kind = DataType::Decimal(ExactNumberInfo::PrecisionAndScale(38, 0));
+        }
+        DataType::Custom(name, _) => {
+            let name = name.to_string().to_lowercase();
+            if [
+                "timestamp_ns",
+                "timestamp_us",
+                "timestamp_ms",
+                "timestamp_s",
+            ]
+            .contains(&name.as_str())
+            {
+                *kind =
+                    DataType::Timestamp(None, datafusion::sql::sqlparser::ast::TimezoneInfo::None);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -120,130 +245,45 @@ fn distinguish(projection: &mut [SelectItem]) {
     }
 }
 
+/// Whether an expression has an `x IN (SELECT …)`.
+fn has_list(expr: &Expr) -> bool {
+    struct Lists;
+    impl Visitor for Lists {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::InSubquery { .. } => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    expr.visit(&mut Lists).is_break()
+}
+
+/// An expression as the name of a column: lower-case, except for strings.
+pub(crate) fn as_written(expr: &Expr) -> String {
+    let text = expr.to_string();
+    let parts = text.split('\'').enumerate();
+    let parts = parts.map(|(index, part)| match index % 2 {
+        0 => part.to_lowercase(),
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("'")
+}
+
 /// Returns the name of an expression's column: a subquery has that of its only column.
 fn name_of(expr: &Expr) -> String {
     let Expr::Subquery(query) = expr else {
-        return expr.to_string().to_lowercase();
+        return as_written(expr);
     };
     let SetExpr::Select(select) = &*query.body else {
-        return expr.to_string().to_lowercase();
+        return as_written(expr);
     };
     match select.projection.as_slice() {
         [SelectItem::UnnamedExpr(inner)] => name_of(inner),
         [SelectItem::ExprWithAlias { alias, .. }] => alias.value.clone(),
-        _ => expr.to_string().to_lowercase(),
+        _ => as_written(expr),
     }
-}
-
-fn is_translated(call: &Function) -> bool {
-    let name = call.name.to_string().to_lowercase();
-    let others = [
-        "arg_max",
-        "max_by",
-        "arg_min",
-        "min_by",
-        "count_if",
-        "countif",
-        "time_bucket",
-    ];
-    others.contains(&name.as_str()) || RENAMED.iter().any(|(other, _)| *other == name)
-}
-
-/// The SQL of a call that the engine lacks; `None` for another function.
-fn replacement(name: &str, call: &Function) -> Result<Option<String>, String> {
-    let order = match name {
-        "arg_max" | "max_by" => "DESC",
-        "arg_min" | "min_by" => "ASC",
-        "count_if" | "countif" => return count_if(name, call).map(Some),
-        "time_bucket" => return time_bucket(call).map(Some),
-        _ => return Ok(None),
-    };
-    let args = arguments(call);
-    let [value, by] = args.as_slice() else {
-        return Err(format!(
-            "{name}: expected two arguments: a value, and what is compared\nhint: {name}(comm, duration); for the first N: ORDER BY duration {order} LIMIT N"
-        ));
-    };
-    if call.over.is_some() {
-        return Err(format!(
-            "{name}: not a window function\nhint: use first_value({value}) OVER (PARTITION BY … ORDER BY {by} {order})"
-        ));
-    }
-    let filter = call
-        .filter
-        .as_ref()
-        .map_or_else(String::new, |filter| format!(" AND ({filter})"));
-    Ok(Some(format!(
-        "first_value({value} ORDER BY {by} {order}) FILTER (WHERE ({value}) IS NOT NULL AND ({by}) IS NOT NULL{filter})"
-    )))
-}
-
-fn count_if(name: &str, call: &Function) -> Result<String, String> {
-    let args = arguments(call);
-    let [condition] = args.as_slice() else {
-        return Err(format!(
-            "{name}: expected a condition\nhint: {name}(duration > 1ms)"
-        ));
-    };
-    let filter = call
-        .filter
-        .as_ref()
-        .map_or_else(String::new, |filter| format!(" FILTER (WHERE {filter})"));
-    let over = call
-        .over
-        .as_ref()
-        .map_or_else(String::new, |over| match over {
-            datafusion::sql::sqlparser::ast::WindowType::WindowSpec(spec) => {
-                format!(" OVER ({spec})")
-            }
-            datafusion::sql::sqlparser::ast::WindowType::NamedWindow(name) => {
-                format!(" OVER {name}")
-            }
-        });
-    Ok(format!(
-        "count(CASE WHEN {condition} THEN 1 END){filter}{over}"
-    ))
-}
-
-fn time_bucket(call: &Function) -> Result<String, String> {
-    const HINT: &str =
-        "hint: time_bucket(100ms, time), or date_bin(INTERVAL '1 hour', wall_time(time))";
-    let args = arguments(call);
-    let [width, time] = args.as_slice() else {
-        return Err(format!(
-            "time_bucket: expected a duration and a time\n{HINT}"
-        ));
-    };
-    if width.trim_start().to_lowercase().starts_with("interval") {
-        return Err(format!(
-            "time_bucket: expected a duration, found {width}\n{HINT}"
-        ));
-    }
-    let is_zero = width
-        .trim_end_matches('L')
-        .parse::<f64>()
-        .is_ok_and(|width| width <= 0.0);
-    if is_zero {
-        return Err(format!(
-            "time_bucket: expected a duration above 0, found {width}\n{HINT}"
-        ));
-    }
-    // With fewer bits than a time, but those of the quotient are enough: it is a whole number wherever a bucket begins.
-    Ok(format!(
-        "(at(0) + CAST(floor(CAST(({time}) - at(0) AS DOUBLE) / ({width})) AS BIGINT) * ({width}))"
-    ))
-}
-
-/// The arguments as SQL.
-fn arguments(call: &Function) -> Vec<String> {
-    let FunctionArguments::List(list) = &call.args else {
-        return Vec::new();
-    };
-    let exprs = list.args.iter().filter_map(|argument| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.to_string()),
-        _ => None,
-    });
-    exprs.collect()
 }
 
 fn parsed(sql: &str) -> Result<Expr, String> {
@@ -343,7 +383,31 @@ mod tests {
         );
         check(
             "SELECT arg_max(a, b, 3) FROM t",
-            Err("arg_max: expected two arguments: a value, and what is compared"),
+            Ok(
+                "SELECT array_slice(array_agg(a ORDER BY b DESC) FILTER (WHERE (a) IS NOT NULL AND (b) IS NOT NULL), 1, 3) AS \"arg_max(a, b, 3)\" FROM t",
+            ),
+        );
+        check(
+            "SELECT arg_max(a) FROM t",
+            Err("arg_max: expected a value, what is compared, and optionally a number of values"),
+        );
+        check(
+            "SELECT a FROM t SEMI JOIN u USING (x) ANTI JOIN v ON y",
+            Ok("SELECT a FROM t LEFT SEMI JOIN u USING(x) LEFT ANTI JOIN v ON y"),
+        );
+        check(
+            "SELECT list_filter(a, x -> x + 1 > 2) AS f, CAST(a AS HUGEINT) AS h FROM t",
+            Ok("SELECT list_filter(a, x -> x + 1 > 2) AS f, CAST(a AS DECIMAL(38,0)) AS h FROM t"),
+        );
+        check(
+            "SELECT printf('%s: %.2f%%', a, b) AS p, format('{}-{:x}', a, b) AS f FROM t",
+            Ok(
+                "SELECT concat((a), ': ', CAST(round(CAST(b AS DOUBLE), 2) AS DECIMAL(38,2)), '%') AS p, concat((a), '-', to_hex(b)) AS f FROM t",
+            ),
+        );
+        check(
+            "SELECT printf('%5d', a) FROM t",
+            Err("printf: %5d is not supported"),
         );
         check(
             "SELECT arg_min(a, b) OVER () FROM t",
