@@ -10,11 +10,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use arrow::array::AsArray;
 use arrow::compute::concat_batches;
+use arrow::datatypes::{Int32Type, Int64Type};
 use clap::Args;
 
 use perfquet::Session;
+use perfquet::failure::Misuse;
+use perfquet::sql::names::literal;
+use perfquet::unit::in_fitting_unit;
 
 use crate::commands::Subcommand;
 use crate::filter::Filters;
@@ -30,14 +35,19 @@ pub(super) const REPORT: Subcommand = report::subcommand::<CriticalPath>();
 #[command(after_help = "Examples:
   # Summarize the whole recording for one thread
   perfquet-query critical-path a.pqt --tid 812
+  # The same for the thread of this name that ran the longest
+  perfquet-query critical-path a.pqt --comm postgres
   # List the parts of one interval in their order
   perfquet-query critical-path a.pqt --tid 812 --time 1.2s..1.25s --parts")]
 struct CriticalPath {
     #[command(flatten)]
     traces: Traces,
     /// Thread whose time is explained
-    #[arg(long, value_name = "TID")]
-    tid: i32,
+    #[arg(long, value_name = "TID", required_unless_present = "comm")]
+    tid: Option<i32>,
+    /// Name of the thread; of several, the one that ran the longest within the time range
+    #[arg(long, value_name = "COMM", conflicts_with = "tid")]
+    comm: Option<String>,
     /// Time range from the start of the trace, such as 1.2s..1.5s [default: all]
     #[arg(long, value_name = "RANGE")]
     time: Option<String>,
@@ -80,6 +90,11 @@ impl Report for CriticalPath {
             Some((from, to)) => [from.max(start), to.min(end)].map(|time| time.to_string()),
             None => ["NULL", "NULL"].map(str::to_owned),
         };
+        let tid = match (self.tid, &self.comm) {
+            (Some(tid), _) => tid,
+            (None, Some(comm)) => busiest(session, comm, bounds.map(|_| [&*from, &*to]))?,
+            (None, None) => bail!(Misuse("expected --tid or --comm".to_owned())),
+        };
         let sql = match self.parts {
             true => include_str!("critical_path_parts.sql"),
             false => include_str!("critical_path.sql"),
@@ -89,7 +104,7 @@ impl Report for CriticalPath {
             rows => format!("LIMIT {rows}"),
         };
         let sql = sql
-            .replace("{tid}", &self.tid.to_string())
+            .replace("{tid}", &tid.to_string())
             .replace("{from}", &from)
             .replace("{to}", &to)
             .replace("{start}", &start.to_string())
@@ -113,4 +128,55 @@ impl Report for CriticalPath {
         let rows = concat_batches(&schema, &batches)?;
         Ok(Answered::new(Section::Table(rows)))
     }
+}
+
+/// How many other threads of the same name are listed.
+const MOST_LISTED: usize = 5;
+
+/// Returns the thread with a name that ran the longest. Notes which one it is if there are others.
+fn busiest(session: &Session, comm: &str, range: Option<[&str; 2]>) -> Result<i32> {
+    let begins = range.map_or_else(String::new, |[from, to]| {
+        format!("AND time < {to} AND (duration IS NULL OR time + duration > {from})")
+    });
+    let [from, to] = range.unwrap_or(["time", "time + duration"]);
+    // Of a period at the border of the range, only the part within it.
+    let sql = format!(
+        "SELECT CAST(tid AS INT), CAST(coalesce(sum(least(time + duration, {to}) - greatest(time, {from})) \
+         FILTER (WHERE state = 'running'), 0) AS BIGINT) AS running \
+         FROM thread_states WHERE comm = {} {begins} GROUP BY tid ORDER BY running DESC, tid",
+        literal(comm)
+    );
+    let mut threads: Vec<(i32, i64)> = Vec::new();
+    for batch in session.collect(&sql)? {
+        let (tids, running) = (batch.column(0), batch.column(1));
+        let tids = tids.as_primitive::<Int32Type>();
+        let running = running.as_primitive::<Int64Type>();
+        threads.extend(
+            tids.values()
+                .iter()
+                .copied()
+                .zip(running.values().iter().copied()),
+        );
+    }
+    let Some(((tid, running), others)) = threads.split_first().map(|(first, rest)| (*first, rest))
+    else {
+        bail!(Misuse(format!(
+            "--comm: no thread named {comm} was scheduled\nhint: list them with: perfquet-query waits TRACE --by comm -n 0"
+        )));
+    };
+    if !others.is_empty() {
+        let listed = others.iter().take(MOST_LISTED);
+        let listed: Vec<String> = listed.map(|(tid, _)| tid.to_string()).collect();
+        let more = others.len().saturating_sub(MOST_LISTED);
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        log::warn!(
+            "--comm {comm}: thread {tid}, which ran the longest ({}); others: {}{more}",
+            in_fitting_unit(running as f64),
+            listed.join(", ")
+        );
+    }
+    Ok(tid)
 }
