@@ -15,6 +15,8 @@ use crate::sys::thread;
 
 /// Bytes that are passed on together.
 const PIECE_BYTES: usize = 256 << 10;
+/// Bytes that are written at once: of those that no longer fit on the disk, none are kept.
+const WRITTEN_BYTES: usize = 64 << 10;
 /// Most bytes that wait for the disk; beyond, reading the rings waits, too.
 const MOST_WAITING_BYTES: usize = 32 << 20;
 /// Passes that end sooner after another one are one round: while processes start, there is one every 2 ms.
@@ -178,7 +180,9 @@ impl Shared {
 
 fn write(journal: &mut Journal, shared: &Shared) -> io::Result<()> {
     while let Some(piece) = shared.next() {
-        journal.append(&piece.bytes)?;
+        for bytes in piece.bytes.chunks(WRITTEN_BYTES) {
+            journal.append(bytes)?;
+        }
         if piece.ends_round {
             journal.finish_round()?;
         }
