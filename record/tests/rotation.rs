@@ -93,8 +93,10 @@ fn each_event_is_in_one_trace() {
     assert_eq!(status, Some(0), "{stderr}");
     let mut traces_of: BTreeMap<u32, usize> = BTreeMap::new();
     let traces = traces(&room.path("ring"));
-    for trace in &traces {
-        for count in room::rows_of_trace(trace, "events/syscalls/sys_enter_write", &["count"]) {
+    const HITS: &str = "events/syscalls/sys_enter_write";
+    // On a busy host, the last trace may begin after the last hit.
+    for trace in traces.iter().filter(|trace| trace.join(HITS).exists()) {
+        for count in room::rows_of_trace(trace, HITS, &["count"]) {
             *traces_of
                 .entry(count.parse().expect("a number"))
                 .or_default() += 1;

@@ -37,7 +37,7 @@ function start(meta: Meta): void {
   const head = make("header", { id: "head" }, make("h1", {}, "perfquet"), meta.traces.length > 1 ? choice : make("strong", { class: "title" }, harmless(meta.traces[0]?.name ?? "")), facts,
     make("span", { class: "tools" }, make("span", { class: "tabs" }, button("−", "Zoom out (s)", () => view.zoom(2, 0.5)), button("+", "Zoom in (w)", () => view.zoom(0.5, 0.5)), button("all", "Show everything (0)", everything)),
       filter, button("SQL", "SQL (e)", () => drawer.open(view.now.tab === "sql" ? "" : "sql")), button("?", "Keys (?)", () => help.showModal())));
-  document.body.append(make("main", {}, head, timeline.element, make("footer", {}, timeline.status), drawer.element), help, tip.element);
+  document.body.append(make("main", {}, head, timeline.element, make("footer", {}, timeline.status, timeline.legend), drawer.element), help, tip.element);
 
   let opened = -1;
   const open = async (trace: number) => {

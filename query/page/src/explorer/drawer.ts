@@ -6,7 +6,7 @@ import { exactTime } from "../state.ts";
 import { type Details, type Grid, type PanelRows, get, isCanceled, message, sql } from "./api.ts";
 import { GridTable } from "./grid.ts";
 import type { Place } from "./timeline.ts";
-import type { View } from "./view.ts";
+import { TABS, type View } from "./view.ts";
 
 /** Reports on the selection, as the server names them. */
 const PANELS = ["functions", "threads", "events", "findings", "calls", "durations", "syscalls", "waits", "wakers", "locks", "io", "critical path"];
@@ -55,7 +55,7 @@ export class Drawer {
   update(): void {
     const { tab, selection, tids, trace, from, to } = this.view.now;
     this.element.hidden = tab === "";
-    this.tabs.replaceChildren(...["details", "selection", "sql"].map((name) => {
+    this.tabs.replaceChildren(...TABS.map((name) => {
       const one = button(name === "sql" ? "SQL" : name[0]!.toUpperCase() + name.slice(1), "", () => this.open(this.tab === name ? "" : name));
       one.removeAttribute("title");
       one.setAttribute("role", "tab");

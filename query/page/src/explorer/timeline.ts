@@ -1,6 +1,6 @@
 // The timeline: a canvas over the rows in view. The wheel zooms with Ctrl or over the ruler, dragging selects, a click opens details.
 
-import { Canvas, Tip, color, isDark } from "../dom.ts";
+import { Canvas, Tip, color, isDark, legendEntry } from "../dom.ts";
 import { cut, cutBeforeNumber, duration, grouped, harmless, pattern, shortened } from "../format.ts";
 import { exactTime, readableRange } from "../state.ts";
 import { axis } from "../time.ts";
@@ -50,8 +50,19 @@ function upper(list: number[], value: number): number {
   return low;
 }
 
+/** The states by their colors, in the order of the colors; the rest is "other". */
+function legendOf(states: string[]): HTMLElement[] {
+  const colors = [...new Set(Object.values(STATE_COLORS))];
+  const entries = colors.map((name) => [name, states.filter((state) => STATE_COLORS[state] === name).join(", ")] as const);
+  const hasOther = states.some((state) => STATE_COLORS[state] === undefined);
+  return [...entries, ...(hasOther ? [["other", "other"] as const] : [])]
+    .filter(([, text]) => text !== "").map(([name, text]) => legendEntry(`var(--state-${name})`, text));
+}
+
 export class Timeline {
   readonly element = make("div", { id: "timeline" });
+  /** The colors of the states of threads. */
+  readonly legend = make("span", { class: "legend quiet", id: "states" });
   readonly status = make("span", { class: "quiet", id: "count", "aria-live": "polite" });
   private readonly canvas = new Canvas("Timeline. w and s zoom, a and d pan, arrow keys scroll, drag selects", 300);
   private readonly spacer = make("div");
@@ -78,6 +89,7 @@ export class Timeline {
     this.list = list;
     this.rows = list === null ? null : new Rows(list);
     this.names = new Map(list?.threads.map((thread) => [thread.tid, `${harmless(thread.comm ?? "[unknown]")} (${thread.tid})`]) ?? []);
+    this.legend.replaceChildren(...(list?.has_states ? legendOf(list.states) : []));
     this.tiles.clear();
     this.element.scrollTop = 0;
     this.draw();

@@ -7,6 +7,8 @@ import { exactTime, parsedTime } from "../state.ts";
 const STEP_MS = 700;
 /** Zooming ends at a range of this many nanoseconds. */
 export const SHORTEST = 64;
+/** The tabs of the drawer. */
+export const TABS = ["details", "selection", "sql"];
 
 export interface Viewed {
   trace: number;
@@ -127,7 +129,7 @@ export class View {
     const tids = (parts.get("tid") ?? "").split(",").filter((text) => /^-?\d+$/.test(text)).map(Number);
     return {
       trace, from: Math.max(0, Math.min(from, length - SHORTEST)), to: Math.min(length, Math.max(to, from + SHORTEST)), selection: range(parts.get("s")), tids,
-      filter: parts.get("q") ?? "", tab: parts.get("tab") ?? "", sql: parts.get("sql") ?? "",
+      filter: parts.get("q") ?? "", tab: TABS.find((tab) => tab === parts.get("tab")) ?? "", sql: parts.get("sql") ?? "",
     };
   }
 }

@@ -22,12 +22,17 @@ pub(super) struct Access {
     token: String,
 }
 
+/// Random digits that nobody can guess.
+pub(super) fn secret() -> Result<String> {
+    let mut bytes = [0; BYTES];
+    let mut source = std::fs::File::open("/dev/urandom").context("cannot open /dev/urandom")?;
+    source.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 impl Access {
     pub(super) fn new(port: u16) -> Result<Access> {
-        let mut bytes = [0; BYTES];
-        let mut source = std::fs::File::open("/dev/urandom").context("cannot open /dev/urandom")?;
-        source.read_exact(&mut bytes)?;
-        let token = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = secret()?;
         Ok(Access { port, token })
     }
 

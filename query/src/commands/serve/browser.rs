@@ -12,6 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use perfquet::interrupt;
 
+use super::access;
+
 /// Time for the browser to read the file.
 const READING: Duration = Duration::from_secs(20);
 
@@ -20,9 +22,8 @@ pub(super) fn open(address: &str) -> Result<()> {
     if !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
         bail!("neither DISPLAY nor WAYLAND_DISPLAY is set");
     }
-    let token = address.rsplit('=').next().unwrap_or_default();
-    // The name cannot be guessed, and an existing file is an error.
-    let name = format!("perfquet-{}.html", &token[..token.len() / 2]);
+    // The name cannot be guessed, tells nothing of the token, and an existing file is an error.
+    let name = format!("perfquet-{}.html", access::secret()?);
     let path = std::env::temp_dir().join(name);
     let mut file = OpenOptions::new()
         .write(true)
