@@ -137,6 +137,12 @@ pub(crate) struct Arguments {
     /// Verbose output: why frames have no name; -vv for more
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
+
+    /// Print nothing but errors
+    ///
+    /// Losses are in the tables losses and problems, as always.
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
 }
 
 fn format(name: &str) -> Result<&'static Format, String> {

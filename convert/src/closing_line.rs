@@ -9,6 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
+use perfquet_cli::terminal::say;
 use perfquet_trace::Report;
 use perfquet_trace::count::{counted, grouped};
 use perfquet_trace::symbols::{unverified_sentence, without_line_sentence};
@@ -16,7 +17,6 @@ use perfquet_trace::symbols::{unverified_sentence, without_line_sentence};
 use crate::cli::Arguments;
 use crate::export::lake::Summary;
 use crate::export::{Exporter, Output, Source, Tally};
-use crate::terminal::{hint, put};
 
 /// Maximum number of modules listed.
 const LISTED: usize = 20;
@@ -26,7 +26,7 @@ pub(crate) fn imported(output: &Path, report: &Report) {
     let name = output.display().to_string();
     let mut formats = report.formats.clone();
     formats.dedup();
-    put(&format!(
+    say(format_args!(
         "{name}: {}; {} {}, trace {}",
         contents(report),
         formats.join(" and "),
@@ -67,13 +67,13 @@ pub(crate) fn written(
         }
         _ => String::new(),
     };
-    put(&format!(
+    say(format_args!(
         "{name}: {}; {}{next}",
         counts.join(", "),
         self::bytes(bytes)
     ));
     for (noun, reason, count) in tally.omissions() {
-        put(&format!(
+        say(format_args!(
             "{name}: {} omitted: {reason}",
             counted(count, noun)
         ));
@@ -85,18 +85,18 @@ pub(crate) fn written(
         (excluded.condition, "not matching --where"),
     ] {
         if count > 0 {
-            put(&format!("{name}: {} {reason}", counted(count, "row")));
+            say(format_args!("{name}: {} {reason}", counted(count, "row")));
         }
     }
     for note in tally.notes() {
-        put(&format!("{name}: {note}"));
+        say(format_args!("{name}: {note}"));
     }
 }
 
 /// Prints what became of a lake.
 pub(crate) fn published(lake: &Path, summary: &Summary) {
     let name = lake.display();
-    put(&format!(
+    say(format_args!(
         "{name}: {}; {}",
         summary.sentence(),
         bytes(summary.bytes)
@@ -105,7 +105,7 @@ pub(crate) fn published(lake: &Path, summary: &Summary) {
     omitted.sort();
     omitted.dedup();
     for table in omitted {
-        put(&format!(
+        say(format_args!(
             "{name}: table {} omitted: expected a fixed table or events/SYSTEM/NAME",
             perfquet_cli::escaped(&table)
         ));
@@ -123,29 +123,29 @@ fn missing(name: &str, report: &Report, is_kept: bool) {
             0 => "events".to_owned(),
             lost => counted(lost, "event"),
         };
-        put(&format!("{name}: {lost} lost{}", see("losses")));
+        say(format_args!("{name}: {lost} lost{}", see("losses")));
     }
     if counts.left_out > 0 {
-        put(&format!(
+        say(format_args!(
             "{name}: {} outside of --time dropped",
             counted(counts.left_out, "event")
         ));
     }
     if counts.filtered > 0 {
-        put(&format!(
+        say(format_args!(
             "{name}: {} filtered while recording{}",
             grouped(counts.filtered),
             see("losses")
         ));
     }
     if counts.problems > 0 {
-        put(&format!(
+        say(format_args!(
             "{name}: {}{}",
             counted(counts.problems, "read error"),
             see("problems")
         ));
         if !is_kept {
-            hint("for details, import without --to and query the table problems");
+            say("hint: for details, import without --to and query the table problems");
         }
     }
 }
@@ -156,7 +156,7 @@ pub(crate) fn unwound(report: &Report) {
         let cut = counts.cut();
         let all = cut + counts.complete;
         if cut > 0 {
-            put(&format!(
+            say(format_args!(
                 "{} of {} incomplete: copy too short {}, unwinding failed {}{}",
                 grouped(cut),
                 counted(all, "copied user stack"),
@@ -173,7 +173,7 @@ pub(crate) fn unwound(report: &Report) {
 
 /// Prints the result of symbolizing a trace.
 pub(crate) fn named(output: &Path, report: &Report) {
-    put(&format!(
+    say(format_args!(
         "{}: {} of {} named",
         output.display(),
         grouped(report.counts.named_frames),
@@ -192,33 +192,35 @@ pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
     for symbols in &report.symbols {
         if verbose > 0 {
             if let Some(kernel) = &symbols.kernel {
-                put(&format!("kernel symbols: {kernel}"));
+                say(format_args!("kernel symbols: {kernel}"));
             }
             let unnamed = symbols.unnamed();
             for module in unnamed.iter().take(LISTED) {
-                put(&module.to_string());
+                say(module);
             }
             for module in symbols.without_line().iter().take(LISTED) {
-                put(&module.to_string().replacen("symbols of", "lines of", 1));
+                say(module.to_string().replacen("symbols of", "lines of", 1));
             }
             if unnamed.len() > LISTED {
                 let more = (unnamed.len() - LISTED) as u64;
-                put(&format!("and {}", counted(more, "more module")));
+                say(format_args!("and {}", counted(more, "more module")));
             }
         }
     }
     if let Some(sentence) = unverified_sentence(&report.symbols) {
-        put(&sentence);
+        say(sentence);
     }
     if let Some(sentence) = without_line_sentence(&report.symbols) {
-        put(&sentence);
-        hint(
-            "install the debug packages of these files, or use --symbols DIR with their debug info",
+        say(sentence);
+        say(
+            "hint: install the debug packages of these files, or use --symbols DIR with their debug info",
         );
     }
     let wanted = verbose == 0 && !arguments.no_symbols;
     if wanted && without > 0 && report.counts.named_frames * 2 < report.counts.frames {
-        hint("most frames have no name; use -v for the reasons, --symbols PATH to add symbols");
+        say(
+            "hint: most frames have no name; use -v for the reasons, --symbols PATH to add symbols",
+        );
     }
 }
 

@@ -13,12 +13,12 @@ mod misuse;
 mod passing;
 mod progress;
 mod run;
-mod terminal;
 
 use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use perfquet_cli::terminal;
 use perfquet_trace::symbols;
 
 use cli::Arguments;
@@ -35,6 +35,8 @@ fn main() -> ExitCode {
     }
     let matches = perfquet_cli::with_width(Arguments::command()).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    terminal::set_program("perfquet-convert");
+    terminal::set_quiet(arguments.quiet);
     perfquet_cli::logger::start(arguments.verbose, terminal::log);
     perfquet_cli::outlive_file_limits();
     match run::run(&arguments) {
@@ -43,10 +45,7 @@ fn main() -> ExitCode {
         // The reader closed the pipe: `perfquet-convert --to folded a.pqt | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::say(&sentence(&error));
-            for hint in run::hints(&error) {
-                terminal::hint(&hint);
-            }
+            terminal::fail(sentence(&error), run::hints(&error));
             match error.downcast_ref::<Misuse>() {
                 Some(_) => ExitCode::from(2),
                 None => ExitCode::from(1),

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use perfquet_cli::terminal;
 use perfquet_events::event::Progress;
 use perfquet_import::Listener;
 
@@ -13,9 +14,10 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A line on stderr, if that is a terminal.
+    /// A line on stderr, if that is a terminal and the program is not quiet.
     pub(crate) fn new() -> Line {
-        let bar = std::io::stderr().is_terminal().then(|| {
+        let is_visible = std::io::stderr().is_terminal() && !terminal::is_quiet();
+        let bar = is_visible.then(|| {
             let bar = ProgressBar::new_spinner();
             bar.enable_steady_tick(Duration::from_millis(200));
             bar

@@ -7,7 +7,7 @@
 //! As a library, it has the program's [`main`] and the [`rows`] of reports. Tables, views and functions are the crate `perfquet`.
 
 #[macro_use]
-mod terminal;
+mod message;
 mod text;
 
 mod call_values;
@@ -32,6 +32,7 @@ use clap::{ArgMatches, Command};
 use parquet::errors::ParquetError;
 
 use perfquet::failure::{Interrupted, Misuse};
+use perfquet_cli::terminal;
 
 use crate::commands::{COMMANDS, Subcommand};
 use crate::reports::REPORTS;
@@ -46,9 +47,8 @@ pub fn main() -> ExitCode {
         return status;
     }
     perfquet_trace::store::watch_readers();
-    perfquet_cli::logger::start(0, |_, text| {
-        say!("{}", text::harmless_lines(&text.to_string()))
-    });
+    terminal::set_program("perfquet-query");
+    perfquet_cli::logger::start(0, |_, text| terminal::say(text));
     perfquet_cli::outlive_file_limits();
     let matches = match perfquet_cli::with_width(command()).try_get_matches() {
         Ok(matches) => matches,
@@ -70,10 +70,8 @@ pub fn main() -> ExitCode {
             } else {
                 1
             };
-            say!(
-                "perfquet-query: {}",
-                text::harmless_lines(&format!("{error:#}"))
-            );
+            let no_hints: [&str; 0] = [];
+            terminal::fail(format_args!("{error:#}"), no_hints);
             ExitCode::from(code)
         }
     }

@@ -18,7 +18,6 @@ use perfquet::failure::Interrupted;
 use crate::commands::{Subcommand, arguments};
 use crate::limits::Limits;
 use crate::render::{self, Answered, Form};
-use crate::text::harmless_lines;
 
 /// A report is a subcommand that answers instead of printing.
 pub(crate) trait Report: Args + FromArgMatches {
@@ -77,7 +76,7 @@ fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
             }
             Err(error) if is_complete || error.is::<Interrupted>() => return Err(error),
             // A recording writes its first parts after a while.
-            Err(error) => say!("{}", harmless_lines(&format!("{error:#}"))),
+            Err(error) => say!("{error:#}"),
         }
         if is_complete {
             return Ok(());

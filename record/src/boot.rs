@@ -17,7 +17,7 @@ use crate::output::closing_line::Next;
 use crate::output::completion::complete_trace;
 use crate::output::encoder::{Encoder, Source};
 use crate::sys::signals::Signals;
-use crate::terminal;
+use perfquet_cli::terminal;
 
 /// Options that may accompany `--boot`, and those that may accompany `--collect-boot`.
 const OF_THE_LINE: [&str; 10] = [

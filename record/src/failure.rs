@@ -9,7 +9,7 @@ use std::fmt;
 
 use perfquet_cli::nearest;
 
-use crate::terminal;
+use perfquet_cli::terminal;
 
 /// A failure that knows its next step. Made by [`failed`] or [`misuse`], carried by `anyhow::Error`.
 #[derive(Debug)]
@@ -79,10 +79,7 @@ impl std::error::Error for Failure {}
 
 /// Prints an error with its causes, and its hint on a separate line.
 pub(crate) fn print(error: &anyhow::Error) {
-    terminal::complain(format_args!("perfquet-record: {error:#}"));
-    if let Some(hint) = hint_of(error) {
-        terminal::complain(format_args!("hint: {hint}"));
-    }
+    terminal::fail(format_args!("{error:#}"), hint_of(error));
 }
 
 /// The status that the process ends with.

@@ -14,7 +14,7 @@ use crate::plan;
 use crate::preset;
 use crate::probe::{counter, definition, pmu_names, probe_listing, tracepoint};
 use crate::sys::tracefs::Tracefs;
-use crate::terminal;
+use perfquet_cli::terminal;
 
 /// Whether such a query is requested.
 pub(crate) fn is_requested(cli: &Cli) -> bool {

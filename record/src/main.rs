@@ -42,12 +42,12 @@ mod stat;
 mod switch;
 mod sys;
 mod target;
-mod terminal;
 mod trigger;
 mod user_stacks;
 
 use std::process::ExitCode;
 
+use perfquet_cli::terminal;
 use run::Outcome;
 
 fn main() -> ExitCode {
@@ -57,6 +57,7 @@ fn main() -> ExitCode {
     }
     sys::memory::give_back();
     let mut cli = cli::Cli::read();
+    terminal::set_program("perfquet-record");
     terminal::set_quiet(cli.is_quiet);
     perfquet_cli::logger::start(cli.verbose, terminal::log);
     cli = cli.with_presets(std::env::args_os());

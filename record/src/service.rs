@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::failure::{Failure, failed, misuse};
-use crate::terminal;
+use perfquet_cli::terminal;
 
 /// The unit of the packages.
 const PACKAGED: &str = include_str!("../perfquet.service");

@@ -1,5 +1,5 @@
-//! Parts of the command line shared by the programs: quantities, hints with similar names, the logger, escaping for
-//! terminals, distributions as text, documents for packages, signals.
+//! Parts of the command line shared by the programs: quantities, hints with similar names, the logger, messages and errors,
+//! escaping for terminals, distributions as text, documents for packages, signals.
 //!
 //! This crate does not depend on traces.
 
@@ -10,6 +10,7 @@ pub mod logger;
 mod names;
 pub mod quantity;
 mod signals;
+pub mod terminal;
 mod width;
 
 pub use documents::write_documents;

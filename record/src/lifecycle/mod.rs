@@ -32,8 +32,8 @@ use crate::sys::clock;
 use crate::sys::signals::{Signal, Signals};
 use crate::target::Target;
 use crate::target::containers::Containers;
-use crate::terminal;
 use crate::trigger::{self, Seen};
+use perfquet_cli::terminal;
 
 pub(crate) use start::Start;
 pub(crate) use stop::Stopped;

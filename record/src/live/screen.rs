@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use terminal_size::{Height, Width, terminal_size};
 
 use super::paint::Line;
-use crate::terminal;
+use perfquet_cli::terminal;
 
 /// The alternate screen; the cursor is hidden, long lines are not wrapped.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";

@@ -13,7 +13,8 @@ use crate::failure::failed;
 use crate::output::Output;
 use crate::output::progress::{self, Count};
 use crate::probe::stacks;
-use crate::{ftrace, journal, terminal};
+use crate::{ftrace, journal};
+use perfquet_cli::terminal;
 
 /// The most useful first query of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

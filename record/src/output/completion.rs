@@ -7,7 +7,7 @@ use crate::output::closing_line;
 use crate::output::encoder::{Encoder, no_tables};
 use crate::output::progress::{Progress, TICK};
 use crate::sys::signals::{Signal, Signals};
-use crate::terminal;
+use perfquet_cli::terminal;
 
 /// Waits until the journal is encoded, and returns whether it is; a second Ctrl-C leaves the rest to
 /// `perfquet-convert`.

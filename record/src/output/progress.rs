@@ -6,7 +6,7 @@ use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use perfquet_trace::count::counted;
 use perfquet_trace::normalize::Counts;
 
-use crate::terminal;
+use perfquet_cli::terminal;
 
 /// Interval at which the end and signals are checked, and the progress line is drawn.
 pub(crate) const TICK: Duration = Duration::from_millis(250);

@@ -22,7 +22,7 @@ use super::connection::{Connection, interruptible, pid_of};
 use super::script::Script;
 use crate::failure::failed;
 use crate::sys::signals::Signals;
-use crate::terminal;
+use perfquet_cli::terminal;
 
 /// This program, as the kernel started it, even if its file has been replaced.
 const THIS_PROGRAM: &str = "/proc/self/exe";

@@ -8,7 +8,7 @@ use perfquet_import::{Found, ImportOptions, look_into, recover, remove_journal};
 use perfquet_trace::store::JOURNAL;
 
 use crate::sys::thread;
-use crate::terminal;
+use perfquet_cli::terminal;
 
 /// The outcome of a recovery.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::lifecycle::{Running, Start};
 use crate::output::{Form, Format, Output};
 use crate::probe::definition::Definitions;
 use crate::sys::signals::Signals;
-use crate::terminal;
+use perfquet_cli::terminal;
 
 /// When a trace is written before the end.
 pub(super) struct Wanted {

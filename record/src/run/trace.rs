@@ -24,8 +24,8 @@ use crate::probe::definition::Definitions;
 use crate::rotation;
 use crate::stat::Counters;
 use crate::sys::signals::Signals;
-use crate::terminal;
 use crate::user_stacks;
+use perfquet_cli::terminal;
 
 /// Positions in the journal, for its readers.
 struct Lengths {

@@ -24,7 +24,6 @@ use super::{Subcommand, arguments};
 use crate::limits::Limits;
 use crate::render::{self, Destination, Format};
 use crate::settings::{Output, Traces};
-use crate::text::harmless_lines;
 use complete::Completer;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Shell>("shell", run);
@@ -119,7 +118,7 @@ fn interactive(state: &mut State) -> Result<()> {
                 let mut next = Next::Ask;
                 for piece in pieces(&line) {
                     next = state.answer(piece).unwrap_or_else(|error| {
-                        say!("{}", harmless_lines(&format!("{error:#}")));
+                        say!("{error:#}");
                         Next::Ask
                     });
                 }

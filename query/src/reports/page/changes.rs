@@ -11,7 +11,6 @@ use super::{answered, unless_failed};
 use crate::filter::Filters;
 use crate::render::{Answered, Section};
 use crate::reports::diff::Diff;
-use crate::terminal::muted;
 
 /// Rows of a table.
 const ROWS: &str = "200";
@@ -54,7 +53,7 @@ pub(super) fn of(
             vec!["-n".to_owned(), ROWS.to_owned()],
             filters.arguments(),
         ];
-        let answer = muted(|| answered::<Diff>(session, &options.concat()));
+        let answer = perfquet_cli::terminal::muted(|| answered::<Diff>(session, &options.concat()));
         let Some(Answered {
             section, summary, ..
         }) = unless_failed(answer, title, omitted)?
