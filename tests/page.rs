@@ -3,6 +3,8 @@
 
 #[path = "page/keys.rs"]
 mod keys;
+#[path = "page/kinds.rs"]
+mod kinds;
 #[path = "page/truth.rs"]
 mod truth;
 

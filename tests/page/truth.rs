@@ -242,7 +242,7 @@ fn changes(shown: &str) -> Vec<String> {
 }
 
 /// Rows of a query as CSV, without the header.
-fn rows(trace: &Path, sql: &str) -> Vec<String> {
+pub(super) fn rows(trace: &Path, sql: &str) -> Vec<String> {
     let mut query = Command::new(bin("perfquet-query"));
     let text = output(
         query

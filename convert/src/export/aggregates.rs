@@ -117,6 +117,11 @@ pub(super) fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally)
         "of other aggregations",
         (keys.len() - of_first) as u64,
     );
+    tally.omit(
+        "aggregate",
+        "without a stack, or printed again later",
+        source.aggregate_rows().saturating_sub(keys.len() as u64),
+    );
     for (line, value) in lines {
         writeln!(out, "{line} {value}")?;
     }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::Tally;
 use super::batch::{BatchRow, Head};
 use super::source::Source;
 
@@ -71,6 +72,8 @@ pub(super) enum Owner {
 pub(super) struct CallCounts {
     pub(super) calls: u64,
     pub(super) without_time: u64,
+    /// Exported calls with a stack, which strace -k prints.
+    pub(super) with_stack: u64,
 }
 
 /// Calls `pass` for each selected call, in the order of the table.
@@ -86,6 +89,8 @@ pub(super) fn each_call(
                 match call_of(&row) {
                     Some(call) => {
                         counts.calls += 1;
+                        let is_stack = call.head.user_stack.or(call.head.kernel_stack).is_some();
+                        counts.with_stack += u64::from(is_stack);
                         pass(&call)?;
                     }
                     None => counts.without_time += 1,
@@ -94,6 +99,18 @@ pub(super) fn each_call(
         }
     }
     Ok(counts)
+}
+
+impl CallCounts {
+    /// Counts what viewers of nested calls cannot show: calls without a timestamp, and the stacks of calls.
+    pub(super) fn omissions(&self, tally: &mut Tally) {
+        tally.omit("call", "without a timestamp", self.without_time);
+        tally.omit(
+            "stack",
+            "of calls, which show only their callers",
+            self.with_stack,
+        );
+    }
 }
 
 /// Returns the call of a row; `None` without a timestamp.

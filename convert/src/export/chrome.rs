@@ -71,7 +71,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     tally.omit("sample", "Chrome's format has no stacks", samples);
     tally.omit(
         "stack",
-        "of an event: Chrome's format has no stacks",
+        "of a row: Chrome's format has no stacks",
         counts.stacks,
     );
     tally.omit("event", "without a timestamp", counts.without_time);
@@ -264,6 +264,7 @@ impl Export<'_> {
             self.call(row, call, end)
         })?;
         counts.calls_without_time = passed.without_time;
+        counts.stacks += passed.with_stack;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Choice of the rows that exporters of weighted stacks count: the samples of one event, its hits, or the two sides of
 //! a comparison.
 //!
-//! Counts of different events cannot be added, so one event is chosen, and the choice is logged.
+//! Counts of different events cannot be added, so one event is chosen; [`Counted::warn`] logs the choice.
 
 use std::collections::HashSet;
 
@@ -18,6 +18,8 @@ pub(super) struct Counted {
     pub(super) decimals: u32,
     /// Whether they are samples, not hits of a tracepoint.
     pub(super) is_sampled: bool,
+    /// The warning about events that are not counted.
+    warning: Option<String>,
 }
 
 impl Counted {
@@ -47,19 +49,21 @@ impl Counted {
                 && after.strip_prefix("after") == before.strip_prefix("before")
         };
         let is_sampled = !sampled.is_empty();
+        let mut warning = None;
         let events = match sampled.as_slice() {
             [before, after] if is_pair(before, after) => sampled.clone(),
             [first, others @ ..] => {
                 if !others.is_empty() || !hits.is_empty() {
-                    log::warn!(
+                    warning = Some(format!(
                         "exporting only the event {first}: counts of different events do not add up"
-                    );
+                    ));
                 }
                 vec![first.clone()]
             }
             [] => {
                 if hits.len() > 1 {
-                    log::warn!("exporting only the event {}", hits[0]);
+                    let name = hits[0].trim_start_matches("events/").replace('/', ":");
+                    warning = Some(format!("exporting only the event {name}"));
                 }
                 hits.into_iter().take(1).collect()
             }
@@ -69,7 +73,15 @@ impl Counted {
             events,
             decimals,
             is_sampled,
+            warning,
         })
+    }
+
+    /// Warns of events that are not counted.
+    pub(super) fn warn(&self) {
+        if let Some(warning) = &self.warning {
+            log::warn!("{warning}");
+        }
     }
 
     /// Returns whether rows of this table are counted.

@@ -15,6 +15,7 @@ use anyhow::Result;
 
 use super::batch::{BatchRow, Heads, i64_at, i64_column};
 use super::counted::Counted;
+use super::losses::{each_loss, problems};
 use super::source::Source;
 use super::stacks::{Place, Stacks};
 use super::{Exporter, Output, Tally, aggregates, printable};
@@ -40,17 +41,44 @@ const WANTED: [&str; 6] = [
 ];
 
 fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
-    let Some(counted) = Counted::choose(source) else {
-        aggregates::write(source, out, tally)?;
-        return Ok(());
-    };
+    let counted = Counted::choose(source);
     // Stacks aggregated by a tool are more informative than the lines printed around them.
-    if !counted.is_sampled && aggregates::write(source, out, tally)? {
-        return Ok(());
+    let is_sampled = counted.as_ref().is_some_and(|counted| counted.is_sampled);
+    let has_aggregates = !is_sampled && aggregates::write(source, out, tally)?;
+    match counted {
+        Some(counted) if !has_aggregates => {
+            counted.warn();
+            rows(source, &counted, out, tally)?;
+        }
+        _ => {
+            let rows = source.events().map(|table| source.table_rows(table));
+            tally.omit("row", "of events beside aggregations", rows.sum());
+        }
     }
+    if !has_aggregates {
+        let aggregates = source.aggregate_rows();
+        tally.omit(
+            "aggregate",
+            "without a stack, or beside samples",
+            aggregates,
+        );
+    }
+    tally.omit("call", "folded stacks have no calls", source.call_rows());
+    each_loss(source, tally, |_| Ok(()))?;
+    problems(source, tally)?;
+    Ok(())
+}
+
+/// Writes the stacks of the counted events.
+fn rows(
+    source: &Source<'_>,
+    counted: &Counted,
+    out: &mut dyn Write,
+    tally: &mut Tally,
+) -> Result<()> {
     let mut comms = Comms::default();
     let mut counts: HashMap<Key, [i128; 2]> = HashMap::new();
-    let (mut written, mut others) = (0, 0);
+    let (mut written, mut others, mut empty) = (0, 0, 0);
     for table in source.samples().chain(source.events()) {
         if !counted.is_of(table) {
             others += source.table_rows(table);
@@ -67,6 +95,12 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
                     continue;
                 };
                 let head = heads.row(index);
+                let is_stack = head.user_stack.or(head.kernel_stack).is_some();
+                // A line without a frame is nothing that flame graphs can draw; sampled, it keeps the sum right.
+                if !counted.is_sampled && !is_stack && head.comm.is_none() {
+                    empty += 1;
+                    continue;
+                }
                 let comm = head.comm.map(|comm| comms.number(comm));
                 let key = (comm, head.user_stack, head.kernel_stack);
                 let period = i64_at(periods, index).unwrap_or(1);
@@ -77,7 +111,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     }
     tally.wrote(if counted.is_sampled { "sample" } else { "hit" }, written);
     tally.omit("row", "of other events", others);
-    tally.omit("call", "folded stacks have no calls", source.call_rows());
+    tally.omit("hit", "without a stack or thread", empty);
     let stacks = Stacks::read(source.trace)?;
     let mut lines: BTreeMap<String, [i128; 2]> = BTreeMap::new();
     for (key, of_key) in counts {

@@ -25,6 +25,7 @@ use perfquet_trace::tables;
 
 use super::batch::BatchRow;
 use super::event_types::EventType;
+use super::losses::{each_loss, problems};
 use super::mappings::Mappings;
 use super::merged::{MergedRow, MergedRows};
 use super::source::{RowTable, Source};
@@ -75,6 +76,10 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     tally.wrote("event", written);
     tally.omit("record", "of the recorder, which perf script hides", hidden);
     tally.omit("call", "perf script has no calls", source.call_rows());
+    let aggregates = source.aggregate_rows();
+    tally.omit("aggregate", "perf script has no aggregates", aggregates);
+    each_loss(source, tally, |_| Ok(()))?;
+    problems(source, tally)?;
     Ok(())
 }
 

@@ -269,7 +269,7 @@ impl Export<'_> {
             self.rows.push(group, &record)
         })?;
         tally.wrote("call", counts.calls - overlapping);
-        tally.omit("call", "without a timestamp", counts.without_time);
+        counts.omissions(tally);
         tally.omit("call", "more than 256 overlapping", overlapping);
         Ok(())
     }

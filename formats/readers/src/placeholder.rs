@@ -15,6 +15,37 @@ pub(crate) fn without_placeholder<'a>(function: &'a [u8], module: &[u8]) -> &'a 
     }
 }
 
+/// The module of a frame in a format that has only names: that in brackets, `[libc.so.6]`. `None` for functions and
+/// `[unknown]`; digits alone are no file.
+///
+/// perf names the kernel and its modules in brackets, `[kernel.kallsyms]`; `stackcollapse-perf.pl` writes two then: `[[vdso]]`.
+pub(crate) fn module_of(name: &[u8], is_kernel: bool) -> Option<&[u8]> {
+    const BRACKETED: [&[u8]; 8] = [
+        b"kernel.kallsyms",
+        b"guest.kernel.kallsyms",
+        b"vdso",
+        b"vsyscall",
+        b"heap",
+        b"stack",
+        b"anon",
+        b"uprobes",
+    ];
+    let inside = name.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    if inside.starts_with(b"[") && inside.ends_with(b"]") && inside.len() > 2 {
+        return Some(inside);
+    }
+    let is_module = inside != b"unknown"
+        && inside.iter().any(|byte| !byte.is_ascii_digit())
+        && !inside.iter().any(|byte| b"[]".contains(byte));
+    if !is_module {
+        return None;
+    }
+    match is_kernel || BRACKETED.contains(&inside) {
+        true => Some(name),
+        false => Some(inside),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +65,27 @@ mod tests {
         ] {
             let found = without_placeholder(function.as_bytes(), module.as_bytes());
             assert_eq!(found, expected.as_bytes(), "{function} in {module}");
+        }
+    }
+
+    #[test]
+    fn names_in_brackets_are_modules() {
+        for (name, is_kernel, expected) in [
+            ("[libc.so.6]", false, Some("libc.so.6")),
+            ("[/usr/bin/sh]", false, Some("/usr/bin/sh")),
+            ("[vdso]", false, Some("[vdso]")),
+            ("[[vdso]]", false, Some("[vdso]")),
+            ("[ext4]", true, Some("[ext4]")),
+            ("[[kernel.kallsyms]]", true, Some("[kernel.kallsyms]")),
+            ("[unknown]", false, None),
+            ("[1]", false, None),
+            ("[]", false, None),
+            ("[]f]", false, None),
+            ("operator[]", false, None),
+            ("main", false, None),
+        ] {
+            let found = module_of(name.as_bytes(), is_kernel).map(String::from_utf8_lossy);
+            assert_eq!(found.as_deref(), expected, "{name}");
         }
     }
 }

@@ -194,9 +194,41 @@ export interface Data {
   profiles: Profile[];
   calls: Calls | null;
   tracks: TrackData | null;
+  summaries?: { counters: CounterRow[]; aggregates: AggregateRow[]; events: EventRow[] } | null;
   /** Thread ID, process ID, name. */
   threads: [number, number | null, string | null][];
   colors: Record<"kinds" | "off_cpu" | "modules" | "changes", [string, string][]> & { names: string[] };
+}
+
+/** A counter of --stat or perf stat: its sum, the part of the time for which it ran, its sum in each of at most 200 periods. */
+export interface CounterRow {
+  event: string;
+  unit: string | null;
+  total: number | null;
+  periods: number;
+  share: number | null;
+  error: string | null;
+  course: (number | null)[];
+}
+
+/** A key of an aggregation without stacks; bars of a distribution. */
+export interface AggregateRow {
+  name: string | null;
+  action: string | null;
+  keys: string | null;
+  value: number | null;
+  exact_value: number | null;
+  value_count: number | null;
+  low: (number | null)[] | null;
+  high: (number | null)[] | null;
+  count: number[] | null;
+}
+
+export interface EventRow {
+  event: string;
+  kind: string;
+  table_name: string;
+  rows: number;
 }
 
 /** Where a column is: its first byte, the count of its numbers, the bytes of each, and its form. */

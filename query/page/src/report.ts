@@ -9,6 +9,7 @@ import { amount, cut, duration, grouped, percent } from "./format.ts";
 import { cpus } from "./rates.ts";
 import { Stacks } from "./stacks.ts";
 import { State, exactTime } from "./state.ts";
+import { Aggregates, Counters, Events, totals } from "./summaries.ts";
 import { Durations, Functions, Slowest, Threads } from "./tables.ts";
 import { Time } from "./time.ts";
 import { Tracks } from "./tracks.ts";
@@ -69,7 +70,7 @@ function summary(data: Data, stacks: Stacks[]): string {
     const count = data.calls.rows.reduce((sum, row) => sum + row.count, 0);
     parts.push(`${grouped(count)} calls${first === undefined || first.total === null ? "" : `, the longest total in ${cut(first.function, 60)} (${duration(first.total)})`}`);
   }
-  return parts.join(" · ");
+  return [...parts, ...totals(data)].join(" · ");
 }
 
 function copyLink(): HTMLButtonElement {
@@ -176,6 +177,8 @@ async function main(): Promise<void> {
   const shown: Shown[] = [new Findings(data, state, stacks), toolbar(state)];
   const hasTime = data.slot !== undefined && 
     [...data.profiles.map((profile) => profile.cells), data.calls?.cells].some((cells) => cells?.slot.some((slot) => slot >= 0) ?? false);
+  if (Counters.has(data)) shown.push(new Counters(data, state));
+  if (Aggregates.has(data)) shown.push(new Aggregates(data, state));
   if (hasTime) shown.push(new Time(data, state, tip));
   if (Tracks.has(data)) shown.push(new Tracks(data, state, tip));
   if (data.threads.some(([tid]) => tid >= 0)) shown.push(new Threads(data, state));
@@ -189,9 +192,10 @@ async function main(): Promise<void> {
     shown.push(arrange, ...both);
   }
   if (data.calls !== null) shown.push(new Durations(data.calls, data, state, tip), new Slowest(data.calls, data, state));
+  if (Events.has(data)) shown.push(new Events(data, state));
   const help = make("span", { class: "keys" }, " · keys: / search, Esc back, 0 everything; in pictures: arrows, Enter, o callers");
   const about = make("footer", {}, `perfquet-query ${data.version}`, help);
-  const empty = shown.length === 2 ? [make("p", { class: "note" }, "The trace has neither stacks nor calls to draw.")] : [];
+  const empty = shown.length === 2 ? [make("p", { class: "note" }, "The trace has no rows to show.")] : [];
   page.append(head(data, stacks), ...shown.map((one) => one.element).filter((element) => !pair.contains(element) || element === pair), ...empty, about, tip.element);
   const update = () => { for (const one of shown) one.update(); };
   let [last, lastZoom, lastSpan] = ["", "", ""];

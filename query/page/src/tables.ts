@@ -230,6 +230,15 @@ function strip(values: Float64Array | undefined): Node {
   return picture(values.length, 15, [d, "area"]);
 }
 
+/** The course of a few numbers, from left to right, in the size of other strips. */
+export function bars(values: (number | null)[]): Node {
+  if (values.length === 0) return document.createTextNode("");
+  const bins = 160;
+  const wide = new Float64Array(bins);
+  for (let bin = 0; bin < bins; bin++) wide[bin] = Math.max(0, values[Math.floor((bin * values.length) / bins)] ?? 0);
+  return strip(wide);
+}
+
 export class Functions {
   private readonly panel = panel("functions", "Functions");
   readonly element = this.panel.element;
@@ -554,5 +563,6 @@ export class Slowest {
 
 function text(value: unknown): string {
   if (value === null || value === undefined) return "";
+  if (Array.isArray(value)) return value.map((one) => (typeof one === "string" ? harmless(one) : JSON.stringify(one))).join(", ");
   return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -19,7 +19,7 @@ fn babeltrace_counts_each_event_as_we_do() {
     let mut wrong = Vec::new();
     for trace in traces() {
         let output = folder.path().join("a.ctf");
-        export(&trace.path, "ctf", &output, &[]);
+        let exported = export(&trace.path, "ctf", &output, &[]);
         let found = Command::new("babeltrace2")
             .args(["--names", "none", "--fields", "trace:hostname"])
             .arg(&output)
@@ -53,7 +53,13 @@ fn babeltrace_counts_each_event_as_we_do() {
                CAST(sum(rows) AS BIGINT) FROM event_types WHERE table_name <> 'samples' AND rows > 0 GROUP BY 1
              UNION ALL SELECT 'call', count(*) FROM calls WHERE time IS NOT NULL HAVING count(*) > 0",
         ) {
+            // Names are read by words.
+            let name = name.rsplit(' ').next().unwrap_or_default().to_owned();
             *ours.entry(name).or_default() += count;
+        }
+        // Rows without a timestamp are not exported. No trace has both.
+        if exported.contains("rows omitted: without a timestamp") {
+            ours.clear();
         }
         let sum = |counts: &BTreeMap<String, u64>| counts.values().sum::<u64>();
         let _ = writeln!(

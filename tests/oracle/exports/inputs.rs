@@ -9,7 +9,7 @@ use perfquet_tests::{foreign_corpus, root, target_directory};
 use crate::several::printed;
 
 /// Golden files, below `formats/readers/src`.
-const GOLDEN: [&str; 9] = [
+const GOLDEN: [&str; 26] = [
     "perf_data/golden/switch-events.data",
     "perf_data/golden/user-regs.data",
     "perf_data/golden/usdt.data",
@@ -19,6 +19,35 @@ const GOLDEN: [&str; 9] = [
     "ftrace_text/golden/fields.trace",
     "ftrace_text/golden/graph.report",
     "folded/golden/dd.folded",
+    "folded/golden/diff.folded",
+    "perf_data/golden/stat.data",
+    "perf_data/golden/group.data",
+    "perf_data/golden/cut.data",
+    "ftrace_text/golden/uprobes.trace",
+    "ftrace_text/golden/lost.trace_pipe",
+    "ftrace_text/golden/hist-stacks.txt",
+    "kfi/golden/kft.lst",
+    "strace/golden/threads.strace",
+    "strace/golden/stacks.strace",
+    "strace/golden/summary.strace",
+    "uftrace/golden/args.tar",
+    "dtrace/golden/stacks.out",
+    "dtrace/golden/distributions.out",
+    "pprof/golden/features.pb",
+    "callgrind/golden/instructions.out",
+    "perfetto/golden/features.pftrace",
+];
+
+/// The whole system, of the recorded traces: samples of a clock, and switches with the waits between them.
+const RECORDED: [&str; 2] = [
+    "perf-data/6.12/cpu-clock-a.data",
+    "perf-data/6.12/multi.data",
+];
+
+/// Two recordings in one trace.
+const SEVERAL: [&str; 2] = [
+    "perf_data/golden/user-regs.data",
+    "perf_data/golden/switch-events.data",
 ];
 
 /// `perfquet-record --format perf.data -e sched:sched_switch -- sh -c 'sleep 0.01; sleep 0.01'`: the switches of its threads, with the moments
@@ -60,6 +89,7 @@ fn import_all(folder: &Path) -> Vec<Trace> {
     let readers = root().join("formats/readers/src");
     let mut inputs: Vec<PathBuf> = GOLDEN.iter().map(|name| readers.join(name)).collect();
     inputs.push(root().join("tests/oracle/exports").join(ONE_PROCESS));
+    inputs.extend(RECORDED.map(|name| root().join("tests/corpus").join(name)));
     if let Some(corpus) = foreign_corpus() {
         let foreign = FOREIGN.iter().map(|name| corpus.join(name));
         inputs.extend(foreign.filter(|path| path.is_file()));
@@ -83,7 +113,18 @@ fn import_all(folder: &Path) -> Vec<Trace> {
             path: trace,
         }
     };
-    inputs.iter().enumerate().map(import).collect()
+    let mut traces: Vec<Trace> = inputs.iter().enumerate().map(import).collect();
+    let path = folder.join("several.pqt").display().to_string();
+    let [first, second] = SEVERAL.map(|name| readers.join(name).display().to_string());
+    printed(
+        "perfquet-convert",
+        &[&first, &second, "--no-symbols", "-o", &path],
+    );
+    traces.push(Trace {
+        name: "several".to_owned(),
+        path,
+    });
+    traces
 }
 
 /// Depth of the nested calls in [`hostile`].

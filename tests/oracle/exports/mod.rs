@@ -4,6 +4,7 @@ mod chrome;
 mod ctf;
 mod firefox;
 mod inputs;
+mod matrix;
 mod perfetto;
 mod pprof;
 mod speedscope;
@@ -41,6 +42,13 @@ fn reported_count(line: &str, noun: &str) -> u64 {
         is_noun.then(|| count.replace(',', "").parse::<u64>().ok())?
     });
     counts.sum()
+}
+
+/// Returns the number of rows that an export omitted because they have no timestamp, from the converter's stderr.
+fn untimed(stderr: &str, noun: &str) -> u64 {
+    let lines = stderr.lines();
+    let lines = lines.filter(|line| line.contains("omitted: without a timestamp"));
+    lines.map(|line| reported_count(line, noun)).sum()
 }
 
 /// Returns the first two columns of the result of an SQL query.

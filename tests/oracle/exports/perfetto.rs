@@ -8,7 +8,7 @@ use std::process::Command;
 use perfquet_tests::{needs, root};
 
 use super::inputs::{DEPTH, ONE_PROCESS, trace, traces};
-use super::{counts, export, reported_count};
+use super::{counts, export, reported_count, untimed};
 
 /// Runs queries in trace_processor; returns its reported errors, and the rows of each query.
 pub(super) fn ask(file: &Path, questions: &[&str]) -> (Vec<String>, Vec<Vec<String>>) {
@@ -93,10 +93,6 @@ fn trace_processor_counts_perfettos_rows_as_we_do() {
             .lines()
             .filter(|line| line.contains("omitted: nested deeper"));
         let too_deep: u64 = too_deep.map(|line| reported_count(line, "call")).sum();
-        let untimed = stderr
-            .lines()
-            .filter(|line| line.contains("omitted: without a timestamp"));
-        let untimed: u64 = untimed.map(|line| reported_count(line, "sample")).sum();
         let stacks = stderr
             .lines()
             .filter_map(|line| line.split_once("the stacks of "));
@@ -106,9 +102,9 @@ fn trace_processor_counts_perfettos_rows_as_we_do() {
             .filter(|line| line.contains("added where a thread exits"));
         let added: u64 = added.map(|line| reported_count(line, "event")).sum();
         let ours = [
-            events + added,
-            sampled - untimed + stacks,
-            calls - too_deep,
+            events - untimed(&stderr, "event") + added,
+            sampled - untimed(&stderr, "sample") + stacks,
+            calls - too_deep - untimed(&stderr, "call"),
             lost,
         ];
         let _ = writeln!(

@@ -39,6 +39,30 @@ fn types(file: &Path) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Returns the sum of the values of each sample type, as printed by `-raw`.
+pub(super) fn sums(file: &Path) -> BTreeMap<String, u64> {
+    let types = types(file);
+    let raw = pprof(file, &["-raw"]);
+    let samples = raw.lines().skip_while(|line| *line != "Samples:").skip(2);
+    let mut sums = BTreeMap::new();
+    // `          1    2004008          0: 2 3`; labels follow on their own lines.
+    for line in samples.take_while(|line| *line != "Locations") {
+        let Some((values, _)) = line.split_once(": ") else {
+            continue;
+        };
+        let values: Vec<i64> = values
+            .split_whitespace()
+            .map_while(|value| value.parse().ok())
+            .collect();
+        if values.len() == types.len() {
+            for ((name, _), value) in types.iter().zip(values) {
+                *sums.entry(name.clone()).or_default() += value.unsigned_abs();
+            }
+        }
+    }
+    sums
+}
+
 fn functions(file: &Path, index: &str, unit: &str) -> Functions {
     let index = format!("-sample_index={index}");
     let unit = format!("-unit={unit}");
@@ -200,6 +224,33 @@ fn go_pprof_adds_calls_and_shows_labels() {
     export(&trace("hostile.trace").path, "pprof", &file, &[]);
     let found = functions(&file, "calls", "count");
     assert_eq!(found["level 0"], (1, super::inputs::DEPTH as u64));
+}
+
+/// The type that pprof shows without `-sample_index`.
+#[test]
+fn the_first_type_is_what_was_recorded() {
+    if !needs::met(&["Go with pprof"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.pb.gz");
+    for (name, expected) in [
+        ("user-regs.data", "cpu-clock"),
+        ("graph-events.dat", "self_time"),
+        ("stacks.out", "aggregate"),
+        (super::inputs::ONE_PROCESS, "sched:sched_switch"),
+    ] {
+        export(&trace(name).path, "pprof", &file, &[]);
+        let raw = pprof(&file, &["-raw"]);
+        let first = raw
+            .split_whitespace()
+            .find_map(|word| word.strip_suffix("[dflt]"));
+        let (first, _) = first
+            .unwrap_or_default()
+            .rsplit_once('/')
+            .unwrap_or_default();
+        assert_eq!(first, expected, "{name}");
+    }
 }
 
 /// Exported for [`imported_profiles_are_what_go_prints`]: calls, samples with kernel and user stacks.

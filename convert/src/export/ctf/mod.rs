@@ -224,8 +224,14 @@ fn encode(
             if !std::mem::take(&mut is_first) {
                 out.push(b';');
             }
-            let name = place.function.or(place.module).unwrap_or("[unknown]");
-            out.extend(name.bytes().filter(|byte| *byte != 0));
+            // Brackets tell a module from a function.
+            let (open, name, close) = match (place.function, place.module) {
+                (Some(function), _) => ("", function, ""),
+                (None, Some(module)) => ("[", module, "]"),
+                (None, None) => ("", "[unknown]", ""),
+            };
+            let name = [open, name, close].into_iter().flat_map(str::bytes);
+            out.extend(name.filter(|byte| *byte != 0));
         }
     }
     out.push(0);

@@ -252,12 +252,7 @@ impl Profile<'_> {
                 self.count(pid, counter, time, value.parse().unwrap_or(0.0))?;
             }
             let mut data = event_data(name, table, &row.columns);
-            if let Some(stack) = self.tables.stack(head.user_stack, head.kernel_stack) {
-                let time = decimal(time.saturating_sub(self.first), 6);
-                data.extend_from_slice(
-                    format!(",\"cause\":{{\"time\":{time},\"stack\":{stack}}}").as_bytes(),
-                );
-            }
+            data.extend_from_slice(self.cause(time, &head).as_bytes());
             let marker = Marker {
                 name: self.tables.string(name),
                 start: time,
@@ -271,6 +266,16 @@ impl Profile<'_> {
         tally.wrote("call", calls);
         tally.omit("row", "without a timestamp", without_time);
         Ok(())
+    }
+
+    /// Returns the stack of a row as a member of its marker.
+    fn cause(&mut self, time: i64, head: &Head<'_>) -> String {
+        let stack = self.tables.stack(head.user_stack, head.kernel_stack);
+        let Some(stack) = stack else {
+            return String::new();
+        };
+        let time = decimal(time.saturating_sub(self.first), 6);
+        format!(",\"cause\":{{\"time\":{time},\"stack\":{stack}}}")
     }
 
     fn call(&mut self, track: usize, row: &super::batch::BatchRow<'_>) -> Result<()> {
@@ -299,6 +304,7 @@ impl Profile<'_> {
         if let Some(self_time) = call.self_time {
             data.extend_from_slice(format!(",\"self_time\":{self_time}").as_bytes());
         }
+        data.extend_from_slice(self.cause(call.time, &call.head).as_bytes());
         let end = call.end();
         let marker = Marker {
             name: self.tables.string(call.name()),

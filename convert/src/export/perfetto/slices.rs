@@ -41,7 +41,7 @@ pub(super) fn write(
         "nested deeper than 512, or 256 overlapping",
         slices.too_deep,
     );
-    tally.omit("call", "without a timestamp", counts.without_time);
+    counts.omissions(tally);
     tally.omit("call", "before time 0 of the clock", slices.before_zero);
     Ok(())
 }

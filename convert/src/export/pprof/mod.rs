@@ -101,8 +101,14 @@ impl ValueTypes {
             .filter(|event| event.is_sampled())
         {
             values.samples.get_or_insert_with(|| {
+                // Imported profiles have an event with that name; pprof would add up or hide one of the two.
+                let mut sampled = source.event_types().filter(|event| event.is_sampled());
+                let name = match sampled.any(|event| event.name == "samples") {
+                    true => "rows",
+                    false => "samples",
+                };
                 values.types.push(ValueType {
-                    name: "samples".to_owned(),
+                    name: name.to_owned(),
                     unit: "count",
                 });
                 0
@@ -167,6 +173,21 @@ impl ValueTypes {
             }
         }
         values
+    }
+
+    /// Returns the type that readers show first: the time of samples, otherwise that of calls, otherwise the values of an
+    /// aggregation, otherwise hits. Nobody selected the records that the recorder needs itself.
+    fn default(&self, source: &Source<'_>) -> usize {
+        let aggregates = self.aggregates.values().min().copied();
+        let hits = source
+            .event_types()
+            .filter(|event| event.kind != "recorder")
+            .filter_map(|event| self.events.get(&event.table).copied());
+        match (self.samples, self.calls) {
+            (Some(samples), _) => samples + 1,
+            (None, Some(calls)) => calls + 1,
+            (None, None) => aggregates.or(hits.min()).unwrap_or(0),
+        }
     }
 
     /// Values of sampled events directly follow the number of samples.
@@ -352,7 +373,7 @@ impl Profile<'_, '_> {
             self.add(key, call.self_time.unwrap_or(0))
         })?;
         tally.wrote("call", counts.calls);
-        tally.omit("call", "without a timestamp", counts.without_time);
+        counts.omissions(tally);
         if without_self_time > 0 {
             tally.note(format!(
                 "{} of unknown self time count as calls, without time",
@@ -426,6 +447,9 @@ impl Profile<'_, '_> {
                         .locations_of_calls(&self.paths, path, &mut locations)
                 }
             }
+            if locations.is_empty() {
+                locations.push(self.symbols.no_stack());
+            }
             let values = self.values.values(&key, count, sum);
             let labels = &self.labels;
             self.message.message(profile::SAMPLE, |message| {
@@ -471,12 +495,7 @@ impl Profile<'_, '_> {
         let sampled = source
             .event_types()
             .find(|event| event.is_sampled() && event.rows > 0);
-        // The time of samples, otherwise that of calls; hits have none.
-        let main = match (self.values.samples, self.values.calls) {
-            (Some(samples), _) => samples + 1,
-            (None, Some(calls)) => calls + 1,
-            (None, None) => 0,
-        };
+        let main = self.values.default(source);
         if let Some(value) = self.values.types.get(main) {
             let (name, unit) = (
                 self.strings.number(&value.name),

@@ -14,6 +14,8 @@ use super::profile;
 
 /// First ID of the locations of calls, above those of frames.
 const CALLS: u64 = 1 << 32;
+/// The location of samples without a stack.
+const NO_STACK: u64 = CALLS << 1;
 
 /// The strings of a profile with their numbers; 0 is the empty string.
 pub(super) struct Strings {
@@ -52,6 +54,8 @@ pub(super) struct Symbols<'t> {
     /// The outermost frame of each location.
     frames: BTreeSet<FrameId>,
     calls: BTreeSet<FunctionId>,
+    /// Whether a sample had no stack.
+    no_stack: bool,
     /// How often each module was the root of a user stack: the main program has the highest number.
     roots: HashMap<TextId, u64>,
     buffer: Vec<FrameId>,
@@ -66,6 +70,7 @@ impl<'t> Symbols<'t> {
             stacks,
             frames: BTreeSet::new(),
             calls: BTreeSet::new(),
+            no_stack: false,
             roots: HashMap::new(),
             buffer: Vec::new(),
         }
@@ -110,6 +115,12 @@ impl<'t> Symbols<'t> {
                 .iter()
                 .map(|function| CALLS + u64::from(*function)),
         );
+    }
+
+    /// Returns the location of samples without a stack: pprof drops samples without a location, and their values with them.
+    pub(super) fn no_stack(&mut self) -> u64 {
+        self.no_stack = true;
+        NO_STACK
     }
 
     /// Writes mappings, locations and functions.
@@ -187,6 +198,15 @@ impl<'t> Symbols<'t> {
             let function = *functions.entry((name, module)).or_insert(next);
             message.message(profile::LOCATION, |message| {
                 message.uint(1, CALLS + u64::from(*id));
+                message.message(4, |message| message.uint(1, function));
+            });
+        }
+        if self.no_stack {
+            let next = functions.len() as u64 + 1;
+            let key = (strings.number("[no stack]"), strings.number(""));
+            let function = *functions.entry(key).or_insert(next);
+            message.message(profile::LOCATION, |message| {
+                message.uint(1, NO_STACK);
                 message.message(4, |message| message.uint(1, function));
             });
         }

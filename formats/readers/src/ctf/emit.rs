@@ -11,6 +11,7 @@ use perfquet_events::event::{
 use super::decode::Decoder;
 use super::layout::{ClassLayout, Column, ScopeOf};
 use super::names::{self, Change, Identity, Tracer};
+use crate::placeholder::module_of;
 
 /// A column that is a member of all samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -377,9 +378,14 @@ impl Emitter {
             b"" => Vec::new(),
             named => named
                 .rsplit(|&byte| byte == b';')
-                .map(|function| NamedFrame {
-                    function,
-                    ..NamedFrame::default()
+                .map(|name| {
+                    let module = module_of(name, false);
+                    let is_unknown = module.is_some() || name == b"[unknown]";
+                    NamedFrame {
+                        function: if is_unknown { b"" } else { name },
+                        module: module.unwrap_or_default(),
+                        ..NamedFrame::default()
+                    }
                 })
                 .collect(),
         };

@@ -12,7 +12,7 @@
 //!   has no `;` is a comment, as austin writes (`# name: value`).
 //! - `_[k]` ends the name of a kernel frame, `_[i]` that of one inlined into the preceding frame, `_[j]` that of
 //!   JIT-compiled code (its module becomes `[jit]`). Frames without a suffix may or may not be user code.
-//! - `[unknown]` is a frame without a name.
+//! - `[unknown]` is a frame without a name; another name in brackets is a module, whose function is unknown: `[libc.so.6]`.
 //! - Two numbers per line are a comparison (`difffolded.pl`): samples of the events `before` and `after`. They are read
 //!   as such if nine of ten lines have two; otherwise the first number belongs to the frame.
 //! - A count may have decimals. `period` is an integer, so all counts of such a file are multiplied by the same power

@@ -7,6 +7,7 @@ use perfquet_events::event::{
 use perfquet_events::{Error, Input};
 
 use super::line::{Count, split_count};
+use crate::placeholder::module_of;
 
 /// Far more frames than any recorded stack has; a line of `;` alone must not fill the memory.
 const MAX_FRAMES: usize = 1 << 16;
@@ -276,9 +277,18 @@ fn frame(text: &[u8], caller: Space) -> NamedFrame<'_> {
         } else {
             (text, Space::Unknown, b"", false)
         };
+    let bracketed = match module {
+        b"" => module_of(name, space == Space::Kernel),
+        _ => None,
+    };
+    let function = match bracketed {
+        Some(_) => b"",
+        None if name == b"[unknown]" => b"",
+        None => name,
+    };
     NamedFrame {
-        function: if name == b"[unknown]" { b"" } else { name },
-        module,
+        function,
+        module: bracketed.unwrap_or(module),
         space,
         inlined,
         ..NamedFrame::default()

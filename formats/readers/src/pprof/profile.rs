@@ -157,6 +157,10 @@ impl<'a> Profile<'a> {
         for (index, line) in lines.into_iter().enumerate() {
             let is_inlined = index + 1 < count;
             let (function, file, line) = self.line(line);
+            // Our exports have it where a sample has no stack: pprof drops samples without frames.
+            if function == b"[no stack]" && frame.module.is_empty() {
+                continue;
+            }
             let named = NamedFrame {
                 function: without_placeholder(function, frame.module),
                 file,

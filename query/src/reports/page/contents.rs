@@ -31,6 +31,8 @@ pub(super) struct Contents {
     /// The profiles within the usual limits, until they are written.
     pub(super) pruned: Option<Pruned>,
     pub(super) untimed: Vec<Untimed>,
+    /// Counters, aggregates and numbers of events; null for two traces.
+    pub(super) summaries: Value,
     pub(super) calls: Option<Calls>,
     pub(super) tracks: Option<tracks::Found>,
     pub(super) threads: Threads,
@@ -101,6 +103,7 @@ impl Contents {
             pruned: None,
             untimed: profiles::difference(session, filters, events, omitted)?,
             changes: changes::of(session, filters, events, omitted)?,
+            summaries: Value::Null,
             calls: None,
             tracks: None,
             threads: Threads::default(),
@@ -169,6 +172,7 @@ impl Contents {
         }
         data["profiles"] = json!(all);
         data["changes"] = json!(self.changes);
+        data["summaries"] = self.summaries.clone();
         let calls = self.calls.as_ref();
         data["calls"] = json!(calls.map(|calls| calls.json(
             joined,

@@ -14,6 +14,7 @@ mod facts;
 mod off_cpu;
 mod profiles;
 mod stretches;
+mod summaries;
 mod tracks;
 mod trees;
 mod wakes;
@@ -173,6 +174,7 @@ impl PageReport {
         }
         let slot = shortest * steps;
         let untimed = profiles::without_time(session, filters, &self.events, omitted)?;
+        let summaries = summaries::of(session, filters, omitted)?;
         let calls = calls::of(session, filters, begin, slot, &mut threads, omitted)?;
         let tracks = tracks::of(session, filters, begin, slot, &mut threads, omitted)?;
         Ok(Contents {
@@ -187,6 +189,7 @@ impl PageReport {
             changes: Vec::new(),
             pruned: Some(pruned),
             untimed,
+            summaries,
             calls,
             tracks,
             threads,

@@ -260,7 +260,9 @@ pub(super) fn without_time(
     if session.has_rows("calls") {
         add("calls", &["--weight", "duration"])?;
     }
-    if session.has_rows("aggregates") && !session.has_rows("samples") {
+    // Those without stacks are a table.
+    if session.has_rows("aggregates") && session.has_rows("stacks") && !session.has_rows("samples")
+    {
         add("aggregates", &[])?;
     }
     Ok(found)
