@@ -19,6 +19,8 @@
 //! host at one time: its commands must end as shown, and print tables with the headings shown, or no table if none is
 //! shown. Columns that reports print only if they have values, such as "errors", may be missing or added.
 
+#[path = "cli/questions.rs"]
+mod questions;
 #[path = "cli/session.rs"]
 mod session;
 
