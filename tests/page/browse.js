@@ -26,7 +26,8 @@ function printed() {
     seen(one) && one.closest('th') === null && one.closest('td') === null && !(one.parentElement?.tagName === 'LI' && one.parentElement.children.length === 1));
   const cut = [...document.querySelectorAll('.table, .scroller')].filter(one => seen(one) && one.scrollHeight > one.clientHeight + 1);
   const pictures = [...document.querySelectorAll('canvas')].filter(seen).length;
-  return `controls ${controls.map(one => one.textContent).join(', ') || 'none'}; cut ${cut.length}; pictures ${pictures}`;
+  const hidden = [...document.querySelectorAll('.legend i')].filter(one => !seen(one)).length;
+  return `controls ${controls.map(one => one.textContent).join(', ') || 'none'}; cut ${cut.length}; pictures ${pictures}; hidden legends ${hidden}`;
 }
 
 async function step(page, word, rest) {

@@ -153,7 +153,13 @@ fn paper_has_whole_tables_and_no_buttons() {
     });
     let print = format!("print{file}");
     let found = browsed(&page, &["open q=main", &print]);
-    assert_eq!(found, ["q=main", "controls none; cut 0; pictures 4"]);
+    assert_eq!(
+        found,
+        [
+            "q=main",
+            "controls none; cut 0; pictures 4; hidden legends 0"
+        ]
+    );
 }
 
 /// What the page shows after each step, then what it wrote to the console and requested.

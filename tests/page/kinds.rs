@@ -8,8 +8,21 @@ use perfquet_tests::{bin, needs, root};
 use super::truth::rows;
 use super::{between, opened, output, report, rows_of_functions, top};
 
-/// Kinds of traces, below `formats/readers/src`, with the panels that their pages have.
-const KINDS: [(&str, &[&str]); 8] = [
+/// Kinds of traces, below `formats/readers/src` or with their whole paths, with the panels that their pages have.
+const KINDS: [(&str, &[&str]); 9] = [
+    (
+        "tests/oracle/exports/calls.data",
+        &[
+            "time",
+            "tracks",
+            "threads",
+            "stacks",
+            "functions",
+            "durations",
+            "slowest",
+            "events",
+        ],
+    ),
     (
         "perf_data/golden/user-regs.data",
         &["time", "threads", "stacks", "functions", "events"],
@@ -83,7 +96,11 @@ fn pages_of_eight_kinds_have_the_numbers_of_sql() {
     for (name, panels) in KINDS {
         let trace = directory.path().join("trace.pqt");
         let mut convert = std::process::Command::new(bin("perfquet-convert"));
-        convert.arg(root().join("formats/readers/src").join(name));
+        let input = match name.starts_with("tests/") {
+            true => root().join(name),
+            false => root().join("formats/readers/src").join(name),
+        };
+        convert.arg(input);
         output(
             convert
                 .arg("-o")

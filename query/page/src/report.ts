@@ -60,9 +60,10 @@ function summary(data: Data, stacks: Stacks[]): string {
     const host = cpus(data);
     const isClock = profile.unit === "ns" && profile.kind === "event" && !profile.is_off_cpu;
     const share = isClock && host !== null && data.length !== undefined ? `, ${percent(all, host * data.length)} of ${host} CPUs` : "";
+    // Every hit of a tracepoint has the function that contains it.
     const lines = stacks[index]!.functions(boxes).filter((line) => line.group > 0 && !line.name.startsWith("["));
     const [hottest] = lines.sort((a, b) => b.own - a.own);
-    const top = hottest === undefined || profile.is_off_cpu || all === 0 ? "" : `, most in ${cut(hottest.name, 60)} (${percent(hottest.own, all)})`;
+    const top = hottest === undefined || profile.is_off_cpu || profile.is_count || all === 0 ? "" : `, most in ${cut(hottest.name, 60)} (${percent(hottest.own, all)})`;
     parts.push(`${amount(Math.round(all), profile.unit)} of ${profile.name}${share}${profile.is_count || samples === 0 ? "" : ` in ${grouped(samples)} ${profile.is_off_cpu ? "periods" : "samples"}`}${idle === 0 ? "" : `, beside ${amount(Math.round(idle), profile.unit)} of idle CPUs`}${top}`);
   });
   if (data.calls !== null) {

@@ -110,6 +110,11 @@ impl EventChoice {
             Some(_) => every.is_empty(),
             None => subjects.is_empty(),
         };
+        if has_none && session.has_rows("calls") {
+            bail!(
+                "the trace has calls, and no events\nhint: use perfquet-query durations TRACE, or perfquet-query flamegraph TRACE"
+            );
+        }
         if has_none {
             bail!(
                 "the trace has no events\nhint: list its contents with: perfquet-query info TRACE"
@@ -178,8 +183,8 @@ pub(super) fn with_any_row(session: &Session) -> Result<Vec<WeightedEvent>> {
 /// Returns all recorded events: sampled ones first, then by rows, and what the recorder notes for itself last.
 fn every(session: &Session) -> Result<Vec<WeightedEvent>> {
     let mut subjects = Vec::new();
-    // Sampled events first: they were recorded to show where time goes.
-    let sql = "SELECT system, event, table_name, rows FROM recorded_events ORDER BY table_name = 'samples' DESC, rows DESC, event";
+    // Sampled events first: they were recorded to show where time goes. Hits of --call have no table: they are rows of calls.
+    let sql = "SELECT system, event, table_name, rows FROM recorded_events WHERE table_name <> '' ORDER BY table_name = 'samples' DESC, rows DESC, event";
     for batch in session.collect(sql)? {
         let texts = [
             strings(batch.column(0))?,

@@ -32,7 +32,7 @@ fn trace_processor_counts_chromes_events_as_we_do() {
             &trace.path,
             "SELECT 'calls' AS name, count(*) AS n FROM calls
              UNION ALL SELECT 'time', CAST(coalesce(sum(duration), 0) AS BIGINT) FROM calls
-             UNION ALL SELECT 'events', CAST(coalesce(sum(rows), 0) AS BIGINT) FROM event_types WHERE table_name <> 'samples'",
+             UNION ALL SELECT 'events', CAST(coalesce(sum(rows), 0) AS BIGINT) FROM event_types WHERE table_name NOT IN ('samples', '')",
         );
         let too_deep = stderr
             .lines()

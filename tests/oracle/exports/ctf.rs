@@ -50,7 +50,7 @@ fn babeltrace_counts_each_event_as_we_do() {
             &trace.path,
             "SELECT event AS name, count(*) AS n FROM samples WHERE time IS NOT NULL GROUP BY event
              UNION ALL SELECT CASE WHEN system IN ('sched', 'irq') THEN event WHEN system = '' THEN event ELSE concat(system, ':', event) END,
-               CAST(sum(rows) AS BIGINT) FROM event_types WHERE table_name <> 'samples' AND rows > 0 GROUP BY 1
+               CAST(sum(rows) AS BIGINT) FROM event_types WHERE table_name NOT IN ('samples', '') AND rows > 0 GROUP BY 1
              UNION ALL SELECT 'call', count(*) FROM calls WHERE time IS NOT NULL HAVING count(*) > 0",
         ) {
             // Names are read by words.

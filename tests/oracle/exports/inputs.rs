@@ -54,6 +54,10 @@ const SEVERAL: [&str; 2] = [
 /// at which they get a CPU.
 pub(super) const ONE_PROCESS: &str = "one-process.data";
 
+/// `perfquet-record --format perf.data -g --call ./three:outer --call ./three:inner -- ./three`: nine calls with stacks, whose hits are rows of
+/// `calls` alone.
+const CALLS: &str = "calls.data";
+
 /// Larger files from the collected traces.
 const FOREIGN: [&str; 5] = [
     "perf-data/6.12/multi.data",
@@ -88,7 +92,8 @@ pub(super) fn trace(name: &str) -> &'static Trace {
 fn import_all(folder: &Path) -> Vec<Trace> {
     let readers = root().join("formats/readers/src");
     let mut inputs: Vec<PathBuf> = GOLDEN.iter().map(|name| readers.join(name)).collect();
-    inputs.push(root().join("tests/oracle/exports").join(ONE_PROCESS));
+    let own = [ONE_PROCESS, CALLS].map(|name| root().join("tests/oracle/exports").join(name));
+    inputs.extend(own);
     inputs.extend(RECORDED.map(|name| root().join("tests/corpus").join(name)));
     if let Some(corpus) = foreign_corpus() {
         let foreign = FOREIGN.iter().map(|name| corpus.join(name));

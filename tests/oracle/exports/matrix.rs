@@ -102,7 +102,7 @@ fn no_row_is_lost_silently() {
             "SELECT 'samples' AS name, count(*) AS n FROM samples
              UNION ALL SELECT 'calls', count(*) FROM calls
              UNION ALL SELECT 'aggregates', count(*) FROM aggregates
-             UNION ALL SELECT 'events', CAST(coalesce(sum(rows), 0) AS BIGINT) FROM event_types WHERE table_name <> 'samples'",
+             UNION ALL SELECT 'events', CAST(coalesce(sum(rows), 0) AS BIGINT) FROM event_types WHERE table_name NOT IN ('samples', '')",
         )
         .values()
         .sum();
@@ -193,7 +193,7 @@ fn pprof_sums(trace: &Trace, output: &Path) -> Vec<String> {
     expected.extend(counts(
         &trace.path,
         "SELECT CASE system WHEN '' THEN event ELSE concat(system, ':', event) END AS name, CAST(sum(rows) AS BIGINT) AS n
-         FROM event_types WHERE table_name <> 'samples' AND rows > 0 GROUP BY 1",
+         FROM event_types WHERE table_name NOT IN ('samples', '') AND rows > 0 GROUP BY 1",
     ));
     // Names are printed without quotes, and read by words.
     let found = |name: &String| {

@@ -160,7 +160,7 @@ fn perf_script_text_comes_back() {
         );
         let questions = [
             "SELECT concat(system, ':', event) AS name, CAST(sum(rows) AS BIGINT) AS n FROM event_types
-             WHERE table_name <> 'samples' AND kind <> 'recorder' AND rows > 0 GROUP BY 1",
+             WHERE table_name NOT IN ('samples', '') AND kind <> 'recorder' AND rows > 0 GROUP BY 1",
             "SELECT event AS name, count(*) AS n FROM samples GROUP BY event",
             "SELECT concat(coalesce(comm, ''), ' ', tid) AS name, count(*) AS n FROM samples GROUP BY 1",
             "SELECT event AS name, CAST(sum(period) AS BIGINT) AS n FROM samples GROUP BY event",

@@ -82,5 +82,5 @@ const AGGREGATES: &str = "
   ORDER BY coalesce(value, value_count) DESC, keys";
 
 const EVENTS: &str = "
-  SELECT CASE system WHEN '' THEN event ELSE concat(system, ':', event) END AS event, kind, table_name, CAST(sum(rows) AS BIGINT) AS rows
+  SELECT CASE system WHEN '' THEN event ELSE concat(system, ':', event) END AS event, kind, CASE table_name WHEN '' THEN 'calls' ELSE table_name END AS table_name, CAST(sum(rows) AS BIGINT) AS rows
   FROM event_types WHERE rows > 0 GROUP BY 1, 2, 3 ORDER BY rows DESC, event";
