@@ -256,6 +256,7 @@ impl<'a, 's> Session<'a, 's> {
         self.emission
             .counts
             .report("ftrace.lines", self.emission.sink)?;
+        self.emission.payloads.report_unnamed(self.emission.sink)?;
         self.emission.problems.finish(self.emission.sink)
     }
 

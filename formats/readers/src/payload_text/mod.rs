@@ -33,6 +33,8 @@ use perfquet_events::event::{
 };
 use perfquet_events::scan::same;
 
+use crate::problems::report_totals;
+
 use self::class::{Arena, Class, Notation, Raw};
 use self::event::{Scratch, State};
 
@@ -66,6 +68,8 @@ pub(crate) struct Payloads<'a> {
     next_id: u32,
     /// Whether only the columns are collected: nothing is declared or emitted.
     is_learning: bool,
+    /// Number of events whose names no event type has, at the limit.
+    unnamed: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -98,6 +102,7 @@ impl<'a> Payloads<'a> {
             values: Vec::new(),
             next_id: 0,
             is_learning: true,
+            unnamed: 0,
         }
     }
 
@@ -141,6 +146,9 @@ impl<'a> Payloads<'a> {
         kind: EventKind,
     ) -> Slot {
         // At the limit, the last event takes all later names.
+        if self.states.len() + 1 >= MAX_EVENTS {
+            self.unnamed += u64::from(!self.is_learning);
+        }
         if self.states.len() >= MAX_EVENTS {
             return Slot(self.states.len() - 1);
         }
@@ -162,6 +170,14 @@ impl<'a> Payloads<'a> {
             |key| hasher.hash_one(key.name),
         );
         Slot(slot)
+    }
+
+    /// Reports how many events have lost their names, because there are too many.
+    pub(crate) fn report_unnamed(&self, sink: &mut dyn Sink) -> Result<(), Error> {
+        let message = format!(
+            "events of more than {MAX_EVENTS} types: their names are lost, they are ftrace:further_events"
+        );
+        report_totals(sink, [(self.unnamed, message)])
     }
 
     /// Emits `sample` with the values of `payload`.

@@ -19,6 +19,7 @@ use super::registers::Groups;
 use super::{frame, kind, record};
 use crate::lines::{Counts, Line, LineProblems, Lines, Meter, quoted, words};
 use crate::payload_text::{Added, Payloads, Style};
+use crate::problems::report_totals;
 
 /// Size of the part that is read twice, to learn the types of columns.
 const LEARN_BYTES: usize = 1 << 20;
@@ -101,6 +102,8 @@ struct Session<'a, 's> {
     has_addr: bool,
     /// Whether a problem about fields that cannot be stored was reported.
     has_lost_fields: bool,
+    /// Number of samples whose counters have lost their names, at the limit.
+    unnamed: u64,
     /// Whether the open sample has more frames than are kept.
     is_cut: bool,
     /// Whether an empty line separates the head from its frames.
@@ -125,6 +128,7 @@ impl<'a, 's> Session<'a, 's> {
             deltas: Deltas::default(),
             has_addr: false,
             has_lost_fields: false,
+            unnamed: 0,
             is_cut: false,
             is_parted: false,
         }
@@ -154,6 +158,11 @@ impl<'a, 's> Session<'a, 's> {
             self.problems.report(Place::Whole, damage, self.sink)?;
         }
         self.counts.report("perf_script.lines", self.sink)?;
+        self.payloads.report_unnamed(self.sink)?;
+        let message = format!(
+            "samples of more than {MAX_COUNTERS} counters: their names are lost, they are further_events"
+        );
+        report_totals(self.sink, [(self.unnamed, message)])?;
         self.problems.finish(self.sink)
     }
 
@@ -563,6 +572,7 @@ impl<'a, 's> Session<'a, 's> {
         } else {
             event
         };
+        self.unnamed += u64::from(is_full);
         if is_full && let Some(id) = self.counters.get(name) {
             return Ok(*id);
         }

@@ -201,3 +201,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn events_that_lose_their_names_are_counted() {
+    let events: String = (0..8200)
+        .map(|number| format!("a 1 [000] {number}.5: sys:event_{number}: x={number}\n"))
+        .collect();
+    let found = read_bytes(&PERF_SCRIPT, events.as_bytes());
+    let problems: Vec<&str> = found
+        .lines()
+        .filter(|line| line.starts_with("problem"))
+        .collect();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(
+        problems[0].contains("9 ") && problems[0].contains("events of more than 8192 types"),
+        "{problems:?}"
+    );
+}

@@ -275,7 +275,13 @@ impl<'f, 'a> Reader<'f, 'a> {
         let place = match known {
             Some(place) => place,
             // All others share the last event.
-            None if self.events.len() >= EVENTS_MAX => self.events.len() - 1,
+            None if self.events.len() >= EVENTS_MAX => {
+                let last = self.events.len() - 1;
+                self.problems.report(sink, Place::Whole, "unit", || {
+                    format!("expected at most {EVENTS_MAX} units, found {name:?}: counted as the last one")
+                })?;
+                last
+            }
             None => {
                 sink.event(Event::Type(&EventType {
                     system: "speedscope".into(),
