@@ -71,10 +71,14 @@ impl<'m> Head<'m> {
         // Reading begins at `header_page`; only some lines before `header_event` may be left.
         let page = find_text(front, HEADER_PAGE).map(|place| (place, place + HEADER_PAGE.len()));
         let event = || find_text(front, HEADER_EVENT).map(|place| (0, place + HEADER_EVENT.len()));
-        let (length, size) = page.or_else(event)?;
-        let size = bytes.get(size..)?;
-        let endian = endians.iter().find(|endian| is_text(size, **endian))?;
-        Some(Self::guessed(b"6", *endian, length as u64))
+        if let Some((length, size)) = page.or_else(event) {
+            let size = bytes.get(size..)?;
+            let endian = endians.iter().find(|endian| is_text(size, **endian))?;
+            return Some(Self::guessed(b"6", *endian, length as u64));
+        }
+        // Only some of the format files may be left.
+        let endian = endians.iter().find(|endian| has_format(front, **endian))?;
+        Some(Self::guessed(b"6", *endian, 0))
     }
 
     fn parse_from(bytes: &'m [u8], version: usize) -> Option<Head<'m>> {
@@ -131,6 +135,30 @@ fn is_text(bytes: &[u8], endian: Endian) -> bool {
         && (cursor.rest().starts_with(HEADER_EVENT)
             || cursor.u32().is_ok_and(|count| count < 1 << 16)
             || cursor.is_empty())
+}
+
+/// Whether a format file is here after its size: `u64 size, "name: sched_switch\nID: 316\nformat:\n…"`. Its end may be cut.
+fn has_format(bytes: &[u8], endian: Endian) -> bool {
+    const NAME: &[u8] = b"name: ";
+    let mut from = 0;
+    while let Some(rest) = bytes.get(from..)
+        && let Some(skipped) = find_text(rest, NAME)
+    {
+        let start = from + skipped;
+        from = start + NAME.len();
+        let size = start.checked_sub(8).and_then(|size| bytes.get(size..));
+        let size = size.and_then(|size| Cursor::new(size, 0, endian).u64().ok());
+        let Some(size) = size.filter(|size| (64..1 << 16).contains(size)) else {
+            continue;
+        };
+        let text = bytes.get(start..).unwrap_or_default();
+        let text = text.get(..size as usize).unwrap_or(text);
+        if find_text(text, b"\nID: ").is_some() && find_text(text, b"\nformat:\n\tfield:").is_some()
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether two consecutive sections of version 7 begin near the front: `u16 id, u16 flags, u32 name, u64 size`.

@@ -38,6 +38,8 @@ mod declare;
 mod emit;
 mod facts;
 mod formats;
+#[cfg(test)]
+mod front_tests;
 mod head;
 mod kallsyms;
 mod merge;

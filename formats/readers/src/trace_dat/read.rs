@@ -299,9 +299,14 @@ fn streams<'m>(
             let bytes = pages(map, data, reporter)?;
             let cpu = data.cpu;
             if cpu.is_none() && !data.packed {
-                for run in runs(bytes, page_size, layout, &ring.budget, |payload| {
+                let runs = runs(bytes, page_size, layout, &ring.budget, |payload| {
                     ring.is_known(payload)
-                }) {
+                });
+                // In version 6, a run for each CPU: they are in the order of their numbers.
+                let cpus = opened.options.cpu_count.filter(|_| head.version == b"6");
+                let is_one_each = cpus.is_some_and(|cpus| cpus as usize == runs.len());
+                for (number, run) in (0..).zip(runs) {
+                    let cpu = cpu.or(Some(number).filter(|_| is_one_each));
                     let at = data.offset + run.start as u64;
                     let pages = bytes.get(run).unwrap_or_default();
                     let clock = clock.clone();

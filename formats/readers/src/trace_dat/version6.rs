@@ -148,6 +148,8 @@ fn read_tags<'m>(
     cpus = opened.options.cpu_count.unwrap_or(cpus);
     opened.options.cpu_count = Some(cpus);
     let page_size = u64::from(head.page_size);
+    // Places of the tables that belong to a buffer.
+    let mut tables = vec![cursor.offset().saturating_sub(TAG_BYTES)];
     if tag.starts_with(b"latency") {
         opened.reports.push(Report {
             offset: cursor.offset(),
@@ -178,16 +180,22 @@ fn read_tags<'m>(
         };
         let mut option = Cursor::new(&option, offset, head.endian);
         let (start, name) = (option.u64()?, option.text_to_nul());
-        let found = find_table(bytes, start);
+        let found = find_table(bytes, start, &tables);
+        tables.extend(found);
         if found != Some(start) {
             let name = String::from_utf8_lossy(name);
-            let found = found.map_or("nothing".to_owned(), |found| format!("them at {found:#x}"));
+            let found = found.map_or(
+                "no table of its CPUs; the pages from there on are read".to_owned(),
+                |found| format!("them at {found:#x}"),
+            );
             messages.push((
                 start,
                 format!("expected the events of buffer {name:?}, found {found}"),
             ));
         }
         let Some(start) = found else {
+            let pages = without_table(bytes, start, name, page_size);
+            opened.buffers.extend(pages);
             continue;
         };
         let rest = usize::try_from(start)
@@ -211,8 +219,28 @@ fn read_tags<'m>(
     Ok(())
 }
 
-/// Offset of the table expected at `start`, or of the nearest one in a file that has lost or gained bytes.
-fn find_table(bytes: &[u8], start: u64) -> Option<u64> {
+/// An instance whose table is lost: its pages follow that, up to the end of the file. Other buffers' pages among them are those of the
+/// first that claims them.
+fn without_table(bytes: &[u8], start: u64, name: &[u8], page_size: u64) -> Option<Buffer> {
+    let size = (bytes.len() as u64).checked_sub(start)?;
+    let pages = CpuData {
+        cpu: None,
+        file: 0,
+        offset: start,
+        size,
+        packed: false,
+    };
+    (size >= page_size).then(|| Buffer {
+        name: name.to_vec(),
+        page_size,
+        cpus: vec![pages],
+        ..Buffer::default()
+    })
+}
+
+/// Offset of the table expected at `start`, or of the nearest one in a file that has lost or gained bytes. Those taken belong to
+/// other buffers.
+fn find_table(bytes: &[u8], start: u64, taken: &[u64]) -> Option<u64> {
     const TAG: &[u8] = b"flyrecord\0";
     let stated = usize::try_from(start).ok()?;
     let there = bytes.get(stated..).unwrap_or_default();
@@ -224,7 +252,8 @@ fn find_table(bytes: &[u8], start: u64) -> Option<u64> {
     let mut nearest: Option<usize> = None;
     while let Some(place) = find_text(bytes.get(from..until)?, TAG) {
         let found = from + place;
-        if nearest.is_none_or(|known| found.abs_diff(stated) < known.abs_diff(stated)) {
+        let is_free = !taken.contains(&(found as u64));
+        if is_free && nearest.is_none_or(|known| found.abs_diff(stated) < known.abs_diff(stated)) {
             nearest = Some(found);
         }
         from = found + TAG.len();
