@@ -8,6 +8,7 @@
 //! TimeWindow       lead, lag and the like by keys, instead of SortExec and BoundedWindowAggExec
 //! Yielding         after every join, so that an interrupted query ends
 //! Distinct         count(*) beside count(DISTINCT x), instead of one set of all values
+//! NarrowTop        scans of few numbers for ORDER BY … LIMIT, without a filter on rows
 //! LateProjection   columns of the rows that ORDER BY … LIMIT keeps, instead of ProjectionExec before SortExec
 //! ```
 
@@ -20,6 +21,7 @@ mod integers;
 mod keys;
 mod late_projection;
 mod merge;
+mod narrow_top;
 mod range_join;
 mod relations;
 mod replace;
@@ -115,7 +117,8 @@ fn with_ours(mut rules: Vec<Rule>) -> Result<Vec<Rule>> {
     rules.insert(ensure, Arc::new(range_join::rule()));
     rules.insert(ensure, Arc::new(time_window::rule()));
     let check = place(&rules, "SanityCheckPlan")?;
-    let last: [Rule; 3] = [
+    let last: [Rule; 4] = [
+        Arc::new(narrow_top::rule()),
         Arc::new(merge::rule()),
         Arc::new(few_groups::rule()),
         Arc::new(yielding::rule()),
