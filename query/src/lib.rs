@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
     }
     perfquet_trace::store::watch_readers();
     terminal::set_program("perfquet-query");
-    perfquet_cli::logger::start(0, |_, text| terminal::say(text));
+    perfquet_cli::logger::start(0, |_, text| message::put(text));
     perfquet_cli::outlive_file_limits();
     let matches = match perfquet_cli::with_width(command()).try_get_matches() {
         Ok(matches) => matches,
@@ -70,8 +70,7 @@ pub fn main() -> ExitCode {
             } else {
                 1
             };
-            let no_hints: [&str; 0] = [];
-            terminal::fail(format_args!("{error:#}"), no_hints);
+            say!("perfquet-query: {error:#}");
             ExitCode::from(code)
         }
     }

@@ -116,6 +116,53 @@ fn reports_fit_terminals_without_cut_numbers_and_names() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
+/// Facts, notes on stderr, and calls: no line is wider than the terminal, and no letter is lost.
+#[test]
+fn facts_notes_and_calls_fit_terminals() {
+    if !needs::met(&["script"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut wrong = Vec::new();
+    for (input, arguments) in [
+        ("tests/sql/sched.trace", &["info"][..]),
+        (
+            "formats/readers/src/trace_dat/golden/graph-events.dat",
+            &["info"],
+        ),
+        (
+            "formats/readers/src/trace_dat/golden/graph-events.dat",
+            &["calls", "-n", "30"],
+        ),
+        (
+            "formats/readers/src/trace_dat/golden/graph-events.dat",
+            &["top", "--by", "event"],
+        ),
+        ("tests/sql/sched.trace", &["top"]),
+        ("tests/sql/sched.trace", &["utilization"]),
+        ("tests/sql/sched.trace", &["diff", "--before-where", "TRUE"]),
+    ] {
+        let path = root().join(input);
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let trace = directory.path().join(format!("{name}.pqt"));
+        if !trace.exists() {
+            super::import(&path, &trace).unwrap();
+        }
+        let whole = with_notes(&trace, arguments, None);
+        let letters = |text: &str| text.split_whitespace().collect::<String>();
+        for columns in [80, 120, 200] {
+            let text = with_notes(&trace, arguments, Some(columns));
+            let report = format!("{} of {input} at {columns}", arguments.join(" "));
+            let wide = text.lines().filter(|line| line.chars().count() > columns);
+            wrong.extend(wide.map(|line| format!("{report}: too wide: {line}")));
+            if arguments[0] == "info" && letters(&text) != letters(&whole) {
+                wrong.push(format!("{report}: {text}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
 /// The percentage that does not order the rows is omitted before the module.
 #[test]
 fn top_names_modules_at_80_columns() {
@@ -151,13 +198,22 @@ fn columns_without_values_are_hidden() {
 
 /// The report, on a terminal of so many columns or without one.
 fn printed(trace: &Path, arguments: &[&str], columns: Option<usize>) -> String {
+    run(trace, arguments, columns, "2>/dev/null")
+}
+
+/// The report with its notes.
+fn with_notes(trace: &Path, arguments: &[&str], columns: Option<usize>) -> String {
+    run(trace, arguments, columns, "2>&1")
+}
+
+fn run(trace: &Path, arguments: &[&str], columns: Option<usize>, stderr: &str) -> String {
     let mut words = vec![bin("perfquet-query").display().to_string()];
     words.push(arguments[0].to_owned());
     words.push(trace.display().to_string());
     words.extend(arguments[1..].iter().map(|&word| word.to_owned()));
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let mut line = quoted.join(" ");
-    line.push_str(" 2>/dev/null");
+    line.push_str(&format!(" {stderr}"));
     let mut command = match columns {
         // `script` runs it on a terminal.
         Some(columns) => {

@@ -15,7 +15,7 @@ use super::{Subcommand, arguments};
 use crate::limits::Limits;
 use crate::render::{self, Format};
 use crate::settings::{self, Output};
-use crate::text::{bytes, harmless};
+use crate::text::{bytes, columns, harmless, wrapped};
 use perfquet_trace::store::Source;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Info>("info", run);
@@ -70,7 +70,12 @@ fn described(source: &Source) -> String {
 pub(crate) fn about(session: &Session, trace: &Trace) -> Result<String> {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
-        let _ = writeln!(text, "{name:<16}{}", harmless(value));
+        let value = harmless(value);
+        let lines = match render::width() {
+            Some(width) => hanging(&value, width.saturating_sub(HEADING)),
+            None => value.into_owned(),
+        };
+        let _ = writeln!(text, "{name:<HEADING$}{lines}");
     };
     line("trace", &trace.path.display().to_string());
     line("state", &trace.state);
@@ -111,6 +116,26 @@ pub(crate) fn about(session: &Session, trace: &Trace) -> Result<String> {
     Ok(text)
 }
 
+/// Columns before a value.
+const HEADING: usize = 16;
+
+/// A value on several lines: between words, and between the parts of lists that are wider than a line.
+fn hanging(value: &str, width: usize) -> String {
+    // A place where a word may be broken.
+    const BREAK: &str = "\u{200b} ";
+    let mut words = String::new();
+    for word in value.split_inclusive(' ') {
+        match columns(word) > width {
+            true => words.push_str(&word.replace(',', &format!(",{BREAK}"))),
+            false => words.push_str(word),
+        }
+    }
+    let lines = wrapped(&words, width).into_iter();
+    let lines = lines.map(|line| line.replace(BREAK, "").replace(BREAK.trim_end(), ""));
+    let lines: Vec<String> = lines.collect();
+    lines.join(&format!("\n{:HEADING$}", ""))
+}
+
 /// Returns the begin and length of a trace, as far as they are known: `2026-05-04T12:00:01 UTC, for 1.204 s`.
 pub(crate) fn recorded(trace: &Trace) -> Option<String> {
     let (start, _) = trace.time_range()?;
@@ -138,14 +163,29 @@ fn wall_time(nanoseconds: i64) -> String {
     }
 }
 
+/// Width of a terminal that has room for events and how often they are sampled.
+const WIDE: usize = 100;
+
 fn events(session: &Session) -> Result<String> {
     let batches = session.collect(
         "SELECT CASE WHEN system = '' THEN event ELSE system || ':' || event END AS event, kind, rows, lost, \
          coalesce('period ' || period, 'frequency ' || frequency || ' Hz') AS every \
          FROM event_types ORDER BY rows DESC, 1",
     )?;
+    // On a narrow terminal, as wide as the longest name.
+    let mut name_width = 40;
+    let mut number_width = 14;
+    if render::width().is_some_and(|width| width < WIDE) {
+        let mut longest = 0;
+        for batch in &batches {
+            for row in 0..batch.num_rows() {
+                longest = longest.max(columns(&harmless(&cell(batch, 0, row)?)));
+            }
+        }
+        (name_width, number_width) = (longest.clamp(10, 40), 11);
+    }
     let mut text = format!(
-        "{:<40} {:<11} {:>14} {:>10}\n",
+        "{:<name_width$} {:<11} {:>number_width$} {:>10}\n",
         "event", "kind", "rows", "lost"
     );
     for batch in &batches {
@@ -158,7 +198,7 @@ fn events(session: &Session) -> Result<String> {
         for row in 0..batch.num_rows() {
             let _ = writeln!(
                 text,
-                "{:<40} {:<11} {:>14} {:>10}  {}",
+                "{:<name_width$} {:<11} {:>number_width$} {:>10}  {}",
                 harmless(&cell(batch, 0, row)?),
                 harmless(&cell(batch, 1, row)?),
                 number(2, row).unwrap_or_default(),
@@ -210,4 +250,25 @@ fn cell(batch: &RecordBatch, column: usize, row: usize) -> Result<String> {
     let mut text = String::new();
     crate::text::Texts::new(batch.column(column))?.write(row, &mut text)?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_hang_and_keep_their_letters() {
+        let command = "perfquet-record -e sched:sched_switch,sched:sched_waking -o 'a, b'";
+        let lines = hanging(command, 30);
+        let joined: Vec<&str> = lines.split("\n                ").collect();
+        assert!(joined.iter().all(|line| columns(line) <= 30), "{joined:?}");
+        assert_eq!(
+            joined,
+            [
+                "perfquet-record -e",
+                "sched:sched_switch,",
+                "sched:sched_waking -o 'a, b'"
+            ]
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! Calls one by one, in the layout of function_graph.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use anyhow::Result;
@@ -10,7 +11,7 @@ use perfquet::stacks::strings;
 use perfquet::{Answer, Session};
 
 use crate::call_values::CallValues;
-use crate::text::{columns, cut, harmless};
+use crate::text::{columns, harmless, shortened, shortest};
 
 /// Columns of the calls to print, in this order; with several traces, `trace` follows.
 pub(crate) const CALL_COLUMNS: &str = "time, cpu, pid, tid, comm, duration, self_time, function, module, caller, depth, call_id, parent_id, retval, args, context, entry_seen, exit_seen";
@@ -45,25 +46,37 @@ impl Calls<'_> {
 struct Layout {
     /// Columns of the terminal; `None` without one, when nothing is shortened.
     width: Option<usize>,
-    /// Without the column SELF, and with shorter names of threads.
-    is_narrow: bool,
+    room: Room,
+}
+
+/// How much room a terminal has for the columns before the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// For all of them, which take 85.
+    Wide,
+    /// Without the column SELF.
+    Narrow,
+    /// Without blanks between them.
+    Tight,
 }
 
 impl Layout {
-    /// Below this width, too little would be left for the call: the columns before it take 85.
-    const WIDE: usize = 140;
-
     fn of(width: Option<usize>) -> Layout {
-        Layout {
-            width,
-            is_narrow: width.is_some_and(|width| width < Layout::WIDE),
-        }
+        let room = match width {
+            Some(..100) => Room::Tight,
+            Some(..140) => Room::Narrow,
+            _ => Room::Wide,
+        };
+        Layout { width, room }
     }
 
     fn heading(self) -> &'static str {
-        match self.is_narrow {
-            true => "#     TIME        CPU  TASK              DURATION        FUNCTION CALLS",
-            false => {
+        match self.room {
+            Room::Tight => "#   TIME      CPU TASK              DURATION   FUNCTION CALLS",
+            Room::Narrow => {
+                "#     TIME        CPU  TASK              DURATION        FUNCTION CALLS"
+            }
+            Room::Wide => {
                 "#     TIME        CPU  TASK                    DURATION             SELF        FUNCTION CALLS"
             }
         }
@@ -73,17 +86,40 @@ impl Layout {
     fn begin(self, time: &str, cpu: &str, task: &str, times: [Option<i64>; 2]) -> String {
         let [all, own] = times;
         let (all, own) = (duration(all, true), duration(own, false));
-        match self.is_narrow {
-            true => format!("{time:>16}  {cpu:>4}  {:<12} {all} |  ", cut(task, 12)),
-            false => format!(
-                "{time:>16}  {cpu:>4}  {:<18} {all} | {own} |  ",
-                cut(task, 18)
-            ),
+        let short = without_work(task);
+        let task = match self.room {
+            Room::Wide => task,
+            Room::Narrow | Room::Tight => short.as_ref(),
+        };
+        // A name that is wider takes the blanks before the duration, since it is typed into other commands.
+        let room = |width: usize| width.saturating_sub(columns(task));
+        match self.room {
+            Room::Tight => {
+                let room = room(26);
+                format!(
+                    "{time:>14} {cpu:>3} {task} {:>room$} | ",
+                    in_front(&all, room.min(14))
+                )
+            }
+            Room::Narrow => {
+                let room = room(30);
+                format!(
+                    "{time:>16}  {cpu:>4}  {task} {:>room$} |  ",
+                    in_front(&all, room)
+                )
+            }
+            Room::Wide => {
+                let room = room(36);
+                format!(
+                    "{time:>16}  {cpu:>4}  {task} {:>room$} | {own} |  ",
+                    in_front(&all, room)
+                )
+            }
         }
     }
 
     /// Adds the indented call to a line. What is wider than the terminal loses the module, then the arguments, then a part of the
-    /// indentation. Names, results and remarks are never cut.
+    /// indentation, then the modules in front of the function's name. Own names, results and remarks are never cut.
     fn add_call(self, line: &mut String, depth: u32, call: &Call) {
         let indent = 2 * depth.min(DEEPEST_SHOWN) as usize;
         let Some(width) = self.width else {
@@ -95,10 +131,62 @@ impl Layout {
         let forms = [(true, true), (false, true), (false, false)];
         let forms = forms.map(|(module, args)| call.text(module, args));
         let fitting = forms.iter().find(|form| indent + columns(form) <= room);
-        let text = fitting.unwrap_or(&forms[2]);
-        let indent = indent.min(room.saturating_sub(columns(text)));
+        let mut text = fitting.unwrap_or(&forms[2]).clone();
+        let excess = columns(&text).saturating_sub(room);
+        if excess > 0 {
+            // Names of C++ and Rust, from the front.
+            let own = columns(&call.function).saturating_sub(excess);
+            let function = shortened(
+                &call.function,
+                own.max(columns(shortest(&call.function)) + 1),
+            );
+            text = Call {
+                function: function.into_owned(),
+                module: None,
+                args: call.args.clone(),
+                remarks: call.remarks.clone(),
+            }
+            .text(false, false);
+        }
+        // What was returned is on a line of its own if there is no room beside the call.
+        let mut remark = call.remark();
+        match columns(&text) > room {
+            true => text.truncate(text.len() - remark.len()),
+            false => remark.clear(),
+        }
+        let begin = columns(line).saturating_sub(2);
+        let indent = indent.min(room.saturating_sub(columns(&text)));
         line.extend(std::iter::repeat_n(' ', indent));
-        line.push_str(text);
+        line.push_str(&text);
+        if !remark.is_empty() {
+            line.push_str(&format!("\n{:>begin$} {remark}", "|"));
+        }
+    }
+}
+
+/// A kernel thread without its present work, if that is long, as in tables: `kworker/u8:4-…-12`.
+fn without_work(task: &str) -> Cow<'_, str> {
+    match (task.find('-'), task.rfind('-')) {
+        (Some(work), Some(tid))
+            if work < tid && columns(task) > 24 && task.starts_with("kworker/") =>
+        {
+            Cow::Owned(format!("{}-…{}", &task[..work], &task[tid..]))
+        }
+        _ => Cow::Borrowed(task),
+    }
+}
+
+/// A duration without the blanks after its mark that are more than the room for it.
+fn in_front(duration: &str, room: usize) -> String {
+    if duration.len() <= room {
+        return duration.to_owned();
+    }
+    let (mark, number) = duration.split_at(1);
+    let number = number.trim_start();
+    let room = room.max(number.len() + 2);
+    match number.is_empty() {
+        true => String::new(),
+        false => format!("{mark}{number:>width$}", width = room - 1),
     }
 }
 
@@ -120,10 +208,14 @@ impl Call {
             true => text.push_str(&format!("({});", self.args)),
             false => text.push_str("(…);"),
         }
-        if !self.remarks.is_empty() {
-            text.push_str(&format!(" /* {} */", self.remarks.join(", ")));
+        text + &self.remark()
+    }
+
+    fn remark(&self) -> String {
+        match self.remarks.is_empty() {
+            true => String::new(),
+            false => format!(" /* {} */", self.remarks.join(", ")),
         }
-        text
     }
 }
 
@@ -272,7 +364,12 @@ mod tests {
             for depth in [0, 3, 20, 100] {
                 let line = line(Some(width), depth);
                 assert!(line.contains("__alloc_pages_slowpath"), "{line}");
-                assert!(columns(&line) <= width.max(100), "{width}: {line}");
+                let widest = line.lines().map(columns).max().unwrap_or(0);
+                assert!(widest <= width.max(90), "{width}: {line}");
+                assert!(
+                    line.contains("kworker/u8:4-events-12") || width >= 140,
+                    "{line}"
+                );
             }
         }
         assert!(line(Some(200), 0).contains("[vmlinux](gfp=0xcc0"));
@@ -281,6 +378,17 @@ mod tests {
                 .ends_with("slowpath(gfp=0xcc0, order=3, preferred_nid=0); /* = -14 */")
         );
         assert!(line(Some(80), 0).contains("slowpath(…);"));
+    }
+
+    #[test]
+    fn kernel_threads_lose_only_their_work() {
+        assert_eq!(
+            without_work("kworker/u8:1-ext4-rsv-conversion-33"),
+            "kworker/u8:1-…-33"
+        );
+        assert_eq!(without_work("kworker/0:1-events-7"), "kworker/0:1-events-7");
+        let long = "a-program-with-a-long-name-12";
+        assert_eq!(without_work(long), long);
     }
 
     #[test]

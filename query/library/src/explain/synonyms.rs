@@ -334,6 +334,10 @@ pub(crate) fn statement(sql: &str) -> Option<&'static str> {
         {
             "programs of bpftrace are not run: record events with perfquet-record -e or --call, then query their tables"
         }
+        _ if lower.contains("@[") => "use SELECT comm, count(*) FROM … GROUP BY comm",
+        _ if lower.trim_end_matches([';', ' ', '\n']).ends_with('%') => {
+            "LIMIT takes a number of rows; for a share of them, use WHERE random() < 0.1"
+        }
         _ => return None,
     })
 }
