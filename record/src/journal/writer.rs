@@ -268,7 +268,7 @@ mod tests {
         let (mut writer, reader) = slow_disk();
         drop(reader);
         let failed = (0..1000).find_map(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
             writer.append(&vec![1; PIECE_BYTES]).err()
         });
         assert!(failed.is_some());
