@@ -120,6 +120,27 @@ fn each_event_is_in_one_trace() {
     );
 }
 
+/// Recorders that can write no more than 32 KiB: what the first one leaves is warned of, and the last one decides.
+#[test]
+fn the_last_recorder_decides_about_the_status() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let recorder = room.recorder();
+    let program = recorder.get_program().to_string_lossy().into_owned();
+    for (limit, expected) in [("64", Some(1)), ("unlimited", Some(0))] {
+        let script = format!(
+            "ulimit -f {limit}; exec {program} -a -e cpu-clock -F 9999 --rotate 1s --duration 2500ms -o {limit}"
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(room.path(""));
+        let output = command.output().expect("a shell");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), expected, "{limit}: {stderr}");
+    }
+}
+
 #[test]
 fn killed_recorders_leave_whole_traces_within_the_limit() {
     const KILLS: u64 = 50;

@@ -35,7 +35,7 @@ pub(crate) struct Request {
 
 /// How it ended.
 pub(crate) enum End {
-    /// All traces are complete. Contains the status of a recorder that failed by itself.
+    /// All traces are complete. Contains the status of the last recorder if it failed.
     Done(Option<Ended>),
     /// A second signal left tables to the next start.
     Interrupted,
@@ -54,6 +54,7 @@ pub(crate) fn run(request: &Request) -> Result<End> {
         recovery: None,
         has_recorded: false,
         is_over: false,
+        failed: None,
         is_switching: false,
         is_full: false,
         pause: FIRST_PAUSE,
@@ -64,15 +65,12 @@ pub(crate) fn run(request: &Request) -> Result<End> {
         .duration
         .and_then(|duration| Instant::now().checked_add(duration));
     loop {
-        if let Some(status) = ring.step()? {
-            return ring.finish(&signals, Some(status));
-        }
-        if request.target.has_ended() {
-            return ring.finish(&signals, None);
+        if ring.step()? || request.target.has_ended() {
+            return ring.finish(&signals);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
-            return ring.finish(&signals, None);
+            return ring.finish(&signals);
         }
         let tick = if ring.next.is_some() {
             SHORT_TICK
@@ -81,7 +79,7 @@ pub(crate) fn run(request: &Request) -> Result<End> {
         };
         let wait = left.map_or(tick, |left| left.min(tick));
         match signals.wait(wait).context("cannot wait for signals")? {
-            Some(Signal::Finish) => return ring.finish(&signals, None),
+            Some(Signal::Finish) => return ring.finish(&signals),
             Some(Signal::User(User::Two)) => ring.is_switching = true,
             Some(Signal::User(User::One) | Signal::Child) | None => {}
         }
@@ -102,6 +100,8 @@ struct Ring {
     has_recorded: bool,
     /// The last recorders are ending.
     is_over: bool,
+    /// The status of the last recorder, if it failed.
+    failed: Option<i32>,
     /// A signal requests a new trace.
     is_switching: bool,
     /// The size of --keep is used up by traces that are being completed.
@@ -111,20 +111,21 @@ struct Ring {
 }
 
 impl Ring {
-    /// Starts, ends and removes recordings whose time has come. Returns the status of a recorder that ended by itself, for example because its target has ended.
-    fn step(&mut self) -> Result<Option<ExitStatus>> {
+    /// Starts, ends and removes recordings whose time has come. Returns whether there is nothing more to record, for example because
+    /// the target has ended.
+    fn step(&mut self) -> Result<bool> {
         for recorder in self.current.iter_mut().chain(&mut self.next) {
             recorder.listen();
         }
         self.reap_finishing()?;
-        if let Some(status) = self.reap_current() {
-            return Ok(Some(status));
+        if self.reap_current() {
+            return Ok(true);
         }
         self.reap_next();
         self.hand_over();
         self.measure()?;
         self.rotate()?;
-        Ok(None)
+        Ok(false)
     }
 
     /// Forgets recorders that have completed their traces.
@@ -133,24 +134,33 @@ impl Ring {
             recorder.listen();
             match recorder.ended() {
                 None => self.finishing.push(recorder),
-                Some(_) if recorder.is_discarded && recorder.path.exists() => {
-                    self.folder.remove(&recorder.path)?;
+                Some(_) if recorder.is_discarded => {
+                    if recorder.path.exists() {
+                        self.folder.remove(&recorder.path)?;
+                    }
                 }
-                Some(_) => {}
+                Some(status) => self.failed = failure(status),
             }
         }
         Ok(())
     }
 
-    /// Looks whether the current recorder has ended. Returns its status if there is nothing more to record.
-    fn reap_current(&mut self) -> Option<ExitStatus> {
-        let current = self.current.as_mut()?;
-        let status = current.ended()?;
+    /// Looks whether the current recorder has ended. Returns whether there is nothing more to record.
+    fn reap_current(&mut self) -> bool {
+        let Some(current) = &mut self.current else {
+            return false;
+        };
+        let Some(status) = current.ended() else {
+            return false;
+        };
         current.listen();
-        let current = self.current.take()?;
+        let Some(current) = self.current.take() else {
+            return false;
+        };
+        self.failed = failure(status);
         let has_begun = current.has_begun || self.has_recorded;
         if !current.is_ending && (status.success() || !has_begun) {
-            return Some(status);
+            return true;
         }
         if !current.is_ending || current.ended_at.is_none() {
             let path = current.path.display();
@@ -169,7 +179,7 @@ impl Ring {
             }
             self.current = Some(next);
         }
-        None
+        false
     }
 
     /// A next recorder that cannot start beside the current one starts after it.
@@ -318,7 +328,7 @@ impl Ring {
     }
 
     /// Ends all recorders and waits for their traces. A second signal leaves the tables to the next start.
-    fn finish(mut self, signals: &Signals, status: Option<ExitStatus>) -> Result<End> {
+    fn finish(mut self, signals: &Signals) -> Result<End> {
         let mut is_interrupted = false;
         self.is_over = true;
         self.end_recorders();
@@ -338,9 +348,12 @@ impl Ring {
         match is_interrupted {
             true => Ok(End::Interrupted),
             // The recorder has printed why it failed.
-            false => Ok(End::Done(status.and_then(|status| {
-                status.code().filter(|&code| code != 0).map(Ended::Exited)
-            }))),
+            false => Ok(End::Done(self.failed.map(Ended::Exited))),
         }
     }
+}
+
+/// The status of a recorder that failed. What a killed one leaves is completed.
+fn failure(status: ExitStatus) -> Option<i32> {
+    status.code().filter(|&code| code != 0)
 }
