@@ -119,9 +119,10 @@ fn missing(name: &str, report: &Report, is_kept: bool) {
         false => String::new(),
     };
     if counts.losses > 0 {
-        let lost = match counts.lost {
-            0 => "events".to_owned(),
-            lost => counted(lost, "event"),
+        let lost = match (counts.lost, counts.uncounted_losses) {
+            (0, _) => "events".to_owned(),
+            (lost, 0) => counted(lost, "event"),
+            (lost, _) => format!("at least {}", counted(lost, "event")),
         };
         say(format_args!("{name}: {lost} lost{}", see("losses")));
     }

@@ -83,6 +83,19 @@ fn a_limit_of_file_sizes_is_an_error() {
     );
     let trace = Directory::open(&room.path("t.pqt")).expect("a trace");
     assert_eq!(trace.manifest().state, State::Complete);
+    // Samples have no number of hits from which their losses would follow.
+    assert!(stderr.contains(" events, some lost, "), "{stderr}");
+    let losses = room.rows("losses", &["count", "reason"]);
+    assert_eq!(losses, ["- the recording ended early"]);
+    let script = format!(
+        "ulimit -f 300; exec {program} --force --format perf.data -o p.data -F 20000 -e cpu-clock -- sh -c \
+         'trap \"\" XFSZ; i=0; while [ $i -lt 2000000 ]; do i=$((i+1)); done'"
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(room.path(""));
+    let output = command.output().expect("a shell");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(" events, some lost, "), "{stderr}");
     // The command is not protected from the signal.
     let script = format!(
         "ulimit -f 300; exec {program} --force -o t.pqt -e cpu-clock -- head -c 1000000 /dev/zero > large"

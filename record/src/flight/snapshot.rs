@@ -296,7 +296,7 @@ fn write(path: &Path, form: Form, held: &Held, roots: Roots, last: Option<Last>)
         return Err(error).with_context(|| format!("cannot write {}", path.display()));
     }
     if form.format == Format::PerfData {
-        return closing_line::file(&output, 0);
+        return closing_line::file(&output, 0, true);
     }
     let all = Selection::default();
     let source = Source::Following {

@@ -65,7 +65,13 @@ impl OwnRecords {
 
     /// Adds a loss.
     pub(crate) fn loss(&mut self, count: u64, reason: &str) {
-        let reason = reason.as_bytes();
+        let (count, reason) = (Some(count), reason.as_bytes());
+        self.sample(LossRecord { count, reason }.encode());
+    }
+
+    /// Adds the loss of all events from now on, of unknown number.
+    pub(crate) fn early_end(&mut self) {
+        let (count, reason) = (None, LossRecord::ENDED_EARLY.as_bytes());
         self.sample(LossRecord { count, reason }.encode());
     }
 

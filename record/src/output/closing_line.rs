@@ -28,7 +28,8 @@ pub(crate) enum Next {
 }
 
 /// Completes `--format perf.data`: the journal becomes a perf.data in perf's file format.
-pub(crate) fn file(output: &Output, lost: u64) -> Result<()> {
+/// `is_counted` says whether `lost` has all losses.
+pub(crate) fn file(output: &Output, lost: u64, is_counted: bool) -> Result<()> {
     let path = output.path();
     let events = journal::complete_file(path).map_err(|error| {
         output.give_to_caller();
@@ -40,6 +41,7 @@ pub(crate) fn file(output: &Output, lost: u64) -> Result<()> {
     let counts = Counts {
         events,
         lost,
+        uncounted_losses: u64::from(!is_counted),
         ..Counts::default()
     };
     say(path, Count::Events(events), &counts, "perf report -i")

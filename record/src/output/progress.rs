@@ -124,7 +124,7 @@ pub(crate) fn summary(count: Count, counts: &Counts, bytes: u64) -> String {
     };
     format!(
         "{recorded}{filtered}, {} lost, {}",
-        HumanCount(counts.lost),
+        counts.lost_text(),
         HumanBytes(bytes)
     )
 }

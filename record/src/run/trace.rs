@@ -13,6 +13,7 @@ use crate::cli::Cli;
 use crate::cpu_limit::CpuLimit;
 use crate::drain::Sink;
 use crate::failure::{Failure, failed};
+use crate::journal::own_records::OwnRecords;
 use crate::journal::{Journal, Packing, header, samples_by_id};
 use crate::lifecycle::{Running, Start, Stopped};
 use crate::live;
@@ -20,9 +21,11 @@ use crate::output::closing_line;
 use crate::output::completion::complete_trace;
 use crate::output::encoder::{Encoder, Source};
 use crate::output::{Format, Output};
+use crate::probe::Kind;
 use crate::probe::definition::Definitions;
 use crate::rotation;
 use crate::stat::Counters;
+use crate::sys::clock;
 use crate::sys::signals::Signals;
 use crate::user_stacks;
 use perfquet_cli::terminal;
@@ -74,14 +77,17 @@ pub(super) fn run(
     }
     cli.triggers.complain(&selection, &seen);
     let traced = std::mem::replace(&mut stopped.traced, Ok(()));
+    // Missing records can be counted only if all hits were to be kept, and where the kernel counts hits.
+    let may_count = selection.text().is_empty() && !cli.control.are_given();
+    let mut tracks = stopped.recording.tracks.iter();
+    let is_counted = drained.is_ok()
+        || may_count && tracks.all(|track| matches!(track.probe.kind, Kind::Tracepoint(_)));
     let (lost, ended) = match sink {
         Sink::Journal(journal) => {
             let missed = definitions.as_deref().map(Definitions::missed);
-            // Missing records can be counted only if all hits were to be kept.
-            let may_count =
-                drained.is_err() && selection.text().is_empty() && !cli.control.are_given();
-            let path = may_count.then(|| output.journal_path());
-            complete_journal(journal, &mut stopped, &missed.unwrap_or_default(), path)
+            let path = (drained.is_err() && may_count).then(|| output.journal_path());
+            let missed = missed.unwrap_or_default();
+            complete_journal(journal, &mut stopped, &missed, (drained.is_err(), path))
         }
         Sink::Flight(_) => (0, Ok(())),
     };
@@ -89,7 +95,7 @@ pub(super) fn run(
     stopped.close(definitions);
     let early = drained.and(ended).err();
     let is_whole = match encoder {
-        None => closing_line::file(&output, lost).map(|()| true)?,
+        None => closing_line::file(&output, lost, is_counted).map(|()| true)?,
         Some(encoder) => complete(cli, &output, encoder, signals, early.as_ref())?,
     };
     summary.into_iter().for_each(terminal::say);
@@ -204,12 +210,13 @@ fn ended_early(error: &io::Error) -> Failure {
 }
 
 /// Adds the information known only at the end: losses and aggregates. Returns the number of lost events, as far as they could be
-/// counted. Whatever fails, the journal ends with a whole record. `path` is set if the journal could not be written to its end.
+/// counted. Whatever fails, the journal ends with a whole record. If the journal could not be written to its end, `path` is set where
+/// what is missing can be counted.
 fn complete_journal(
     mut journal: Journal,
     stopped: &mut Stopped,
     missed: &[(String, u64)],
-    path: Option<PathBuf>,
+    (is_early, path): (bool, Option<PathBuf>),
 ) -> (u64, io::Result<()>) {
     let summed_up = stopped.programs.records(&stopped.recording);
     // On a full disk there is room for these, but perhaps not for what follows.
@@ -225,6 +232,11 @@ fn complete_journal(
         log::warn!("the trace lacks the counts of lost events");
     }
     let ended = counted.and_then(|()| {
+        if let Some(id) = stopped.recording.own_id.filter(|_| is_early) {
+            let mut records = OwnRecords::new(id, clock::monotonic(), 0);
+            records.early_end();
+            journal.append(&records.into_bytes())?;
+        }
         journal.append(&std::mem::take(&mut stopped.counts))?;
         if let Some(counts) = &stopped.user_stacks {
             journal.append(&header::user_stacks(&stopped.recording, &counts.text()))?;

@@ -174,7 +174,7 @@ fn loss(sample: &Sample<'_>, record: LossRecord<'_>, out: &mut Output<'_>) -> Re
         time: sample.time,
         cpu: None,
         event: None,
-        count: Some(record.count),
+        count: record.count,
         in_all: None,
         reason: &String::from_utf8_lossy(record.reason),
     }))

@@ -342,6 +342,7 @@ impl<'o> Normalizer<'o> {
             PauseRecord::PAUSED | PauseRecord::RESUMED => {}
             _ => {
                 self.output.counts.losses += 1;
+                self.output.counts.uncounted_losses += u64::from(loss.count.is_none());
                 let lost = &mut self.output.counts.lost;
                 *lost = lost.saturating_add(count);
             }

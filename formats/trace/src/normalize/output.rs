@@ -19,6 +19,7 @@ use super::sample_rows::{SampleRow, SampleRows};
 use super::selected::Selected;
 use super::texts::SharedTexts;
 use crate::Report;
+use crate::count::grouped;
 use crate::store::{Facts, Names, Source, TableId, Writer};
 use crate::symbols;
 use crate::tables;
@@ -83,6 +84,8 @@ pub struct Counts {
     pub filtered: u64,
     /// Rows of `losses`.
     pub losses: u64,
+    /// Of these, rows without a number.
+    pub uncounted_losses: u64,
     /// Number of read errors.
     pub problems: u64,
     /// Rows of `stacks`.
@@ -91,6 +94,17 @@ pub struct Counts {
     pub frames: u64,
     /// Rows of `frames` with a function.
     pub named_frames: u64,
+}
+
+impl Counts {
+    /// How many events were lost: "575", "at least 575", "some".
+    pub fn lost_text(&self) -> String {
+        match (self.lost, self.uncounted_losses) {
+            (lost, 0) => grouped(lost),
+            (0, _) => "some".to_owned(),
+            (lost, _) => format!("at least {}", grouped(lost)),
+        }
+    }
 }
 
 /// The rows of `event_types`.
