@@ -14,8 +14,8 @@ use super::table::{CodeRules, UnwindTable};
 use super::*;
 use crate::symbols::tests::random_numbers;
 
-/// Files of Debian and of this build; missing ones are skipped.
-fn files() -> Vec<PathBuf> {
+/// Files of Debian; missing ones are skipped.
+fn installed() -> Vec<PathBuf> {
     let system = [
         "/usr/lib/x86_64-linux-gnu/libc.so.6",
         "/usr/lib/x86_64-linux-gnu/libcrypto.so.3",
@@ -24,9 +24,14 @@ fn files() -> Vec<PathBuf> {
         "/usr/bin/perl",
         "/usr/bin/python3",
     ];
-    let own = std::env::current_exe().unwrap();
-    let files = system.into_iter().map(PathBuf::from).chain([own]);
+    let files = system.into_iter().map(PathBuf::from);
     files.filter(|path| path.exists()).collect()
+}
+
+/// The same, and this program.
+fn files() -> Vec<PathBuf> {
+    let own = std::env::current_exe().unwrap();
+    installed().into_iter().chain([own]).collect()
 }
 
 fn found(path: &Path) -> Found {
@@ -131,12 +136,13 @@ fn damaged_indexes_end() {
     }
 }
 
-/// The rules derived from instructions, against the compilers' own where code has both.
+/// The rules derived from instructions, against the compilers' own where code has both. Not in this program: it changes with each
+/// build, and may begin with functions that never return, one after the other.
 #[test]
 fn rules_of_instructions_equal_those_of_compilers() {
     const BYTES: usize = 256 << 10;
     let (mut all_equal, mut all) = (0, 0);
-    for path in files() {
+    for path in installed() {
         let found = found(&path);
         let mut rules = CodeRules::of(&found);
         let text = found.image.section(b".text").unwrap().addresses();
@@ -179,6 +185,10 @@ fn rules_of_instructions_equal_those_of_compilers() {
         );
         all_equal += equal;
         all += compared;
+    }
+    if all == 0 {
+        println!("skipped: none of the files exists");
+        return;
     }
     // Interpreters jump by tables, from where nothing is known.
     assert!(all_equal * 10 > all * 6, "{all_equal} of {all} are equal");
