@@ -581,8 +581,11 @@ fn the_page_zooms_selects_and_asks() {
         ("text #answer .note", Some("3 rows CSV")),
         ("push #answer td button", None),
         // Of a later version, or mistyped.
-        ("open tab=flames", Some("")),
-        ("text #states", Some("running runnable other")),
+        ("open tab=flames", None),
+        (
+            "text #states",
+            Some("running runnable, preempted uninterruptible interruptible other"),
+        ),
         ("press ]", Some("trace=1")),
         ("rows", None),
         ("press [", Some("")),

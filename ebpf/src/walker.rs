@@ -24,7 +24,7 @@ pub const RECORD_MISS: u32 = 9;
 /// Bytes of a copy's record before its memory.
 pub const COPY_HEAD_BYTES: usize = 32 + COPY_REGISTERS * 8;
 /// `struct copy_record`: size.
-const COPY_BYTES: u64 = COPY_HEAD_BYTES as u64 + 9 * 4096;
+pub const COPY_BYTES: u64 = COPY_HEAD_BYTES as u64 + 9 * 4096;
 /// Bytes of a walk's record before its addresses.
 pub const WALK_HEAD_BYTES: usize = 24;
 /// Registers in a copy's record, by their DWARF numbers.

@@ -333,6 +333,7 @@ impl Worker {
                 build_ids.take(piece, write)
             })?;
         }
+        let of_side_band = drained;
         let until = self.gate.look(&mut self.rings.events);
         for (index, (ring, until)) in self.rings.events.iter_mut().zip(until).enumerate() {
             let sieve = &mut self.sieve;
@@ -347,6 +348,9 @@ impl Worker {
                 })?;
         }
         self.sieve.end_pass();
+        if let Some(stacks) = stacks {
+            stacks.rings_were_read(drained - of_side_band);
+        }
         Ok(drained)
     }
 

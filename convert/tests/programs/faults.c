@@ -35,6 +35,10 @@ __attribute__((constructor)) static void begin(void)
 	kind = getenv("FAULT_KIND");
 	if (count)
 		count_fd = open(count, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	/* A test in the background of a script inherits ignored signals. */
+	signal(SIGHUP, SIG_DFL);
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
 }
 
 /// Whether the operation fails; sets errno.

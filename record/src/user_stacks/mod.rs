@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use perfquet_ebpf::walk_tables::WalkEnd;
 use perfquet_ebpf::walker::{
-    CopyRoom, RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK,
+    COPY_BYTES, CopyRoom, RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK,
 };
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::{Roots, Unwound};
@@ -74,7 +74,7 @@ const KEPT_BYTES: usize = 4 << 20;
 /// Copies that are unwound before the rings are looked at again: the first one through a file reads its rules.
 const COPIES_AT_ONCE: u64 = 1;
 /// Most bytes of records that wait for their stacks; beyond, they stay in the rings.
-const MOST_HELD_BYTES: usize = 24 << 20;
+const MOST_HELD_BYTES: usize = 64 << 20;
 
 /// The stage between the rings and the journal.
 pub(crate) struct UserStacks {
@@ -98,8 +98,10 @@ pub(crate) struct UserStacks {
     has_changes: bool,
     /// Whether stacks were copied that could not be walked, as seen by the last pass.
     has_copies: bool,
-    /// Whether the room for copies was used.
+    /// Whether the room for copies was used, as seen by the last pass.
     has_used_room: bool,
+    /// Bytes read from the rings since the room was renewed.
+    read_bytes: u64,
     /// Who waits for what is loaded first.
     loading: Option<Sender<()>>,
     /// When the start is over.
@@ -198,6 +200,7 @@ impl UserStacks {
             has_changes: false,
             has_copies: false,
             has_used_room: false,
+            read_bytes: 0,
             loading: None,
             starting_until: None,
         })
@@ -309,6 +312,18 @@ impl UserStacks {
         self.counts
     }
 
+    /// Allows more copies, after the rings were read.
+    pub(crate) fn rings_were_read(&mut self, bytes: u64) {
+        self.read_bytes += bytes;
+        if let Some(tables) = &mut self.tables
+            && (self.has_used_room || self.read_bytes >= COPY_BYTES)
+        {
+            tables.renew_copy_room();
+            self.has_used_room = false;
+            self.read_bytes = 0;
+        }
+    }
+
     /// Returns whether more records can be read while others wait.
     pub(crate) fn has_room(&self) -> bool {
         let held: usize = self.rings.iter().map(|state| state.bytes.len()).sum();
@@ -366,9 +381,6 @@ impl UserStacks {
         }
         if let Some(tables) = &mut self.tables {
             tables.publish(&mut self.spaces, self.pythons.as_mut(), limit);
-            if std::mem::take(&mut self.has_used_room) {
-                tables.renew_copy_room();
-            }
         }
         self.tell_loaded();
     }
