@@ -186,12 +186,11 @@ fn rules_of_instructions_equal_those_of_compilers() {
         all_equal += equal;
         all += compared;
     }
-    if all == 0 {
-        println!("skipped: none of the files exists");
-        return;
-    }
     // Interpreters jump by tables, from where nothing is known.
-    assert!(all_equal * 10 > all * 6, "{all_equal} of {all} are equal");
+    assert!(
+        all == 0 || all_equal * 10 > all * 6,
+        "{all_equal} of {all} are equal"
+    );
 }
 
 #[test]
