@@ -48,10 +48,14 @@ struct {
 	TYPE(value, struct copy_record);
 } copies SEC(".maps");
 
+/* A recorder that has not read the rings for this time gets no time. */
+#define STALLED_NS 50000000
+
 /* Bytes that a CPU may copy until the recorder has read the ring. If the recorder gets no time, copies must not fill it. */
 struct copy_room {
 	u64 copies;
 	u64 pieces; /* after the first of a copy: samples of a compiler need 200 KiB each */
+	u64 read_at;
 };
 
 struct {
@@ -145,9 +149,12 @@ static ALWAYS_INLINE int tell_copy(void *ctx, struct task_struct *task, struct w
 	u32 cpu = bpf_get_smp_processor_id();
 	struct copy_record *copy = bpf_map_lookup_elem(&copies, &cpu);
 	struct copy_room *room = bpf_map_lookup_elem(&copy_rooms, &cpu);
-	if (!copy || !room || room->copies < sizeof(*copy))
+	if (!copy || !room)
 		return 0;
-	room->copies -= sizeof(*copy);
+	if (room->copies >= sizeof(*copy))
+		room->copies -= sizeof(*copy);
+	else if (bpf_ktime_get_ns() - room->read_at > STALLED_NS)
+		return 0;
 	copy->kind = RECORD_COPY;
 	copy->end = walk->record.end;
 	copy->file = walk->record.file;

@@ -86,10 +86,12 @@ impl Walker {
         self.object.send_to("walk_records", cpu, event)
     }
 
-    /// Sets what a CPU may copy until the next call. One copy always fits.
-    pub fn set_copy_room(&mut self, cpu: u32, room: CopyRoom) -> Result<(), Error> {
+    /// Sets what a CPU may copy until the next call, from 50 ms after this time (`CLOCK_MONOTONIC`) on; before, copies are not
+    /// limited. One copy always fits.
+    pub fn set_copy_room(&mut self, cpu: u32, room: CopyRoom, read_at: u64) -> Result<(), Error> {
         let copies = room.copies.max(COPY_BYTES);
-        self.object.set("copy_rooms", cpu, [copies, room.pieces])
+        self.object
+            .set("copy_rooms", cpu, [copies, room.pieces, read_at])
     }
 
     /// Runs the program at each sample of an event.

@@ -13,7 +13,7 @@ use super::spaces::Spaces;
 use crate::bpf::{self, walking};
 use crate::failure::Failure;
 use crate::recording::{Recording, WALK};
-use crate::sys::host;
+use crate::sys::{clock, host};
 
 /// The programs that walk stacks, and their tables.
 #[derive(Default)]
@@ -132,8 +132,9 @@ impl Tables {
         let Some(walker) = walker else {
             return;
         };
+        let read_at = clock::monotonic();
         for &cpu in cpus.iter() {
-            if let Err(error) = walker.set_copy_room(cpu, self.copy_room) {
+            if let Err(error) = walker.set_copy_room(cpu, self.copy_room, read_at) {
                 log::debug!("the room for copies on CPU {cpu} is not renewed: {error}");
             }
         }
