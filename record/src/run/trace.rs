@@ -87,7 +87,7 @@ pub(super) fn run(
             let missed = definitions.as_deref().map(Definitions::missed);
             let path = (drained.is_err() && may_count).then(|| output.journal_path());
             let missed = missed.unwrap_or_default();
-            complete_journal(journal, &mut stopped, &missed, (drained.is_err(), path))
+            complete_journal(journal, &mut stopped, &missed, (is_counted, path))
         }
         Sink::Flight(_) => (0, Ok(())),
     };
@@ -211,12 +211,12 @@ fn ended_early(error: &io::Error) -> Failure {
 
 /// Adds the information known only at the end: losses and aggregates. Returns the number of lost events, as far as they could be
 /// counted. Whatever fails, the journal ends with a whole record. If the journal could not be written to its end, `path` is set where
-/// what is missing can be counted.
+/// what is missing can be counted, and `is_counted` says whether that is all of it.
 fn complete_journal(
     mut journal: Journal,
     stopped: &mut Stopped,
     missed: &[(String, u64)],
-    (is_early, path): (bool, Option<PathBuf>),
+    (is_counted, path): (bool, Option<PathBuf>),
 ) -> (u64, io::Result<()>) {
     let summed_up = stopped.programs.records(&stopped.recording);
     // On a full disk there is room for these, but perhaps not for what follows.
@@ -232,7 +232,7 @@ fn complete_journal(
         log::warn!("the trace lacks the counts of lost events");
     }
     let ended = counted.and_then(|()| {
-        if let Some(id) = stopped.recording.own_id.filter(|_| is_early) {
+        if let Some(id) = stopped.recording.own_id.filter(|_| !is_counted) {
             let mut records = OwnRecords::new(id, clock::monotonic(), 0);
             records.early_end();
             journal.append(&records.into_bytes())?;
