@@ -32,7 +32,7 @@ impl Passing {
         let folder = folder.with_context(cannot)?;
         interrupt::remove_when_interrupted(folder.path())?;
         let lock = open(folder.path()).with_context(cannot)?;
-        // Cannot conflict, and a file system without locks is acceptable: what is left there stays.
+        // Nobody else holds it. On a file system without locks, leftovers stay.
         let _ = lock.try_lock();
         Ok(Passing {
             folder,

@@ -183,7 +183,7 @@ fn check(prepare: &[&[String]], arguments: &[String]) {
                     let signal = output.status.signal().map(|signal| format!("S{signal}"));
                     assert_eq!(signal.as_deref(), Some(kind.as_str()), "{place}");
                 }
-                // Only what is no longer needed could not be removed, or there was another way.
+                // Only leftovers could not be removed, or there was another way.
                 (Some(_), Some(0)) => assert_eq!(room.rows(), rows, "{place}"),
                 (Some(message), code) => {
                     assert_eq!(code, Some(1), "{place}");

@@ -38,7 +38,7 @@ const SCRATCH_BYTES: usize = 1 << 20;
 type Write<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
 /// Destination of the rings' bytes while they are drained.
-enum Target {
+enum Destination {
     Journal(Writer),
     Flight(Box<Buffer>),
 }
@@ -135,7 +135,7 @@ impl Drain {
             own_id: recording.own_id,
             has_resumed: !recording.starts_paused,
             rings,
-            sink: Target::of(sink),
+            sink: Destination::of(sink),
             gate,
             stacks,
             build_ids,
@@ -232,7 +232,7 @@ struct Worker {
     /// Whether the recording has begun: before, there is no pause to record.
     has_resumed: bool,
     rings: Rings,
-    sink: Target,
+    sink: Destination,
     gate: Gate,
     stacks: Option<UserStacks>,
     build_ids: BuildIds,
@@ -412,11 +412,11 @@ impl Worker {
     }
 }
 
-impl Target {
-    fn of(sink: Sink) -> Target {
+impl Destination {
+    fn of(sink: Sink) -> Destination {
         match sink {
-            Sink::Journal(journal) => Target::Journal(Writer::start(journal)),
-            Sink::Flight(kept) => Target::Flight(kept),
+            Sink::Journal(journal) => Destination::Journal(Writer::start(journal)),
+            Sink::Flight(kept) => Destination::Flight(kept),
         }
     }
 
@@ -424,7 +424,7 @@ impl Target {
     /// all before it counts. The files of a flight recorder have whole records only.
     fn finish(self, drained: io::Result<()>) -> (Sink, io::Result<()>) {
         match self {
-            Target::Journal(writer) => {
+            Destination::Journal(writer) => {
                 let (mut journal, written) = writer.finish();
                 // What the writer says is the cause of what the drain says.
                 let ended = written.and(drained).or_else(|error| {
@@ -433,15 +433,15 @@ impl Target {
                 });
                 (Sink::Journal(journal), ended)
             }
-            Target::Flight(kept) => (Sink::Flight(kept), drained),
+            Destination::Flight(kept) => (Sink::Flight(kept), drained),
         }
     }
 
     /// Whole records about processes.
     fn side_band(&mut self, records: &[u8]) -> io::Result<()> {
         match self {
-            Target::Journal(journal) => journal.append(records),
-            Target::Flight(kept) => {
+            Destination::Journal(journal) => journal.append(records),
+            Destination::Flight(kept) => {
                 kept.side_band(records);
                 Ok(())
             }
@@ -450,9 +450,9 @@ impl Target {
 
     fn add(&mut self, records: &[u8]) -> io::Result<()> {
         match self {
-            Target::Journal(journal) => journal.append(records),
+            Destination::Journal(journal) => journal.append(records),
             // A flight recorder cannot be combined with aggregation, so there are no such records.
-            Target::Flight(_) => Ok(()),
+            Destination::Flight(_) => Ok(()),
         }
     }
 
@@ -484,10 +484,10 @@ impl Target {
         mut sift: impl FnMut(&[u8], Write<'_>) -> io::Result<()>,
     ) -> io::Result<u64> {
         match self {
-            Target::Journal(journal) => ring.drain_to(until, |piece| {
+            Destination::Journal(journal) => ring.drain_to(until, |piece| {
                 sift(piece, &mut |bytes| journal.append(bytes))
             }),
-            Target::Flight(kept) => ring.drain_to(until, |piece| {
+            Destination::Flight(kept) => ring.drain_to(until, |piece| {
                 sift(piece, &mut |bytes| {
                     keep(kept, bytes);
                     Ok(())
@@ -499,8 +499,8 @@ impl Target {
     /// Records of events that are whole.
     fn put_events(&mut self, records: &[u8]) -> io::Result<()> {
         match self {
-            Target::Journal(journal) => journal.append(records),
-            Target::Flight(kept) => {
+            Destination::Journal(journal) => journal.append(records),
+            Destination::Flight(kept) => {
                 kept.events(records);
                 Ok(())
             }
@@ -509,8 +509,8 @@ impl Target {
 
     fn end_pass(&mut self, drained: u64) -> io::Result<()> {
         match self {
-            Target::Journal(journal) => journal.end_pass(drained > 0),
-            Target::Flight(kept) => kept.end_pass(),
+            Destination::Journal(journal) => journal.end_pass(drained > 0),
+            Destination::Flight(kept) => kept.end_pass(),
         }
     }
 }

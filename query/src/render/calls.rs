@@ -148,7 +148,7 @@ impl Layout {
             }
             .text(false, false);
         }
-        // What was returned is on a line of its own if there is no room beside the call.
+        // Without room beside the call, its result is on a line of its own.
         let mut remark = call.remark();
         match columns(&text) > room {
             true => text.truncate(text.len() - remark.len()),

@@ -1,4 +1,4 @@
-//! The journal, written by a thread of its own.
+//! Writes the journal in a separate thread.
 //!
 //! A write may wait for the disk: 0.2 s beside one compiler, seconds beside several. The thread that reads the rings
 //! must not, because the kernel drops what does not fit in them.

@@ -22,7 +22,7 @@ use crate::sys::child::{self, Waiting};
 use crate::target::Target;
 use crate::user_stacks::{self, Walking};
 
-/// What is recorded, with the probes that had to be defined.
+/// The events to record, and the probes defined for them.
 pub(super) struct Probes {
     target: Target,
     cpus: Vec<u32>,

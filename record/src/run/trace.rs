@@ -163,7 +163,7 @@ fn follow(
     encoder
 }
 
-/// What is said below the closing line.
+/// Returns the messages below the closing line.
 fn summary_of(stopped: &mut Stopped, is_segment: bool) -> Vec<String> {
     let counters = stopped.counters.take().filter(|_| !is_segment);
     let cpu_limit = stopped.cpu_limit.take().filter(|_| !is_segment);
@@ -211,7 +211,7 @@ fn ended_early(error: &io::Error) -> Failure {
 
 /// Adds the information known only at the end: losses and aggregates. Returns the number of lost events, as far as they could be
 /// counted. Whatever fails, the journal ends with a whole record. If the journal could not be written to its end, `path` is set where
-/// what is missing can be counted, and `is_counted` says whether that is all of it.
+/// missing records can be counted; `is_counted` is set if those are all.
 fn complete_journal(
     mut journal: Journal,
     stopped: &mut Stopped,

@@ -64,7 +64,7 @@ const WHILE_CHANGING: Duration = Duration::from_millis(10);
 const WHILE_COPYING: Duration = Duration::from_millis(2);
 /// Time after the start in which a command maps its files, whose list must soon be complete.
 const STARTING: Duration = Duration::from_millis(300);
-/// Parts of a ring that copies, and what is deep in them, may fill between two passes.
+/// Divisors: shares of a ring for copies, and for the further records of deep stacks, until the ring is read.
 const COPIES_PART: u64 = 2;
 const PIECES_PART: u64 = 4;
 /// Most walks of a ring that wait for their samples; a lost sample leaves one until its loss is read.

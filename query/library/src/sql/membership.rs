@@ -39,7 +39,7 @@ pub(crate) fn resolve(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// Whether the engine would answer a condition wrongly or not at all. It takes false for NULL, which is the same only if nothing but AND
-/// and OR is around the subquery. A NOT IN among the terms of the whole condition becomes a join of its own kind, which is right.
+/// and OR is around the subquery. A NOT IN among the terms of the whole condition becomes a join for NOT IN, which treats NULL correctly.
 fn is_misjudged(condition: &Expr, is_term: bool) -> Result<bool> {
     match condition {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
@@ -121,7 +121,7 @@ fn with_joins(node: LogicalPlan, lists: &mut usize) -> Result<LogicalPlan> {
     }
 }
 
-/// Returns the input with the list, and the expression that tells whether a row's value is in it.
+/// Returns the input joined with the list, and the expression for membership in it.
 fn joined(
     input: LogicalPlanBuilder,
     list: &InSubquery,

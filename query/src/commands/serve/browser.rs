@@ -22,7 +22,7 @@ pub(super) fn open(address: &str) -> Result<()> {
     if !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
         bail!("neither DISPLAY nor WAYLAND_DISPLAY is set");
     }
-    // The name cannot be guessed, tells nothing of the token, and an existing file is an error.
+    // The name is random and independent of the token; an existing file is an error.
     let name = format!("perfquet-{}.html", access::secret()?);
     let path = std::env::temp_dir().join(name);
     let mut file = OpenOptions::new()
