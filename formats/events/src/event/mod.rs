@@ -753,6 +753,11 @@ pub struct Loss<'a> {
     pub reason: &'a str,
 }
 
+impl Loss<'_> {
+    /// The reason where the kernel sampled less for a while. No event is lost.
+    pub const THROTTLED: &'static str = "throttled";
+}
+
 /// Unreadable data in an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Problem<'a> {

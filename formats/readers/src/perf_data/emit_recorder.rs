@@ -122,7 +122,7 @@ fn emit_throttle(
             event,
             count: None,
             in_all: None,
-            reason: "throttled",
+            reason: Loss::THROTTLED,
         }))?;
     }
     let values = [Value::Bytes(name.as_bytes()), Value::UInt(stream_id)];

@@ -342,7 +342,8 @@ impl<'o> Normalizer<'o> {
             PauseRecord::PAUSED | PauseRecord::RESUMED => {}
             _ => {
                 self.output.counts.losses += 1;
-                self.output.counts.uncounted_losses += u64::from(loss.count.is_none());
+                let is_uncounted = loss.count.is_none() && loss.reason != Loss::THROTTLED;
+                self.output.counts.uncounted_losses += u64::from(is_uncounted);
                 let lost = &mut self.output.counts.lost;
                 *lost = lost.saturating_add(count);
             }

@@ -84,7 +84,7 @@ pub struct Counts {
     pub filtered: u64,
     /// Rows of `losses`.
     pub losses: u64,
-    /// Of these, rows without a number.
+    /// Of these, rows of events whose number is unknown.
     pub uncounted_losses: u64,
     /// Number of read errors.
     pub problems: u64,
@@ -357,5 +357,37 @@ fn declaration(field: &Field) -> &[u8] {
         field.name.as_bytes()
     } else {
         field.declaration.as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perfquet_events::event::{Event, Loss};
+
+    use super::super::tests::{Trace, send};
+
+    #[test]
+    fn throttled_events_are_not_lost() {
+        let lost = |losses: &[(Option<u64>, &str)]| {
+            let mut trace = Trace::new();
+            trace.input("a", |sink| {
+                for &(count, reason) in losses {
+                    let loss = Loss {
+                        time: Some(1),
+                        cpu: None,
+                        event: None,
+                        count,
+                        in_all: None,
+                        reason,
+                    };
+                    send(sink, Event::Loss(loss));
+                }
+            });
+            trace.finish().counts.lost_text()
+        };
+        assert_eq!(lost(&[(None, Loss::THROTTLED)]), "0");
+        assert_eq!(lost(&[(None, "the recording ended early")]), "some");
+        let both = [(Some(5000), "ring full"), (None, "buffer overrun")];
+        assert_eq!(lost(&both), "at least 5,000");
     }
 }
