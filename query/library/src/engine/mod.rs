@@ -9,11 +9,13 @@
 //! Yielding         after every join, so that an interrupted query ends
 //! Distinct         count(*) beside count(DISTINCT x), instead of one set of all values
 //! NarrowTop        scans of few numbers for ORDER BY … LIMIT, without a filter on rows
+//! TextFilter       conditions on one text column, once for each distinct text
 //! LateProjection   columns of the rows that ORDER BY … LIMIT keeps, instead of ProjectionExec before SortExec
 //! ```
 
 mod asof_join;
 mod blocks;
+mod codes;
 mod distinct;
 mod few_groups;
 mod gather;
@@ -22,6 +24,7 @@ mod keys;
 mod late_projection;
 mod merge;
 mod narrow_top;
+pub(crate) mod per_text;
 mod range_join;
 mod relations;
 mod replace;
@@ -31,6 +34,7 @@ mod spelling;
 mod syntax;
 #[cfg(test)]
 mod test_tables;
+mod text_filter;
 mod time_window;
 mod yielding;
 
@@ -117,7 +121,8 @@ fn with_ours(mut rules: Vec<Rule>) -> Result<Vec<Rule>> {
     rules.insert(ensure, Arc::new(range_join::rule()));
     rules.insert(ensure, Arc::new(time_window::rule()));
     let check = place(&rules, "SanityCheckPlan")?;
-    let last: [Rule; 4] = [
+    let last: [Rule; 5] = [
+        Arc::new(text_filter::rule()),
         Arc::new(narrow_top::rule()),
         Arc::new(merge::rule()),
         Arc::new(few_groups::rule()),

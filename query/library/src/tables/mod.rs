@@ -2,6 +2,7 @@
 
 pub mod catalog;
 mod checked_reader;
+mod location;
 mod part_runs;
 mod parts;
 mod stored_columns;

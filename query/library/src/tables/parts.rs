@@ -5,7 +5,7 @@
 //! over time need no sort. Columns with one value per part (`trace`, and in the view `events` also
 //! `event`) are constants of the part, which cost nothing to read or to filter by.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,7 +24,6 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::object_store::ObjectMeta;
-use datafusion::object_store::path::Path as ObjectPath;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
@@ -33,6 +32,7 @@ use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::part_path;
 
 use crate::tables::checked_reader::CheckedReaders;
+use crate::tables::location;
 use crate::tables::part_runs::{self, PartFile};
 use crate::tables::stored_columns::StoredColumns;
 use crate::tables::text_conditions::TextConditions;
@@ -69,6 +69,11 @@ pub(crate) struct PartsTable {
 
 /// Maximum number of sorted runs, each with an open file; more are read in any order.
 const MOST_SORTED_RUNS: usize = 64;
+
+/// Maximum number of columns, all of numbers, that are decoded for all rows beside those of conditions.
+const MOST_NUMBERS: usize = 2;
+/// Maximum number of columns of conditions that are decoded for all rows.
+const MOST_CONDITIONS: usize = 2;
 
 impl PartsTable {
     /// `columns` are those in the files; `constants` have a value per part. With `sort`, each part is sorted.
@@ -141,10 +146,8 @@ impl PartsTable {
             DataFusionError::IoError(std::io::Error::new(error.kind(), text))
         };
         let metadata = std::fs::symlink_metadata(&path).map_err(place)?;
-        let path = std::fs::canonicalize(&path).map_err(place)?;
         let file = PartitionedFile::new_from_meta(ObjectMeta {
-            location: ObjectPath::from_absolute_path(&path)
-                .map_err(|error| DataFusionError::External(error.into()))?,
+            location: location::of(&path).map_err(DataFusionError::IoError)?,
             last_modified: metadata.modified().map_err(place)?.into(),
             size: metadata.len(),
             e_tag: None,
@@ -158,6 +161,32 @@ impl PartsTable {
         let mut file = file.with_partition_values(part.constants.clone());
         file.statistics = Some(Arc::new(known));
         Ok(file)
+    }
+
+    /// Whether a scan decodes columns only for the rows that fulfill the conditions.
+    ///
+    /// That costs more than it saves if few columns are decoded anyway: rows that alternate become as many ranges. 5 million calls,
+    /// half of which matched `function LIKE '%write%'`, took 90 ms of CPU to count with it, 33 ms without.
+    fn filters_rows(&self, projection: Option<&Vec<usize>>, filters: &[Expr]) -> bool {
+        let schema = self.schema.table_schema();
+        let used: HashSet<&str> = (filters.iter())
+            .flat_map(|filter| filter.column_refs())
+            .map(|column| column.name.as_str())
+            .collect();
+        let read: Vec<&FieldRef> = match projection {
+            Some(columns) => columns
+                .iter()
+                .map(|&column| &schema.fields()[column])
+                .collect(),
+            None => schema.fields().iter().collect(),
+        };
+        let others: Vec<&FieldRef> = (read.into_iter())
+            .filter(|field| !used.contains(field.name().as_str()))
+            .collect();
+        let are_few_numbers = others.len() <= MOST_NUMBERS
+            && others.iter().all(|field| field.data_type().is_primitive());
+        // Without conditions, those that a sort finds remain.
+        used.is_empty() || used.len() > MOST_CONDITIONS || !are_few_numbers
     }
 
     fn ordering(&self) -> Option<LexOrdering> {
@@ -215,10 +244,11 @@ impl TableProvider for PartsTable {
             };
             return Ok(Arc::new(EmptyExec::new(schema)));
         }
-        let options = TableParquetOptions {
+        let mut options = TableParquetOptions {
             global: state.config_options().execution.parquet.clone(),
             ..Default::default()
         };
+        options.global.pushdown_filters |= self.filters_rows(projection, filters);
         let local = ObjectStoreUrl::local_filesystem();
         let environment = state.runtime_env();
         let readers = CachedParquetFileReaderFactory::new(

@@ -1,5 +1,5 @@
 //! Reads columns as files hold them, like [`perfquet_trace::store::read_part`]: by their former name in a trace of version
-//! 1, and bits as unsigned integers.
+//! 1, and bits as unsigned integers. Expressions over one text column are computed once per distinct text (engine/per_text.rs).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use datafusion::physical_expr_adapter::{
     DefaultPhysicalExprAdapterFactory, PhysicalExprAdapter, PhysicalExprAdapterFactory,
 };
 use perfquet_trace::store::{stored_name, unsigned};
+
+use crate::engine::per_text;
 
 /// How the columns of a table are stored.
 #[derive(Debug, Clone, Default)]
@@ -57,7 +59,7 @@ struct Adapter {
 
 impl PhysicalExprAdapter for Adapter {
     fn rewrite(&self, expression: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-        expression
+        let stored = expression
             .transform_up(|part| match part.downcast_ref::<Column>() {
                 Some(column) => Ok(Transformed::yes(match self.stored(column)? {
                     Some(stored) => stored,
@@ -65,7 +67,8 @@ impl PhysicalExprAdapter for Adapter {
                 })),
                 None => Ok(Transformed::no(part)),
             })
-            .data()
+            .data()?;
+        per_text::replace(stored, &self.physical)
     }
 }
 

@@ -7,7 +7,7 @@ use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
 use datafusion::error::Result;
 
-use super::codes::{Codes, Numbers};
+use super::super::codes::{Codes, Numbers};
 use std::sync::Arc;
 
 /// The groups so far.

@@ -37,14 +37,14 @@ fn code_of_null(null: &mut Option<u32>, count: &mut u32, row: usize, new: &mut V
 
 /// The codes of a column.
 #[derive(Debug)]
-pub(super) enum Codes {
+pub(crate) enum Codes {
     Texts(Texts),
     Integers(Numbers),
 }
 
 impl Codes {
     /// The codes of texts as views, or of integers.
-    pub(super) fn new(kind: &DataType) -> Codes {
+    pub(crate) fn new(kind: &DataType) -> Codes {
         match kind {
             DataType::Utf8View => Codes::Texts(Texts::default()),
             _ => Codes::Integers(Numbers::default()),
@@ -52,7 +52,7 @@ impl Codes {
     }
 
     /// Replaces `codes` by those of the rows. Returns the rows with values that are new.
-    pub(super) fn number(&mut self, column: &ArrayRef, codes: &mut Vec<u32>) -> Result<Vec<u32>> {
+    pub(crate) fn number(&mut self, column: &ArrayRef, codes: &mut Vec<u32>) -> Result<Vec<u32>> {
         let mut new = Vec::new();
         codes.clear();
         match self {
@@ -73,7 +73,7 @@ impl Codes {
     }
 
     /// Memory in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Codes::Texts(texts) => texts.bytes + size_of::<TextSlot>() * SLOTS,
             Codes::Integers(numbers) => numbers.bytes(),
@@ -97,7 +97,7 @@ const INLINE_BYTES: u32 = 12;
 
 /// Codes of texts.
 #[derive(Debug)]
-pub(super) struct Texts {
+pub(crate) struct Texts {
     codes: HashMap<Box<str>, u32>,
     null: Option<u32>,
     count: u32,
@@ -184,7 +184,7 @@ impl Texts {
 
 /// Codes of integers.
 #[derive(Debug)]
-pub(super) struct Numbers {
+pub(crate) struct Numbers {
     codes: HashMap<i64, u32>,
     null: Option<u32>,
     count: u32,
@@ -208,7 +208,7 @@ impl Default for Numbers {
 impl Numbers {
     /// The code of a value in this row; `new` gets the row if the value is new.
     #[inline]
-    pub(super) fn number(&mut self, key: i64, row: usize, new: &mut Vec<u32>) -> u32 {
+    pub(crate) fn number(&mut self, key: i64, row: usize, new: &mut Vec<u32>) -> u32 {
         let place = slot_of(key as u64);
         let (recent, code) = self.recent[place];
         if recent == key && code != NO_CODE {
@@ -230,7 +230,7 @@ impl Numbers {
     }
 
     /// Memory in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let entries = 2 * self.codes.len() + SLOTS;
         entries * size_of::<(i64, u32)>() + self.codes.len() * size_of::<i64>()
     }
