@@ -91,6 +91,13 @@ fn rates_are_possible_ones() {
     let shown = opened(&report(directory.path(), &[&trace]), "");
     let most = between(&shown, "Weight over time, up to ", ". Drag");
     assert_eq!(most, Some("3 calls at a time"));
+    // The thread is in calls for 100 ms, as long as the trace: its 101 calls last 299 ms together.
+    for (fragment, expected) in [("", 100_000_000), ("t=20ms..60ms", 40_000_000)] {
+        let shown = opened(&report(directory.path(), &[&trace]), fragment);
+        let threads = between(&shown, "<section id=\"threads\"", "</table>").unwrap();
+        let weight = between(threads, "data-value=\"", "\"").unwrap();
+        assert_eq!(weight, expected.to_string(), "{fragment}");
+    }
 }
 
 /// An idle CPU is sampled, too: its samples are neither use, nor the busiest time, nor the hottest thread or function.

@@ -262,6 +262,12 @@ fn lost_events(is_planted: bool) -> String {
 
 /// The findings of a trace, as severity and title.
 fn findings(text: &str, options: &[&str]) -> Vec<(String, String)> {
+    let rows = rows(text, options).into_iter();
+    rows.map(|[severity, title, _]| (severity, title)).collect()
+}
+
+/// The findings of a trace: severity, title, and why it matters.
+fn rows(text: &str, options: &[&str]) -> Vec<[String; 3]> {
     let directory = tempfile::tempdir().unwrap();
     let (input, trace) = (
         directory.path().join("a.trace"),
@@ -297,7 +303,7 @@ fn findings(text: &str, options: &[&str]) -> Vec<(String, String)> {
             "{}",
             text("sql")
         );
-        (text("severity"), text("title"))
+        ["severity", "title", "why"].map(text)
     });
     rows.collect()
 }
@@ -394,4 +400,38 @@ fn a_scope_selects_what_is_examined() {
     let found = findings(&trace, &["--time", "1s..2s", "--tid", "40"]);
     let expected = "victim (40) waited 800.000 ms for a CPU, 80% of the time";
     assert_eq!(found, [("warning".to_owned(), expected.to_owned())]);
+}
+
+/// Without symbols, the hottest "function" is a module, or unknown: the advice does not call it a function.
+#[test]
+fn a_module_is_not_called_a_function() {
+    let sample = |step: u64, place: &str| {
+        format!(
+            "work 77 [000] 50.{:06}: 10000000 cpu-clock: \n\t          401004 {place}\n\n",
+            step * 10_000
+        )
+    };
+    for (place, title, why) in [
+        (
+            "spin+0x4 (/usr/bin/work)",
+            "spin takes 100.0% of the samples",
+            "A change to this function",
+        ),
+        (
+            "[unknown] (/usr/bin/work)",
+            "[work] takes 100.0% of the samples",
+            "This is a module",
+        ),
+        (
+            "[unknown] ([unknown])",
+            "[unknown] takes 100.0% of the samples",
+            "Neither function nor module",
+        ),
+    ] {
+        let text: String = (0..50).map(|step| sample(step, place)).collect();
+        let found = rows(&text, &[]);
+        let found = found.iter().find(|row| row[1] == title);
+        let found = found.unwrap_or_else(|| panic!("{place}: no finding {title}"));
+        assert!(found[2].starts_with(why), "{found:?}");
+    }
 }

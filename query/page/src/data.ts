@@ -131,6 +131,8 @@ export interface Calls {
   /** Slots of the page in a slot of the cells. */
   steps: number;
   cells: Cells;
+  /** The time in which any call of a thread ran, as whole slots if `bar` is above 0. */
+  busy: Cells;
   slowest: SlowCall[];
   /** Root first, with semicolons. */
   stacks: string[];
@@ -363,6 +365,7 @@ export async function read(base64: string): Promise<Data> {
   data.profiles.sort((a: Profile, b: Profile) => Number(hasStacks(b)) - Number(hasStacks(a)));
   if (data.calls !== null) {
     data.calls.cells = cells(data.calls.cells, columns);
+    data.calls.busy = cells(data.calls.busy, columns);
     const { begin, length, depth, thread, function: functions } = data.calls.chart;
     const chart: Chart = {
       names: [], begin: columns.read(begin), length: columns.read(length), depth: columns.integers(depth), thread: columns.integers(thread),

@@ -142,7 +142,8 @@ export class Threads {
 
   private words(): string[] {
     const profile = timedProfile(this.data, this.state);
-    if (profile === null) return ["durations", "--by", "comm"];
+    // Without its callees, no time of a thread counts twice.
+    if (profile === null) return ["sql", "SELECT comm, tid, sum(self_time) AS busy FROM calls GROUP BY comm, tid ORDER BY busy DESC"];
     return profile.top ?? this.data.profiles.find((one) => one.top !== undefined)?.top ?? ["durations", "--by", "comm"];
   }
 
@@ -160,12 +161,13 @@ export class Threads {
 
   update(): void {
     const profile = timedProfile(this.data, this.state) ?? undefined;
-    const cells = profile?.cells ?? this.data.calls?.cells;
+    // Calls within calls count once.
+    const cells = profile?.cells ?? this.data.calls?.busy;
     if (cells === undefined || cells === null) return;
     const unit = profile?.unit ?? "ns";
     const { time } = this.state.selection;
     const slots = Math.floor((this.data.length ?? 1) / (this.data.slot ?? 1)) + 1;
-    const hasSpans = profile?.is_off_cpu === true;
+    const hasSpans = profile === undefined || profile.is_off_cpu;
     const steps = profile === undefined ? this.data.calls?.steps ?? 1 : 1;
     const weights = new Float64Array(this.data.threads.length);
     const strips = new Map<number, Float64Array>();
@@ -174,7 +176,7 @@ export class Threads {
     for (let index = 0; index < cells.slot.length; index++) {
       const [slot, thread] = [cells.slot[index]! * steps, cells.thread[index]!];
       let weight = cells.weight[index]!;
-      const spans = hasSpans ? Math.max(1, cells.bar[index]!) : 1;
+      const spans = (hasSpans ? Math.max(1, cells.bar[index]!) : 1) * steps;
       if (slot >= 0) {
         let strip = strips.get(thread);
         if (strip === undefined) strips.set(thread, (strip = new Float64Array(bins)));
@@ -191,7 +193,7 @@ export class Threads {
     });
     const expected = lines.length;
     this.panel.note.replaceChildren(
-      make("span", {}, `${counted(expected, "thread")} with ${profile?.name ?? "calls"} in this time; choose rows to see these threads alone`));
+      make("span", {}, `${counted(expected, "thread")} with ${profile?.name ?? "calls"} in this time${profile === undefined ? ", in which calls within calls count once" : ""}; choose rows to see these threads alone`));
     this.table.show(lines, [
       { title: "weight", value: (line) => line.weight, text: (line) => amount(Math.round(line.weight), unit) },
       { title: "share", value: (line) => line.weight, text: (line) => percent(line.weight, all) },

@@ -1,4 +1,4 @@
--- The function with most samples of its own, of the event with most samples that stands for time: not faults, switches or bookkeeping.
+-- The function, or the module of functions without names, with most samples of its own, of the event with most samples that stands for time: not faults, switches or bookkeeping.
 WITH event AS (
   SELECT event FROM samples
   WHERE NOT regexp_like(event, '(dummy|fault|context-switches|^cs$|migrations|bpf-output|branch|cache|miss)')
@@ -14,7 +14,9 @@ WITH event AS (
 )
 SELECT 'info' AS severity, concat(function, ' takes ', CAST(round(100.0 * samples / (SELECT sum(samples) FROM by_stack), 1) AS TEXT), '% of the samples') AS title,
   concat(samples, ' of ', (SELECT sum(samples) FROM by_stack), ' samples of ', (SELECT event FROM event), ', most of ', coalesce(comm, 'thread'), ' (', tid, ')') AS detail,
-  'A change to this function, or to how often it is called, has the largest effect' AS why,
+  CASE WHEN function = '[unknown]' THEN 'Neither function nor module of this code is known: the recording has no mapping for its addresses'
+    WHEN starts_with(function, '[') THEN 'This is a module, whose functions have no names in this trace: symbols or debug info would tell them apart'
+    ELSE 'A change to this function, or to how often it is called, has the largest effect' END AS why,
   concat('SELECT stack_text(user_stack) AS user, stack_text(kernel_stack) AS kernel, count(*) AS samples FROM samples WHERE stack_leaf(coalesce(kernel_stack, user_stack)) = ''',
     replace(function, '''', ''''''), ''' GROUP BY user_stack, kernel_stack ORDER BY samples DESC LIMIT 20') AS sql
 FROM by_function

@@ -13,6 +13,7 @@ use perfquet::unit::in_fitting_unit;
 use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
+use super::busy;
 use super::cells::{Cell, Cells, NO_THREAD, Threads, fitting_steps};
 use super::trees::Names;
 use super::{section, unless_failed};
@@ -36,6 +37,10 @@ pub(super) struct Calls {
     summary: Value,
     rows: Value,
     cells: Cells,
+    /// By thread: the time in which any of its calls ran.
+    busy: Cells,
+    /// Nanoseconds of a slot.
+    slot: i64,
     slowest: Value,
     stacks: Value,
     chart: Chart,
@@ -78,6 +83,8 @@ pub(super) fn of(
         summary: json!(durations.subtitle),
         rows: objects(&rows)?,
         cells: cells(session, &condition, &functions, begin, slot, threads)?,
+        busy: busy::of(session, &condition, begin, slot, threads)?,
+        slot,
         slowest,
         stacks,
         chart: Chart::of(session, &condition, begin, threads)?,
@@ -94,16 +101,19 @@ impl Calls {
         columns: &mut Columns,
         omitted: &mut Vec<String>,
     ) -> Value {
-        let mut cells = self.cells.clone();
+        let (mut cells, mut busy) = (self.cells.clone(), self.busy.clone());
         cells.coarsen(joined);
-        let steps = fitting_steps(&[&cells], 1, i64::MAX, part);
+        busy.coarsen_spans(joined, self.slot);
+        let steps = fitting_steps(&[&cells, &busy], 1, i64::MAX, part);
         cells.coarsen(steps);
+        busy.coarsen_spans(steps, self.slot.saturating_mul(joined));
         json!({
             "summary": self.summary,
             "rows": self.rows,
             "bars": BARS,
             "steps": steps,
             "cells": cells.json(1, columns),
+            "busy": busy.json(1, columns),
             "slowest": self.slowest,
             "stacks": self.stacks,
             "chart": self.chart.json(CHART / part, names, columns, omitted),

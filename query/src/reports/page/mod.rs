@@ -6,6 +6,7 @@
 //! Stacks are merged as in `flamegraph`; data without a time comes from other reports. The page computes its panels from the
 //! selected cells, so all panels show the same part of the trace.
 
+mod busy;
 mod calls;
 mod cells;
 mod changes;
