@@ -44,6 +44,7 @@ use crate::text;
 
 pub(crate) use calls::{CALL_COLUMNS, Calls};
 pub(crate) use destination::Destination;
+use destination::Named;
 pub(crate) use drawing::axis_label;
 pub(crate) use notes::Notes;
 pub(crate) use output::{Form, Output, Shape};
@@ -215,7 +216,8 @@ pub(crate) fn batch(format: Format, batch: &RecordBatch) -> Result<()> {
 
 /// Stdout, buffered.
 pub(crate) fn stdout() -> Box<dyn Write + Send> {
-    Box::new(BufWriter::with_capacity(64 * 1024, io::stdout()))
+    let out = BufWriter::with_capacity(64 * 1024, io::stdout());
+    Box::new(Named::new(out, "to stdout, which is incomplete".to_owned()))
 }
 
 /// Whether stdout is a terminal.

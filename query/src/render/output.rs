@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use arrow::array::RecordBatch;
 
 use perfquet::failure::Misuse;
@@ -97,10 +97,7 @@ impl Output {
             let path = self.form.path.take();
             let drawn = self.draw(&section);
             let written = drawn.and_then(|()| self.destination.finish());
-            written.with_context(|| match &path {
-                Some(path) => format!("cannot write {}", path.display()),
-                None => "cannot write to stdout".to_owned(),
-            })?;
+            written?;
             let place = path.map(|path| format!(" to {}", path.display()));
             if let Some(summary) = summary {
                 let verb = match self.form.shape {
