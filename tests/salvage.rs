@@ -9,13 +9,15 @@
 //! | --- | --- |
 //! | kept | share of the undamaged import's rows that are present |
 //! | altered | rows that differ from all undamaged ones, at most one per missing row |
-//! | invented | rows beyond those of the undamaged import, except raw ones of events whose description is lost |
+//! | invented | events beyond those of the undamaged import, except raw ones of events whose description is lost |
 //! | silent | damages that lost rows without a row in `problems` or `losses` |
 
 #[path = "salvage/damage.rs"]
 mod damage;
 #[path = "salvage/grown.rs"]
 mod grown;
+#[path = "salvage/packed.rs"]
+mod packed;
 #[path = "salvage/recordings.rs"]
 mod recordings;
 #[path = "salvage/rows.rs"]
@@ -41,6 +43,9 @@ struct Figures {
     altered: u64,
     invented: u64,
     silent: u64,
+    /// Damages that touch no packed section of a trace.dat, and the sum of their shares.
+    unpacked: u64,
+    unpacked_share: f64,
 }
 
 impl Figures {
@@ -74,13 +79,14 @@ impl Figures {
         self.share += share;
         self.worst = self.worst.min(share);
         self.altered += extra.min(missing);
-        self.invented += extra.saturating_sub(undescribed).saturating_sub(missing);
         let is_told = damaged.error.is_some()
             || (damaged.messages.iter()).any(|message| !whole.messages.contains(message));
         let events = |outcome: &Outcome| -> u64 {
             let rows = outcome.rows.iter();
             rows.map(|(row, count)| count * events_of(row)).sum()
         };
+        self.invented +=
+            (events(damaged).saturating_sub(undescribed)).saturating_sub(events(whole));
         if missing > extra && events(whole) > events(damaged) && !is_told {
             self.silent += 1;
         }
@@ -96,6 +102,8 @@ impl Figures {
         self.altered += other.altered;
         self.invented += other.invented;
         self.silent += other.silent;
+        self.unpacked += other.unpacked;
+        self.unpacked_share += other.unpacked_share;
     }
 
     fn mean(&self) -> f64 {
@@ -111,6 +119,7 @@ fn measure(recording: &Recording, places: usize, show: bool) -> Vec<Figures> {
         recording.name,
         whole.error
     );
+    let packed = packed::packed_sections(&recording.bytes);
     Damage::all()
         .iter()
         .map(|damage| {
@@ -131,6 +140,11 @@ fn measure(recording: &Recording, places: usize, show: bool) -> Vec<Figures> {
                 let outcome = Outcome::of(&bytes);
                 let before = figures;
                 let share = figures.add(&whole, &outcome);
+                let end = offset + damage.size();
+                if !(packed.iter()).any(|block| offset < block.end && end > block.start) {
+                    figures.unpacked += 1;
+                    figures.unpacked_share += share;
+                }
                 if show {
                     println!(
                         "{} {} at {offset}: {:.1} % altered {} invented {} silent {}",
@@ -141,7 +155,7 @@ fn measure(recording: &Recording, places: usize, show: bool) -> Vec<Figures> {
                         figures.invented - before.invented,
                         figures.silent - before.silent,
                     );
-                    if figures.silent > before.silent {
+                    if figures.silent > before.silent || share < 0.95 {
                         show_rows("missing", &whole, &outcome);
                         show_rows("extra", &outcome, &whole);
                     }
@@ -248,6 +262,30 @@ fn table(all: &[(&Recording, Vec<Figures>)]) -> String {
         for (kind, is_kind) in kinds {
             text += &line(&format!("{}, {kind}", family.name()), &sums, &is_kind);
         }
+    }
+    text += &table_of_packed(all);
+    text
+}
+
+/// For each trace.dat with packed sections: the share of the damages that touch them, and the rows kept under these and others.
+fn table_of_packed(all: &[(&Recording, Vec<Figures>)]) -> String {
+    let mut text = "\n| recording | damages of packed sections | rows kept under these | rows kept under others |\n\
+                    | --- | ---: | ---: | ---: |\n"
+        .to_owned();
+    for (recording, by_kind) in all {
+        if packed::packed_sections(&recording.bytes).is_empty() {
+            continue;
+        }
+        let sum = sum_where(by_kind, |_| true);
+        let packed = sum.damages - sum.unpacked;
+        let share = |share: f64, count: u64| format!("{:.1}%", 100.0 * share / count.max(1) as f64);
+        text += &format!(
+            "| {} | {packed} of {} | {} | {} |\n",
+            recording.name,
+            sum.damages,
+            share(sum.share - sum.unpacked_share, packed),
+            share(sum.unpacked_share, sum.unpacked)
+        );
     }
     text
 }

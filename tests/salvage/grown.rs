@@ -188,7 +188,8 @@ pub(crate) fn trace_dat(endian: Endian, pages: usize) -> TestFile {
             let mut events = Vec::new();
             let mut bytes = 0;
             for number in 0.. {
-                let tid = 7 + number % 3;
+                // A thread runs on one CPU at a time.
+                let tid = 7 + 3 * cpu as i32 + number % 3;
                 let payload = match number % 4 {
                     0 => {
                         let mut comm = b"worker".to_vec();

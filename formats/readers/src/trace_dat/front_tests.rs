@@ -38,13 +38,54 @@ fn samples(bytes: &[u8]) -> (Vec<String>, bool) {
 #[test]
 fn the_first_512_bytes_are_not_needed() {
     for endian in [Endian::Little, Endian::Big] {
-        let whole = made(endian).version6();
+        for whole in [made(endian).version6(), made(endian).version7("none")] {
+            let (expected, _) = samples(&whole);
+            assert_eq!(expected.len(), 12);
+            let mut overwritten = whole.clone();
+            overwritten[..512].fill(0x5a);
+            for damaged in [&whole[512..], &overwritten] {
+                assert_eq!(samples(damaged), (expected.clone(), true), "{endian:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sections_after_long_format_files_are_found() {
+    for endian in [Endian::Little, Endian::Big] {
+        let mut made = made(endian);
+        // 80 KB of format files, as of some systems; the sections after them are not in the front.
+        let first = made.formats[0].clone();
+        for number in 0..200 {
+            let text = first.1.replace("name: ", &format!("name: more{number}_"));
+            let text = text.replacen("ID: ", &format!("ID: 9{number}"), 1);
+            made.formats.insert(0, ("more", text));
+        }
+        let whole = made.version7("none");
         let (expected, _) = samples(&whole);
         assert_eq!(expected.len(), 12);
-        let mut overwritten = whole.clone();
-        overwritten[..512].fill(0x5a);
-        for damaged in [&whole[512..], &overwritten] {
-            assert_eq!(samples(damaged), (expected.clone(), true), "{endian:?}");
+        for lost in [512, 4096] {
+            let (found, is_known) = samples(&whole[lost..]);
+            assert_eq!(
+                (found, is_known),
+                (expected.clone(), true),
+                "{endian:?} {lost}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_whole_section_is_taken_where_a_piece_is_doubled() {
+    for packer in ["none", "zlib", "zstd"] {
+        let whole = made(Endian::Little).version7(packer);
+        let (expected, _) = samples(&whole);
+        assert_eq!(expected.len(), 12);
+        // The second copy begins within the format files.
+        let formats = find_text(&whole, &18u16.to_le_bytes()).unwrap();
+        for end in (formats + 40)..(formats + 120) {
+            let doubled = [&whole[..end], &whole[..]].concat();
+            assert_eq!(samples(&doubled).0, expected, "{packer} {end}");
         }
     }
 }

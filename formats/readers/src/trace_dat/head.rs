@@ -68,6 +68,12 @@ impl<'m> Head<'m> {
         if let Some(endian) = endians.iter().find(|endian| has_sections(bytes, **endian)) {
             return Some(Self::guessed(b"7", *endian, 0));
         }
+        // Unpacked format files may be longer than the front, and the sections after them further on.
+        if bytes.len() > FRONT_BYTES
+            && let Some(endian) = endians.iter().find(|endian| is_version7(bytes, **endian))
+        {
+            return Some(Self::guessed(b"7", *endian, 0));
+        }
         // Reading begins at `header_page`; only some lines before `header_event` may be left.
         let page = find_text(front, HEADER_PAGE).map(|place| (place, place + HEADER_PAGE.len()));
         let event = || find_text(front, HEADER_EVENT).map(|place| (0, place + HEADER_EVENT.len()));
@@ -161,8 +167,26 @@ fn has_format(bytes: &[u8], endian: Endian) -> bool {
     false
 }
 
+/// Whether a file without its first bytes has format files, but not the table of version 6, and sections after the format files.
+fn is_version7(bytes: &[u8], endian: Endian) -> bool {
+    let is_table = |tag: &[u8]| find_text(bytes, tag).is_some();
+    let front = bytes.get(..FRONT_BYTES).unwrap_or(bytes);
+    let formats = bytes.get(..FORMATS_BYTES_MAX).unwrap_or(bytes);
+    has_format(front, endian)
+        && !is_table(b"flyrecord\0")
+        && !is_table(b"latency  \0")
+        && has_sections_in(bytes, formats.len(), endian)
+}
+
+/// More than the format files of a whole kernel.
+const FORMATS_BYTES_MAX: usize = 16 << 20;
+
 /// Whether two consecutive sections of version 7 begin near the front: `u16 id, u16 flags, u32 name, u64 size`.
 fn has_sections(bytes: &[u8], endian: Endian) -> bool {
+    has_sections_in(bytes, FRONT_BYTES.min(bytes.len()), endian)
+}
+
+fn has_sections_in(bytes: &[u8], searched: usize, endian: Endian) -> bool {
     let head = |offset: usize| {
         let mut cursor = Cursor::new(bytes.get(offset..)?, 0, endian);
         let (id, flags, name, size) = (
@@ -174,7 +198,7 @@ fn has_sections(bytes: &[u8], endian: Endian) -> bool {
         let is_one = (15..=25).contains(&id) && flags <= 1 && name < 1 << 16 && size > 0;
         is_one.then_some(offset + 16 + usize::try_from(size).ok().filter(|&size| size < 1 << 32)?)
     };
-    (0..FRONT_BYTES.min(bytes.len())).any(|offset| head(offset).and_then(head).is_some())
+    (0..searched).any(|offset| head(offset).and_then(head).is_some())
 }
 
 /// A parsed file.

@@ -390,9 +390,10 @@ fn moved(
         let start = cpu.offset.checked_add_signed(drift);
         match cpu.packed {
             true => 2 * i64::from(are_chunks(map, start, head.endian, packing)),
-            false => score_of_pages(map, start, *size, &ring.layout, |payload| {
-                ring.is_known(payload)
-            }),
+            false => {
+                let known = |payload: &[u8]| ring.is_known(payload);
+                score_of_pages(map, start, (*size, index == 0), &ring.layout, known)
+            }
         }
     });
     for (index, (cpu, _)) in regions.iter().enumerate() {

@@ -42,11 +42,12 @@ pub(super) fn first_moved(count: usize, drift: i64, score: impl Fn(usize, i64) -
     best
 }
 
-/// How much speaks for a CPU's pages at `start`: 2 for a page, 1 more if the time goes back to it.
+/// How much speaks for a CPU's pages at `start`: 2 for a page, 1 more if the time goes back to it, or if it is the first of all
+/// and no page precedes it. A page of events whose format files are lost counts 1 if they fill it.
 pub(super) fn score_of_pages(
     bytes: &[u8],
     start: Option<u64>,
-    size: usize,
+    (size, is_first): (usize, bool),
     layout: &Layout,
     is_known: impl Fn(&[u8]) -> bool,
 ) -> i64 {
@@ -59,12 +60,19 @@ pub(super) fn score_of_pages(
         return 0;
     };
     let Some(page) = page_at(start) else {
-        return 0;
+        let page = bytes.get(start..).unwrap_or_default();
+        let page = page.get(..size).unwrap_or(page);
+        return i64::from(layout.is_page(page, size as u64, |_| true));
     };
     let time = layout
         .head(page, 0, size as u64)
         .map_or(0, |head| head.time);
     let before = start.checked_sub(size).and_then(page_at);
+    if is_first {
+        return 2 + i64::from(before.is_none());
+    }
+    // A page that is there twice precedes itself.
+    let before = before.filter(|before| page_at(start) != Some(before));
     let before = before.and_then(|page| end_time(page, size, layout));
     2 + i64::from(before.is_some_and(|before| time < before))
 }

@@ -156,8 +156,22 @@ fn read_tags<'m>(
             text: cursor.rest().into(),
         });
     } else if tag.starts_with(b"flyrecord") {
-        let top = table(cursor, cpus, page_size, &mut opened.options)?;
-        opened.buffers.push(top);
+        let mut top = table(cursor, cpus, page_size, &mut opened.options);
+        let is_usable = (top.as_ref()).is_ok_and(|top| is_possible(top, bytes, page_size));
+        if !is_usable
+            && let Some((place, other)) =
+                other_table(bytes, *cursor, cpus, page_size, &mut opened.options)
+        {
+            messages.push((
+                cursor.offset(),
+                format!(
+                    "expected the offsets of the pages, found others; those at {place:#x} are read"
+                ),
+            ));
+            tables = vec![place];
+            top = Ok(other);
+        }
+        opened.buffers.push(top?);
     } else {
         let message = format!(
             "expected \"flyrecord\" or \"latency\", found {:?}",
@@ -217,6 +231,44 @@ fn read_tags<'m>(
         }
     }
     Ok(())
+}
+
+/// Whether a table of the top-level buffer states pages that the file may have. Those of a compressed or foreign file are not
+/// aligned.
+fn is_possible(buffer: &Buffer, bytes: &[u8], page_size: u64) -> bool {
+    let most = (bytes.len() as u64).saturating_add(DRIFT_MAX as u64);
+    (buffer.cpus.iter()).all(|cpu| {
+        let end = cpu.offset.checked_add(cpu.size);
+        let is_aligned = page_size == 0 || cpu.offset.is_multiple_of(page_size);
+        cpu.size == 0 || is_aligned && end.is_some_and(|end| end <= most)
+    })
+}
+
+/// The first possible table after a damaged one, and its place: of two copies of a doubled piece, one is whole. Those of
+/// instances are stated in the options.
+fn other_table(
+    bytes: &[u8],
+    damaged: Cursor<'_>,
+    cpus: u32,
+    page_size: u64,
+    options: &mut Options<'_>,
+) -> Option<(u64, Buffer)> {
+    const TAG: &[u8] = b"flyrecord\0";
+    let from = usize::try_from(damaged.offset()).ok()?;
+    let end = from.saturating_add(DRIFT_MAX as usize).min(bytes.len());
+    let place = from + find_text(bytes.get(from..end)?, TAG)?;
+    let stated = |(offset, option): &(u64, std::borrow::Cow<'_, [u8]>)| {
+        let start = Cursor::new(option, *offset, damaged.endian()).u64();
+        start.is_ok_and(|start| start == place as u64)
+    };
+    if options.buffers.iter().any(stated) {
+        return None;
+    }
+    let rest = bytes.get(place..)?;
+    let mut cursor = Cursor::new(rest, place as u64, damaged.endian());
+    cursor.bytes(TAG_BYTES).ok()?;
+    let buffer = table(&mut cursor, cpus, page_size, options).ok()?;
+    is_possible(&buffer, bytes, page_size).then_some((place as u64, buffer))
 }
 
 /// An instance whose table is lost: its pages follow that, up to the end of the file. Other buffers' pages among them are those of the

@@ -9,24 +9,24 @@
 //! after the head of their section, each aligned to the page size. Unreachable options are read during the walk, even
 //! if the head of their section is damaged: a chain of options ends exactly at the end of its section.
 
+mod texts;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Endian, Short};
 use perfquet_events::event::Place;
-use perfquet_events::scan::find_text;
 
 use crate::trace_dat::budget::either_way;
-use crate::trace_dat::head::{Buffer, CpuData, Head, Opened, Report};
+use crate::trace_dat::head::{Buffer, CpuData, Head, Opened};
 use crate::trace_dat::options::{
     Options, SHIFT_MAX, SectionHead, are_options, buffer_option, find_options, id, section_head,
     section_name,
 };
 use crate::trace_dat::regions::{DRIFT_MAX, drift};
 use crate::trace_dat::reporter::Reporter;
-use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, chunks, is_packed_by};
-use crate::tracing_data::{FRONT_BYTES, HEADER_EVENT, TracingData};
+use crate::trace_dat::unpack::{CHUNK_BYTES_MAX, Packing, Unpacker, is_packed_by};
 
 const SECTION_HEAD_BYTES: u64 = 16;
 const PACKED: u16 = 1;
@@ -55,6 +55,8 @@ pub(super) struct Sections<'m> {
     lacks_formats: bool,
     /// Sections with events found without options.
     found: Vec<Found>,
+    /// Bytes before the first section of a file without its front.
+    front: &'m [u8],
 }
 
 struct Body<'m> {
@@ -89,6 +91,7 @@ impl<'m> Sections<'m> {
             is_cut: false,
             lacks_formats: false,
             found: Vec::new(),
+            front: b"",
         };
         let mut cursor = sections.at(head.length);
         if !head.is_guessed {
@@ -272,8 +275,19 @@ impl<'m> Sections<'m> {
                 ends.max().unwrap_or(0)
             }
         };
-        let found = self.nearest_section(end, last.section + SECTION_HEAD_BYTES);
+        let lowest = last.section + SECTION_HEAD_BYTES;
+        let found = (!self.is_found_section(end, end))
+            .then(|| self.last_options(end, lowest))
+            .flatten();
+        let found = found.or_else(|| self.nearest_section(end, lowest));
         found.map_or(0, |found| drift(found, end))
+    }
+
+    /// The options near `offset`, where the last events should end: options follow these. Further sections may be nearer.
+    fn last_options(&self, offset: u64, lowest: u64) -> Option<u64> {
+        let places = either_way(1..=DRIFT_MAX).filter_map(|shift| offset.checked_add_signed(shift));
+        let mut places = places.filter(|&place| place >= lowest);
+        places.find(|&place| self.is_section(place) && self.are_options_at(place))
     }
 
     /// The section nearest to `offset`, not before `lowest`.
@@ -397,12 +411,30 @@ impl<'m> Sections<'m> {
                 None
             }
         };
-        if let Some((body, packed)) = found {
+        let mut found = found.map(|(body, packed)| {
             let (bytes, damage) = unpacker.section(body, packed);
             let offset = body.offset();
-            message = damage.or(message);
-            self.bodies.push(Body { id, offset, bytes });
+            message = damage.or(message.take());
+            Body { id, offset, bytes }
+        });
+        let is_sound = (found.as_ref()).is_some_and(|body| self.is_sound(id, &body.bytes));
+        if (message.is_some() || !is_sound)
+            && let Some(other) = self.other_section(id, offset, unpacker)
+        {
+            let stated = message
+                .as_deref()
+                .unwrap_or("expected it, found other bytes");
+            let further = other.offset as i64 - (offset + SECTION_HEAD_BYTES) as i64;
+            let message = format!("{stated}; another one, {further} bytes further on, is whole");
+            self.bodies.push(other);
+            return reporter.problem(Place::Offset(offset), "section", || {
+                format!("section {id} ({}): {message}", section_name(id))
+            });
         }
+        // Bytes of a lost front are searched for texts: what is at the stated place may be anything.
+        let is_in_front = offset < self.front.len() as u64;
+        self.bodies
+            .extend(found.take_if(|_| is_sound || !is_in_front));
         self.lacks_formats |=
             message.is_some() && matches!(id, id::FTRACE_EVENTS | id::EVENT_FORMATS);
         let Some(message) = message else {
@@ -511,6 +543,12 @@ impl<'m> Sections<'m> {
                 return self.take_headless(offset, self.bytes.len() as u64, reporter);
             };
             if found != offset {
+                if offset == 0 {
+                    let front = usize::try_from(found).ok();
+                    self.front = front
+                        .and_then(|end| self.bytes.get(..end))
+                        .unwrap_or_default();
+                }
                 reporter.problem(Place::Offset(offset), "section", || {
                     format!(
                         "expected a section, found the next one {} bytes further on",
@@ -646,102 +684,6 @@ impl<'m> Sections<'m> {
         self.options.texts = texts;
         self.options.clock = clock;
         taken
-    }
-
-    fn texts(&self, reporter: &mut Reporter<'_>) -> Result<TracingData<'_>, Error> {
-        let mut texts = TracingData {
-            endian: self.endian,
-            page_size: self.page_size,
-            long_size: 8,
-            version: b"7",
-            lacks_formats: self.lacks_formats,
-            ..TracingData::default()
-        };
-        for body in &self.bodies {
-            let mut cursor = Cursor::new(&body.bytes, body.offset, self.endian);
-            let cursor = &mut cursor;
-            let mut sized = |long: bool| {
-                let size = match long {
-                    true => cursor.u64()?,
-                    false => cursor.u32()?.into(),
-                };
-                // The part before the damage is usable.
-                Ok(match cursor.bytes(size) {
-                    Ok(text) => text,
-                    Err(_) => cursor.rest(),
-                })
-            };
-            let result = match body.id {
-                id::KALLSYMS => sized(false).map(|text| texts.kallsyms = text),
-                id::PRINTK => sized(false).map(|text| texts.printk_formats = text),
-                id::CMDLINES => sized(true).map(|text| texts.saved_cmdlines = text),
-                id::HEADER_INFO => texts.read_header_info(cursor),
-                id::FTRACE_EVENTS => texts.read_ftrace_formats(cursor),
-                id::EVENT_FORMATS => texts.read_event_formats(cursor),
-                _ => Ok(()),
-            };
-            let is_formats = matches!(body.id, id::FTRACE_EVENTS | id::EVENT_FORMATS);
-            if is_formats && (result.is_err() || !texts.are_formats()) {
-                texts.lacks_formats = true;
-                texts.search_section(&body.bytes, body.id == id::FTRACE_EVENTS);
-            }
-            if let Err(short) = result {
-                reporter.problem(Place::Offset(body.offset), "section", || {
-                    format!("section {} ({}): {short}", body.id, section_name(body.id))
-                })?;
-            }
-        }
-        // An uncompressed text with a damaged beginning may have readable lines.
-        let front = self.bytes.get(..FRONT_BYTES).unwrap_or(self.bytes);
-        if texts.header_page.is_empty()
-            && let Some(place) = find_text(front, HEADER_EVENT)
-        {
-            texts.header_page = front.get(..place).unwrap_or_default();
-        }
-        Ok(texts)
-    }
-
-    fn report<'s>(
-        &'s self,
-        section: u64,
-        opened: &mut Opened<'s>,
-        reporter: &mut Reporter<'_>,
-    ) -> Result<(), Error> {
-        let mut cursor = self.section(section, id::BUFFER_TEXT);
-        let head = match section_head(&mut cursor) {
-            Ok(head) => head,
-            Err(short) => {
-                return reporter.problem(Place::Offset(section), "section", || {
-                    format!("section {} (text): {short}", id::BUFFER_TEXT)
-                });
-            }
-        };
-        let offset = cursor.offset();
-        if head.flags & PACKED == 0 {
-            let text = cursor.bytes(head.size.min(cursor.left()));
-            let text = text.unwrap_or_default().into();
-            opened.reports.push(Report { offset, text });
-            return Ok(());
-        }
-        let mut unpacker = Unpacker::new(Packing::named(self.packed_by));
-        let mut text = Vec::new();
-        let damage = chunks(cursor, |data, size| {
-            if text.len() as u64 > TEXT_BYTES_MAX {
-                return Err(format!("text: expected at most {TEXT_BYTES_MAX} bytes"));
-            }
-            let mut chunk = Vec::new();
-            let result = unpacker.unpack(data, size, &mut chunk);
-            text.extend(chunk);
-            result
-        });
-        opened.reports.push(Report {
-            offset,
-            text: text.into(),
-        });
-        match damage {
-            Ok(()) => Ok(()),
-            Err(message) => reporter.problem(Place::Offset(section), "section", || message),
-        }
     }
 
     /// Finds the pages of CPUs in a section that no option lists. Packed ones follow each other, aligned to the page

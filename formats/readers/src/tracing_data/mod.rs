@@ -20,7 +20,7 @@ use perfquet_events::bytes::{Cursor, Endian, Short};
 use perfquet_events::event_format::EventFormat;
 use perfquet_events::scan::find_text;
 
-use search::find_texts;
+use search::{find_texts, length_of};
 
 /// First bytes of the bundle.
 pub(crate) const TRACING_MAGIC: &[u8] = b"\x17\x08\x44tracing";
@@ -173,6 +173,12 @@ impl<'a> TracingData<'a> {
         texts.all(|text| text.is_empty() || text.starts_with(b"name:"))
     }
 
+    /// Whether the parsed texts are whole format files: none continues as another one.
+    pub(crate) fn are_whole(&self) -> bool {
+        let texts = self.events.iter().map(|(_, text)| text);
+        (self.ftrace.iter().chain(texts)).all(|text| length_of(text) == Some(text.len()))
+    }
+
     /// Searches a section of trace.dat version 7: ftrace's own formats, or all others.
     pub(crate) fn search_section(&mut self, bytes: &'a [u8], is_ftrace: bool) {
         let found = find_texts(bytes, self.endian);
@@ -184,7 +190,7 @@ impl<'a> TracingData<'a> {
     }
 
     /// Takes the format files found by their text. Returns the end of the last one.
-    fn search(&mut self, bytes: &'a [u8]) -> usize {
+    pub(crate) fn search(&mut self, bytes: &'a [u8]) -> usize {
         let found = find_texts(bytes, self.endian);
         if found.ftrace.len() + found.events.len() >= self.ftrace.len() + self.events.len()
             || !self.are_formats()

@@ -58,7 +58,7 @@ pub(super) fn find_texts(bytes: &[u8], endian: Endian) -> FoundTexts<'_> {
 }
 
 /// Length of the text at the front, if a complete one begins here.
-fn length_of(bytes: &[u8]) -> Option<usize> {
+pub(super) fn length_of(bytes: &[u8]) -> Option<usize> {
     let head = bytes.get(..NAME_BYTES_MAX.min(bytes.len()))?;
     find_text(head, ID)?;
     let body = bytes.get(..TEXT_BYTES_MAX.min(bytes.len()))?;
