@@ -5,10 +5,14 @@
 
 #include "walk.h"
 
-/* python.h has these, if it is included before. */
+/* python.h and ruby.h have these, if they are included before. */
 #ifndef INHERIT_PYTHON
 #define INHERIT_PYTHON(from, to)
 #define FORGET_PYTHON(process)
+#endif
+#ifndef INHERIT_RUBY
+#define INHERIT_RUBY(from, to)
+#define FORGET_RUBY(process)
 #endif
 
 /* A child starts with the mappings of its parent. */
@@ -26,6 +30,7 @@ static ALWAYS_INLINE void inherit_mappings(u32 from, u32 to)
 	}
 	bpf_map_update_elem(&births, &to, &now, BPF_ANY);
 	INHERIT_PYTHON(from, to);
+	INHERIT_RUBY(from, to);
 }
 
 #define WALK_FORK(READ) \
@@ -39,7 +44,8 @@ AT_TRACEPOINT(walk_fork, "sched_process_fork", WALK_FORK)
 	u32 process = READ(task, tgid); \
 	u64 now = bpf_ktime_get_ns(); \
 	bpf_map_update_elem(&births, &process, &now, BPF_ANY); \
-	FORGET_PYTHON(process)
+	FORGET_PYTHON(process); \
+	FORGET_RUBY(process)
 AT_TRACEPOINT(walk_exec, "sched_process_exec", WALK_EXEC)
 
 #define WALK_EXIT(READ) \
@@ -49,5 +55,6 @@ AT_TRACEPOINT(walk_exec, "sched_process_exec", WALK_EXEC)
 	if (READ(signal, live.counter) > 0) \
 		return 0; \
 	bpf_map_delete_elem(&processes, &process); \
-	FORGET_PYTHON(process)
+	FORGET_PYTHON(process); \
+	FORGET_RUBY(process)
 AT_TRACEPOINT(walk_exit, "sched_process_exit", WALK_EXIT)

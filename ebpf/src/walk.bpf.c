@@ -3,7 +3,7 @@
  * joins the two. While a table or list is missing, a copy of the stack is recorded instead, which the recorder unwinds. So
  * no sample has a shorter stack because the tables came late, unless the recorder gets no time to read the copies.
  */
-#include "python.h"
+#include "ruby.h"
 #include "births.h"
 
 #define COPY_PAGES 8
@@ -189,15 +189,24 @@ static ALWAYS_INLINE void tell_walk(void *ctx, struct walk *walk)
 		lose(LOST_NO_STACK);
 }
 
-static ALWAYS_INLINE void tell_python(void *ctx, struct task_struct *task, u32 process)
+static ALWAYS_INLINE void tell_interpreted(void *ctx, struct python_record *record)
 {
-	struct python *python = read_python(task, process);
-	if (!python)
-		return;
-	u64 frames = WITHIN(python->record.frames, MOST_PYTHON_FRAMES);
-	if (bpf_perf_event_output(ctx, &walk_records, BPF_F_CURRENT_CPU, &python->record,
+	u64 frames = WITHIN(record->frames, MOST_PYTHON_FRAMES);
+	if (bpf_perf_event_output(ctx, &walk_records, BPF_F_CURRENT_CPU, record,
 				  PYTHON_HEAD_BYTES + frames * sizeof(struct python_frame)))
 		lose(LOST_NO_STACK);
+}
+
+static ALWAYS_INLINE void tell_interpreters(void *ctx, struct task_struct *task, u32 process)
+{
+	struct python *python = read_python(task, process);
+	if (python) {
+		tell_interpreted(ctx, &python->record);
+		return;
+	}
+	struct ruby *ruby = read_ruby(task, process);
+	if (ruby)
+		tell_interpreted(ctx, &ruby->record);
 }
 
 /* Returns 1 to keep the sample, 0 to drop it. */
@@ -239,7 +248,7 @@ int walk_sample(struct pt_regs *ctx)
 	walk_stack(walk, process);
 	if (is_new_thread(walk))
 		walk->record.end = WALK_ROOT;
-	tell_python(ctx, task, process);
+	tell_interpreters(ctx, task, process);
 	int is_missing = walk->record.end == WALK_NO_TABLE || walk->record.end == WALK_NO_LIST;
 	int is_copied = (is_missing || walk_settings.checks_walks) && tell_copy(ctx, task, walk);
 	if (!is_missing || !is_copied)

@@ -143,6 +143,23 @@ impl PythonEntry {
     }
 }
 
+/// Where the frames of a process's Ruby interpreter are (`struct ruby_entry`): offsets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RubyEntry {
+    /// In the dynamic thread vector: pointer to the variables of the interpreter's file.
+    pub block: u32,
+    /// In these: pointer to the execution context.
+    pub context: u32,
+    /// Size of a control frame.
+    pub frame_bytes: u32,
+}
+
+impl RubyEntry {
+    fn words(&self) -> [u64; 2] {
+        [pair(self.block, self.context), pair(self.frame_bytes, 0)]
+    }
+}
+
 /// Tables and lists of one object.
 pub struct WalkTables {
     chunks: ArrayOfMaps<MapData, Array<MapData, Block>>,
@@ -150,6 +167,8 @@ pub struct WalkTables {
     processes: HashMap<MapData, u32, ProcessEntry>,
     /// `None` if the programs do not read Python frames.
     pythons: Option<HashMap<MapData, u32, [u64; 7]>>,
+    /// The same for Ruby.
+    rubies: Option<HashMap<MapData, u32, [u64; 2]>>,
     /// `None` if the results of walks are in their records.
     ends: Option<PerCpuArray<MapData, u64>>,
     pool: Pool,
@@ -175,6 +194,8 @@ impl WalkTables {
         let failed = |error| Error::failed("opening the maps of unwind tables", &error);
         let pythons = object.take_map("pythons").ok();
         let pythons = pythons.map(HashMap::try_from).transpose();
+        let rubies = object.take_map("rubies").ok();
+        let rubies = rubies.map(HashMap::try_from).transpose();
         let ends = object.take_map("walk_ends").ok();
         let ends = ends.map(PerCpuArray::try_from).transpose();
         let mut tables = WalkTables {
@@ -182,6 +203,7 @@ impl WalkTables {
             files: Array::try_from(object.take_map("files")?).map_err(failed)?,
             processes: HashMap::try_from(object.take_map("processes")?).map_err(failed)?,
             pythons: pythons.map_err(failed)?,
+            rubies: rubies.map_err(failed)?,
             ends: ends.map_err(failed)?,
             pool: Pool {
                 next: 1,
@@ -322,6 +344,15 @@ impl WalkTables {
         let failed = |error| Error::failed("writing the map pythons", &error);
         match &mut self.pythons {
             Some(pythons) => pythons.insert(process, entry.words(), 0).map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    /// Publishes where the frames of a process's Ruby interpreter are, to programs that read them.
+    pub fn set_ruby(&mut self, process: u32, entry: &RubyEntry) -> Result<(), Error> {
+        let failed = |error| Error::failed("writing the map rubies", &error);
+        match &mut self.rubies {
+            Some(rubies) => rubies.insert(process, entry.words(), 0).map_err(failed),
             None => Ok(()),
         }
     }

@@ -221,12 +221,20 @@ fn another_listener_gets_no_command() {
     }
 }
 
+/// A function and a line.
+type Frame = (String, String);
+
 /// Runs functions.py with an interpreter. Returns the stacks of its samples, outermost first, as functions and lines; no line
 /// without a file.
-fn python_stacks(room: &Room, python: &str, options: &[&str]) -> Vec<Vec<(String, String)>> {
+fn python_stacks(room: &Room, python: &str, options: &[&str]) -> Vec<Vec<Frame>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/functions.py");
     let arguments = [options, &["--", python, script, "3"]].concat();
     recorded(room, &arguments);
+    stacks_of_samples(room)
+}
+
+/// Returns the stacks of all samples, outermost first; no line without a file.
+fn stacks_of_samples(room: &Room) -> Vec<Vec<Frame>> {
     let frames: HashMap<String, (String, String)> = room
         .rows("frames", &["frame_id", "function", "line"])
         .iter()
@@ -391,4 +399,129 @@ fn python_frames_are_not_read_on_request() {
     };
     assert!(has("_PyEval_EvalFrameDefault"));
     assert!(!has("Keys.spin"));
+}
+
+const RUBY_FUNCTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/functions.rb");
+
+/// All interpreters of Ruby here that are supported, and have the symbols that it takes.
+fn rubies() -> Vec<String> {
+    let all = [
+        "/usr/bin/ruby3.1",
+        "/usr/bin/ruby3.3",
+        "/usr/local/bin/ruby",
+    ];
+    let named = std::env::var("PERFQUET_RUBIES").unwrap_or_default();
+    let named = named.split_whitespace().map(str::to_owned);
+    let check = r"exit %w[3.1 3.3].include?(RUBY_VERSION[/^\d+\.\d+/])";
+    let is_supported = |ruby: &String| {
+        let status = Command::new(ruby).args(["-e", check]).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let all = all.into_iter().map(str::to_owned);
+    all.chain(named).filter(is_supported).collect()
+}
+
+/// Functions in C, which Ruby lists among the callers with the lines of their callers.
+const IN_C: [&str; 6] = ["each", "map", "times", "sort_by", "loop", "resume"];
+
+#[test]
+fn ruby_functions_replace_the_interpreter() {
+    if !users_may_record() || !needs::met(&["root", "Ruby 3.1 or 3.3"]) {
+        return;
+    }
+    for ruby in rubies() {
+        let room = Room::new();
+        let arguments = ["-v", "--", &ruby, RUBY_FUNCTIONS, "3", "report"];
+        let (stdout, stderr) = recorded(&room, &arguments);
+        // What Ruby says about each kind of call, but the lines of the first and last: the program is called from another line
+        // when it reports, and the innermost method runs all of its lines.
+        let said: BTreeSet<Vec<String>> = stdout
+            .lines()
+            .filter_map(|line| line.strip_prefix("calls: "))
+            .map(|calls| {
+                let calls = calls.split(';');
+                let of_ruby =
+                    calls.filter(|call| !IN_C.contains(&call.split(':').next().unwrap_or("")));
+                let without_last = of_ruby.map(|call| match call.starts_with("spin:") {
+                    true => "spin".to_owned(),
+                    false => call.to_owned(),
+                });
+                let of_program = without_last.skip_while(|call| call.starts_with("<main>"));
+                of_program.collect()
+            })
+            .collect();
+        assert_eq!(said.len(), 5, "{stdout}");
+        let stacks = stacks_of_samples(&room);
+        let places = room.rows("frames", &["module", "file", "line", "function"]);
+        let is_of_ruby = |(function, line): &&Frame| {
+            let is_it = |row: &String| row.ends_with(&format!("functions.rb {line} {function}"));
+            line != "-" && places.iter().any(is_it)
+        };
+        let mut found: HashMap<Vec<String>, usize> = HashMap::new();
+        for stack in &stacks {
+            let of_ruby: Vec<&Frame> = stack.iter().filter(is_of_ruby).collect();
+            let Some(("spin", line)) = of_ruby.last().map(|(name, line)| (name.as_str(), line))
+            else {
+                continue;
+            };
+            let line: u32 = line.parse().expect("a number");
+            assert!((5..=13).contains(&line), "{ruby}: line {line} of spin");
+            let names = of_ruby.iter().map(|(name, line)| match name.as_str() {
+                "spin" => name.clone(),
+                _ => format!("{name}:{line}"),
+            });
+            let names = names.skip_while(|name| {
+                let mut all = ["<main>:", "main:"].into_iter();
+                all.any(|outermost| name.starts_with(outermost))
+            });
+            *found.entry(names.collect()).or_default() += 1;
+        }
+        let all: usize = found.values().sum();
+        assert!(all > 300, "{ruby}: {all} samples in spin: {stderr}");
+        // In a method that is being entered, a caller's counter may not have moved.
+        let said_of = |calls: &Vec<String>| said.contains(calls);
+        let known: usize = found
+            .iter()
+            .filter(|(calls, _)| said_of(calls))
+            .map(|(_, count)| count)
+            .sum();
+        let unknown: Vec<_> = found.iter().filter(|(calls, _)| !said_of(calls)).collect();
+        assert!(
+            known * 100 >= all * 98,
+            "{ruby}: {known} of {all}, not {unknown:?}"
+        );
+        for calls in &said {
+            let count = found.get(calls).copied().unwrap_or(0);
+            assert!(count > 5, "{ruby}: {count} of {all} in {calls:?}");
+        }
+        // The interpreter itself is in the first samples only, and at the start and end.
+        let is_interpreted = |stack: &&Vec<Frame>| {
+            let names = stack.iter().map(|(name, _)| name.as_str());
+            { names }.any(|name| name == "rb_vm_exec" || name == "vm_exec")
+        };
+        let interpreted = stacks.iter().filter(is_interpreted).count();
+        assert!(
+            interpreted * 4 < stacks.len(),
+            "{ruby}: {interpreted} of {}",
+            stacks.len()
+        );
+    }
+}
+
+#[test]
+fn interpreter_frames_are_not_read_on_request() {
+    if !users_may_record() || !needs::met(&["root", "Ruby 3.1 or 3.3"]) {
+        return;
+    }
+    for option in ["--no-interpreter-frames", "--no-python-frames"] {
+        let room = Room::new();
+        recorded(&room, &[option, "--", "ruby", RUBY_FUNCTIONS, "0.5"]);
+        let stacks = stacks_of_samples(&room);
+        assert!(
+            !stacks
+                .iter()
+                .flatten()
+                .any(|(function, _)| function == "spin")
+        );
+    }
 }

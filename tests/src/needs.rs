@@ -99,6 +99,15 @@ const NEEDS: &[Need] = &[
         let is_it = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))";
         succeeds("python3", &["-c", is_it])
     }),
+    need("Ruby 3.1 or 3.3", || {
+        succeeds(
+            "ruby",
+            &[
+                "-e",
+                "exit %w[3.1 3.3].include?(RUBY_VERSION[/^\\d+\\.\\d+/])",
+            ],
+        )
+    }),
     need("OpenSSH's server", || {
         Path::new("/usr/sbin/sshd").is_file() && has("ssh") && has("ssh-keygen")
     }),

@@ -61,8 +61,8 @@ pub(crate) struct Start {
     pub(crate) control: Option<Control>,
     /// Events that are counted.
     pub(crate) counters: Option<Counters>,
-    /// Whether stacks have Python functions.
-    pub(crate) has_python: bool,
+    /// Whether stacks have functions of interpreters.
+    pub(crate) has_interpreters: bool,
     /// Limit of the recorder's CPU use.
     pub(crate) cpu_limit: Option<CpuLimit>,
 }
@@ -92,7 +92,7 @@ impl Running {
             delay,
             control,
             mut counters,
-            has_python,
+            has_interpreters,
             cpu_limit,
         } = start;
         let has_user_code = recording.has_user_code() || programs.has_user_stacks();
@@ -109,7 +109,7 @@ impl Running {
             &rings.events,
             walking,
             &containers.roots(),
-            has_python,
+            has_interpreters,
         );
         let periods = cpu_limit.as_ref().map(|_| Arc::<Mutex<Periods>>::default());
         let files = Arc::new(MappedFiles::new(containers.roots()));

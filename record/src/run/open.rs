@@ -187,7 +187,7 @@ impl Probes {
             control,
             counters,
             // Symbols in a ring would be gone before their samples.
-            has_python: cli.runtimes.has_python()
+            has_interpreters: cli.runtimes.has_interpreters()
                 && cli.format == Format::Pqt
                 && cli.flight.limit().is_none(),
             cpu_limit: highest_hz.and_then(|highest_hz| cli.cpu_limit.limit(highest_hz)),

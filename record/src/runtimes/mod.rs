@@ -62,18 +62,18 @@ pub(crate) struct Options {
     /// Requests go only to processes of the target that belong to the recorder's user; those of root, to all in the target.
     #[arg(long = "no-runtime-maps")]
     is_off: bool,
-    /// Do not read the frames of Python interpreters
+    /// Do not read the frames of interpreters
     ///
-    /// By default, stacks that are walked in the kernel (-g as root) have Python functions with their lines in place of the
-    /// interpreter's frames (Python 3.11 to 3.14), in traces but not in perf.data or with --ring.
-    #[arg(long = "no-python-frames")]
-    has_no_python: bool,
+    /// By default, stacks that are walked in the kernel (-g as root) have Python and Ruby functions with their lines in place of
+    /// the interpreter's frames (Python 3.11 to 3.14, Ruby 3.1 and 3.3), in traces but not in perf.data or with --ring.
+    #[arg(long = "no-interpreter-frames", alias = "no-python-frames")]
+    has_no_interpreters: bool,
 }
 
 impl Options {
-    /// Whether stacks have Python functions.
-    pub(crate) fn has_python(&self) -> bool {
-        !self.has_no_python
+    /// Whether stacks have functions of interpreters.
+    pub(crate) fn has_interpreters(&self) -> bool {
+        !self.has_no_interpreters
     }
 }
 

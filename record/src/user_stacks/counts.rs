@@ -4,7 +4,7 @@ use perfquet_trace::count::counted;
 use perfquet_trace::symbols::UnwindCounts;
 
 use super::check::CheckCounts;
-use super::python::PythonCounts;
+use super::interpreters::InterpreterCounts;
 use crate::probe::stacks;
 
 /// Numbers of walks and copies by result.
@@ -20,8 +20,8 @@ pub(crate) struct Counts {
     pub(super) aggregated: UnwindCounts,
     /// Stacks of these programs by frame pointers, because a table or list was missing.
     pub(super) by_frame_pointers: u64,
-    /// Stacks with Python functions.
-    pub(super) python: PythonCounts,
+    /// Stacks with interpreted functions.
+    pub(super) interpreted: InterpreterCounts,
     /// Walks compared with copies.
     pub(super) checks: CheckCounts,
     /// Stacks by frame pointers, recorded by the kernel, that reach the start of their thread, and that do not.
@@ -70,13 +70,10 @@ impl Counts {
             true => "none".to_owned(),
             false => text.join("; "),
         };
-        let PythonCounts {
-            complete,
-            incomplete,
-        } = self.python;
-        if complete + incomplete > 0 {
+        for (language, counts) in self.interpreted.seen() {
+            let (complete, incomplete) = (counts.complete, counts.incomplete);
             text += &format!(
-                "; with Python functions {}: {complete} complete, {incomplete} not",
+                "; with {language} functions {}: {complete} complete, {incomplete} not",
                 complete + incomplete
             );
         }

@@ -24,7 +24,7 @@ mod check;
 mod counts;
 mod first;
 mod held;
-mod python;
+mod interpreters;
 mod sample;
 mod spaces;
 mod tables;
@@ -35,7 +35,8 @@ use std::time::{Duration, Instant};
 
 use perfquet_ebpf::walk_tables::WalkEnd;
 use perfquet_ebpf::walker::{
-    COPY_BYTES, CopyRoom, RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_WALK,
+    COPY_BYTES, CopyRoom, RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_RUBY,
+    RECORD_WALK,
 };
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::{Roots, Unwound};
@@ -46,7 +47,7 @@ use crate::recording::{Recording, Track, WALK};
 use crate::sieve::Stitcher;
 use crate::sys::ring::Ring;
 use held::Held;
-use python::{PythonCounts, Pythons};
+use interpreters::{InterpreterCounts, Interpreters};
 use sample::{Layout, Rewriter, WalkHead};
 use spaces::Spaces;
 use tables::Tables;
@@ -90,8 +91,8 @@ pub(crate) struct UserStacks {
     spaces: Spaces,
     tables: Option<Tables>,
     rewriter: Rewriter,
-    /// `None` if stacks have no Python functions.
-    pythons: Option<Pythons>,
+    /// `None` if stacks have no interpreted functions.
+    interpreters: Option<Interpreters>,
     deepest: usize,
     counts: Counts,
     /// Whether address spaces changed, as seen by the last pass.
@@ -127,8 +128,8 @@ struct RingState {
     bytes: Vec<u8>,
     /// Walks whose samples have not been read, with their threads, latest last: rarely more than one.
     pending: Vec<(i32, Held)>,
-    /// Python frames of walks that have not been read, by thread.
-    python: HashMap<i32, Vec<u8>>,
+    /// Interpreted frames of walks that have not been read, by thread.
+    interpreted: HashMap<i32, Vec<u8>>,
 }
 
 /// A record that can be written.
@@ -139,8 +140,8 @@ struct Due {
     end: usize,
     /// The sample's walk.
     walk: Option<Held>,
-    /// The Python frames recorded with it.
-    python: Option<Vec<u8>>,
+    /// The interpreted frames recorded with it.
+    interpreted: Option<Vec<u8>>,
     /// A copy of the walked stack, to check the walk.
     check: Option<Held>,
     /// Where the addresses of the sample before it are, which may have interrupted it.
@@ -154,7 +155,7 @@ impl UserStacks {
         rings: &[Ring],
         walking: Option<Walking>,
         roots: &Roots,
-        has_python: bool,
+        has_interpreters: bool,
     ) -> Option<UserStacks> {
         let tracks = recording.of_threads().chain(&recording.outputs);
         let events: HashMap<u64, RingEvent> = tracks
@@ -176,9 +177,9 @@ impl UserStacks {
             opened.map(|opened| opened.id).collect()
         };
         let first = walk.and_then(|track| track.events.first());
-        let pythons = first
-            .filter(|_| has_python)
-            .map(|opened| Pythons::new(opened.id));
+        let interpreters = first
+            .filter(|_| has_interpreters)
+            .map(|opened| Interpreters::new(opened.id));
         let ring_bytes = rings.iter().map(Ring::size_bytes).min().unwrap_or(0);
         let room = CopyRoom {
             copies: ring_bytes / COPIES_PART,
@@ -194,7 +195,7 @@ impl UserStacks {
             spaces: Spaces::new(roots),
             tables: walking.map(|walking| Tables::start(walking, room)),
             rewriter: Rewriter::default(),
-            pythons,
+            interpreters,
             deepest: recording.deepest.map_or(usize::MAX, usize::from),
             counts: Counts::default(),
             has_changes: false,
@@ -289,9 +290,11 @@ impl UserStacks {
 
     /// Logs the results, and returns the counts.
     pub(crate) fn finish(mut self) -> Counts {
-        self.counts.python = self
-            .pythons
-            .map_or_else(PythonCounts::default, |pythons| pythons.counts);
+        self.counts.interpreted = self
+            .interpreters
+            .map_or_else(InterpreterCounts::default, |interpreters| {
+                interpreters.counts
+            });
         if let Some(tables) = &self.tables {
             for end in WalkEnd::ALL {
                 let count = tables.ended(Some(end));
@@ -380,7 +383,7 @@ impl UserStacks {
             }
         }
         if let Some(tables) = &mut self.tables {
-            tables.publish(&mut self.spaces, self.pythons.as_mut(), limit);
+            tables.publish(&mut self.spaces, self.interpreters.as_mut(), limit);
         }
         self.tell_loaded();
     }
@@ -393,10 +396,10 @@ impl UserStacks {
     fn apply(&mut self, record: &[u8]) {
         let changed = self.spaces.apply(record);
         let is_mapping = Endian::Little.u32_at(record, 0) == Some(kind::MMAP2);
-        if let (Some(pid), Some(pythons)) = (changed, &mut self.pythons) {
+        if let (Some(pid), Some(interpreters)) = (changed, &mut self.interpreters) {
             match is_mapping {
-                true => pythons.retry(pid),
-                false => pythons.forget(pid),
+                true => interpreters.retry(pid),
+                false => interpreters.forget(pid),
             }
         }
         if let (Some(pid), Some(tables)) = (changed, &mut self.tables) {
@@ -422,19 +425,19 @@ impl UserStacks {
                     break;
                 }
                 let mut walk = None;
-                let mut python = None;
+                let mut interpreted = None;
                 let mut check = None;
                 match head.kind {
                     kind::LOST => {
                         state.pending.clear();
-                        state.python.clear();
+                        state.interpreted.clear();
                     }
                     kind::SAMPLE if self.walk_ids.contains(&head.id) => {
                         let payload = record.get(WALK_PAYLOAD..).unwrap_or_default();
                         let range = (end - payload.len(), end);
                         match Endian::Little.u32_at(payload, 0) {
-                            Some(RECORD_PYTHON) => {
-                                state.python.insert(head.tid, payload.to_vec());
+                            Some(RECORD_PYTHON | RECORD_RUBY) => {
+                                state.interpreted.insert(head.tid, payload.to_vec());
                             }
                             Some(RECORD_PIECE) => {
                                 let mut walks = state.pending.iter_mut().rev();
@@ -459,7 +462,7 @@ impl UserStacks {
                             start: end,
                             end,
                             walk: None,
-                            python: None,
+                            interpreted: None,
                             check: None,
                             before: None,
                         });
@@ -467,7 +470,7 @@ impl UserStacks {
                         continue;
                     }
                     kind::SAMPLE if head.layout.is_some_and(|layout| layout.is_walked) => {
-                        python = state.python.remove(&head.tid);
+                        interpreted = state.interpreted.remove(&head.tid);
                         let (pending, bytes) = (&mut state.pending, &state.bytes);
                         walk = last_walk(pending, bytes, head.tid, &[RECORD_WALK, RECORD_COPY]);
                         if walk.as_ref().and_then(|walk| walk.kind(bytes)) == Some(RECORD_WALK) {
@@ -482,7 +485,7 @@ impl UserStacks {
                     start,
                     end,
                     walk,
-                    python,
+                    interpreted,
                     check,
                     before,
                 });
@@ -565,10 +568,10 @@ impl UserStacks {
             self.counts.copied.add(result);
             unwound = Some(result);
         }
-        if let (Some(frames), Some(pythons)) = (&due.python, &mut self.pythons) {
+        if let (Some(frames), Some(interpreters)) = (&due.interpreted, &mut self.interpreters) {
             let is_complete = unwound == Some(Unwound::Complete);
             let stack = &mut rewriter.addresses;
-            pythons.merge((parts.pid, due.time), frames, stack, is_complete, out);
+            interpreters.merge((parts.pid, due.time), frames, stack, is_complete, out);
         }
         let is_too_deep = rewriter.addresses.len() > self.deepest;
         rewriter.addresses.truncate(self.deepest);

@@ -8,7 +8,7 @@ use perfquet_ebpf::walker::{CopyRoom, WalkSettings, Walker};
 use perfquet_trace::symbols::UnwindTable;
 
 use super::builder::Builder;
-use super::python::{Pythons, may_be_python};
+use super::interpreters::{Entry, Interpreters, may_be_interpreter};
 use super::spaces::Spaces;
 use crate::bpf::{self, walking};
 use crate::failure::Failure;
@@ -204,7 +204,7 @@ impl Tables {
     pub(super) fn publish(
         &mut self,
         spaces: &mut Spaces,
-        mut pythons: Option<&mut Pythons>,
+        mut interpreters: Option<&mut Interpreters>,
         as_of: u64,
     ) {
         self.walking.tables.iter_mut().for_each(WalkTables::settle);
@@ -218,10 +218,10 @@ impl Tables {
         }
         for pid in std::mem::take(&mut self.changed) {
             self.publish_list(spaces, pid, as_of);
-            if let Some(pythons) = &mut pythons
-                && spaces.has_code_of(pid, may_be_python)
+            if let Some(interpreters) = &mut interpreters
+                && spaces.has_code_of(pid, may_be_interpreter)
             {
-                self.publish_python(pythons, pid);
+                self.publish_interpreter(interpreters, pid);
             }
         }
     }
@@ -250,16 +250,20 @@ impl Tables {
         }
     }
 
-    fn publish_python(&mut self, pythons: &mut Pythons, pid: i32) {
+    fn publish_interpreter(&mut self, interpreters: &mut Interpreters, pid: i32) {
         let Ok(process) = u32::try_from(pid) else {
             return;
         };
-        let Some(entry) = pythons.entry(pid) else {
+        let Some(entry) = interpreters.entry(pid) else {
             return;
         };
         for tables in &mut self.walking.tables {
-            if let Err(error) = tables.set_python(process, &entry) {
-                log::debug!("Python of process {pid}: {error}");
+            let set = match &entry {
+                Entry::Python(entry) => tables.set_python(process, entry),
+                Entry::Ruby(entry) => tables.set_ruby(process, entry),
+            };
+            if let Err(error) = set {
+                log::debug!("interpreter of process {pid}: {error}");
             }
         }
     }

@@ -97,20 +97,20 @@ limits! {
     MAP_FUNCTIONS_MAX = 1 << 20, Count, "the rest is not read";
     /// Total length of the perf maps of a trace
     MAPS_BYTES_MAX = 1 << 30, Bytes, "functions of other processes have no names";
-    /// Length of a Python function or file name, in characters
-    PYTHON_TEXT_MAX = 4096, Count, "the interpreter's frame remains";
-    /// Line table of a Python function
-    PYTHON_LINES_BYTES_MAX = 128 << 10, Bytes, "the interpreter's frame remains";
-    /// Python functions of a process in memory
-    PYTHON_PROCESS_BYTES_MAX = 16 << 20, Bytes, "interpreter frames remain";
-    /// Python functions of all processes in memory
-    PYTHON_BYTES_MAX = 48 << 20, Bytes, "interpreter frames remain";
-    /// Python functions and lines in a trace, in bytes of their names
-    PYTHON_NAMES_BYTES_MAX = 32 << 20, Bytes, "interpreter frames remain";
-    /// CPU time for the Python frames of a process
-    PYTHON_PROCESS_PERCENT_MAX = 2, Percent, "interpreter frames remain until it is below";
-    /// CPU time for the Python frames of all processes
-    PYTHON_PERCENT_MAX = 10, Percent, "interpreter frames remain until it is below";
+    /// Length of a Python or Ruby function or file name, in characters (Ruby: bytes)
+    INTERPRETED_TEXT_MAX = 4096, Count, "the interpreter's frame remains";
+    /// Line table of a Python or Ruby function
+    INTERPRETED_LINES_BYTES_MAX = 128 << 10, Bytes, "the interpreter's frame remains";
+    /// Python and Ruby functions of a process in memory
+    INTERPRETED_PROCESS_BYTES_MAX = 16 << 20, Bytes, "interpreter frames remain";
+    /// Python and Ruby functions of all processes in memory
+    INTERPRETED_BYTES_MAX = 48 << 20, Bytes, "interpreter frames remain";
+    /// Python and Ruby functions and lines in a trace, in bytes of their names
+    INTERPRETED_NAMES_BYTES_MAX = 32 << 20, Bytes, "interpreter frames remain";
+    /// CPU time for the Python and Ruby frames of a process
+    INTERPRETED_PROCESS_PERCENT_MAX = 2, Percent, "interpreter frames remain until it is below";
+    /// CPU time for the Python and Ruby frames of all processes
+    INTERPRETED_PERCENT_MAX = 10, Percent, "interpreter frames remain until it is below";
     /// Mappings of a process that existed at the start, as text
     MAPPINGS_BYTES_MAX = 16 << 20, Bytes, "addresses in the others have no module";
     /// Length of a command line

@@ -55,7 +55,7 @@ pub use kernel::kernel_debug_files;
 pub(crate) use kernel::running_build_id;
 pub use lines::{LineReader, serve_lines};
 pub use origin::{FileIdentity, FirstMapped, Origin};
-pub use probe_points::{CodeSymbol, Object, StaticProbe};
+pub use probe_points::{CodeSymbol, Object, StaticProbe, ThreadVariable};
 pub use report::{Report, Unnamed, unverified_sentence, without_line_sentence};
 pub use roots::Roots;
 pub use unwind::{

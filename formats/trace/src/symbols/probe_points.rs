@@ -18,6 +18,7 @@ use super::demangle::{demangle, demangle_with_parameters, without_version};
 use super::elf::{Elf, Part};
 use super::files::Files;
 use super::origin::Origin;
+use super::unwind::call_frame_ranges;
 
 /// Type of the notes of static probes.
 const NT_STAPSDT: u32 = 3;
@@ -56,6 +57,16 @@ pub struct StaticProbe {
     pub semaphore_offset: Option<u64>,
     /// Locations of its arguments, in assembler syntax: "8@%rbx -4@12(%rsp)".
     pub arguments: String,
+}
+
+/// A variable of each thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadVariable {
+    /// Offset in the file's variables of threads.
+    pub offset: u64,
+    /// Address at which the dynamic linker writes the file's number among those with such variables; `None` for a program that
+    /// needs no number: its own is 1.
+    pub module: Option<u64>,
 }
 
 impl CodeSymbol {
@@ -179,6 +190,26 @@ impl Object {
         self.offset_of(address)
     }
 
+    /// A variable of each thread, by its name in the symbol table.
+    pub fn thread_variable(&self, name: &str) -> Option<ThreadVariable> {
+        let offset = self.image.address_of_symbol(name.as_bytes());
+        let of_debug = |debug: &Arc<Elf>| debug.address_of_symbol(name.as_bytes());
+        let offset = offset.or_else(|| self.debug.as_ref().and_then(of_debug))?;
+        let module = self.image.module_number_place(name.as_bytes());
+        let is_program = self.image.section(b".interp").is_some();
+        let is_reachable = module.is_some() || is_program;
+        is_reachable.then_some(ThreadVariable { offset, module })
+    }
+
+    /// File offset and size of each function with call frame information, which stripped files keep, by offset.
+    pub fn code_ranges(&self) -> Vec<(u64, u64)> {
+        let ranges = call_frame_ranges(&self.image, self.debug.as_deref());
+        let in_file = |(start, end): (u64, u64)| Some((self.offset_of(start)?, end - start));
+        let mut ranges: Vec<(u64, u64)> = ranges.into_iter().filter_map(in_file).collect();
+        ranges.sort_unstable();
+        ranges
+    }
+
     /// The static probes, in the order of their notes. An unreadable note ends them.
     pub fn static_probes(&self) -> Vec<StaticProbe> {
         let Some(notes) = self.image.contents(b".note.stapsdt") else {
@@ -259,7 +290,7 @@ impl Object {
     }
 
     /// The address of an offset in the file.
-    pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
         if self.is_kernel {
             return Some(offset);
         }

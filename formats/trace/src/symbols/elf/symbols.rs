@@ -13,6 +13,12 @@ use super::{EM_AARCH64, EM_ARM, Elf, Part, SHF_ALLOC, SHF_EXECINSTR, Section};
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
+const RELA_BYTES: usize = 24;
+const R_X86_64_DTPMOD64: u32 = 16;
+/// Relocations of a file that are read: 2,700 in libruby.
+const RELOCATIONS_MAX: usize = 1 << 20;
+/// Relocations of that type that are examined: libraries have a handful.
+const MODULE_NUMBERS_MAX: usize = 64;
 const SHN_UNDEF: u16 = 0;
 const SHN_ABS: u16 = 0xfff1;
 const STT_NOTYPE: u8 = 0;
@@ -98,6 +104,25 @@ impl Elf {
             };
             { symbols }.find(is_it).map(|symbol| symbol.address)
         })
+    }
+
+    /// Address at which the dynamic linker writes the number of this file among those with variables of threads, for all of them or
+    /// for one; `None` if no relocation asks for it (x86-64).
+    pub(in crate::symbols) fn module_number_place(&self, variable: &[u8]) -> Option<u64> {
+        let section = self.section(b".rela.dyn").filter(|_| self.wide)?;
+        let entries = self.raw(section)?.chunks_exact(RELA_BYTES);
+        let entries = entries.take(RELOCATIONS_MAX);
+        let mut places = entries.filter_map(|entry| {
+            let mut cursor = Cursor::new(entry, 0, self.endian);
+            let (place, kind, symbol) =
+                (cursor.u64().ok()?, cursor.u32().ok()?, cursor.u32().ok()?);
+            (kind == R_X86_64_DTPMOD64).then_some((place, symbol))
+        });
+        let is_own = |symbol: u32| symbol == 0 || self.dynamic_name(symbol) == Some(variable);
+        let mut places = places.by_ref().take(MODULE_NUMBERS_MAX);
+        places
+            .find(|&(_, symbol)| is_own(symbol))
+            .map(|(place, _)| place)
     }
 
     fn symbol_entries(&self, section: &Section) -> Option<std::slice::ChunksExact<'_, u8>> {

@@ -36,10 +36,12 @@ use perfquet_events::bytes::Endian;
 use perfquet_events::event::{Mapping, Registers};
 
 use super::Options;
+use super::elf::Elf;
 use super::files::{Files, Found, ModuleKey, own_vdso_build_id};
 use super::limits::CHAIN_BYTES_MAX;
 use super::origin::{FileIdentity, FirstMapped, Origin};
 use arm::Arm;
+use cfi::CallFrames;
 use code_files::{CodeFile, CodeFiles};
 use rule::Rule;
 use table::base_of;
@@ -49,6 +51,17 @@ pub use chains::Chains;
 pub(super) use go::go_names;
 pub use rule::{RBP_SAME, RBP_UNKNOWN, Row, WIDE_RULES_MAX, Wide};
 pub use table::UnwindTable;
+
+/// Start and end of each function with call frame information.
+pub(super) fn call_frame_ranges(image: &Elf, debug: Option<&Elf>) -> Vec<(u64, u64)> {
+    let Some(frames) = CallFrames::of(image, debug) else {
+        return Vec::new();
+    };
+    let functions = frames.functions().iter();
+    functions
+        .map(|function| (function.start, function.end))
+        .collect()
+}
 
 const X86_BP: u32 = 6;
 const X86_SP: u32 = 7;

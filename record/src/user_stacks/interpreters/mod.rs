@@ -1,38 +1,38 @@
-//! Python functions in stacks. The interpreter runs all of them in one C function; the program in the kernel reads the
-//! interpreter's frames together with the stack (`ebpf/src/python.h`), and here both become one stack.
+//! Functions of Python and Ruby in stacks. Their interpreters run all of them in one C function; the program in the kernel reads
+//! the interpreter's frames together with the stack (`ebpf/src/python.h`, `ruby.h`), and here both become one stack.
 //!
 //! ```text
-//! native   read, _PyEval_EvalFrameDefault, list_sort, _PyEval_EvalFrameDefault, Py_RunMain, main
-//! Python   [key], [main, <module>]                        runs, each called from C
-//! stack    read, key, list_sort, main, <module>, Py_RunMain, main
+//! native        read, _PyEval_EvalFrameDefault, list_sort, _PyEval_EvalFrameDefault, Py_RunMain, main
+//! interpreted   [key], [main, <module>]                   runs, each called from C
+//! stack         read, key, list_sort, main, <module>, Py_RunMain, main
 //! ```
-//! A function and line get an address in the module `[python]`, which each Python process maps outside of all memory. The
-//! journal has its symbol before its first sample. Names are read from the process's memory after the sample; a code
-//! object that was freed before that has none, and the native frame remains.
+//! A function and line get an address in the module `[python]` or `[ruby]`, which each process with an interpreter maps outside of
+//! all memory. The journal has its symbol before its first sample. Names are read from the process's memory after the sample; a
+//! function that was freed before that has none, and the native frame remains.
 
-mod lines;
-mod offsets;
+mod code;
 mod process;
+mod python;
+mod ruby;
 mod share;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use perfquet_ebpf::walk_tables::PythonEntry;
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_events::wire::update;
 use perfquet_trace::symbols::limits::{
-    PYTHON_BYTES_MAX, PYTHON_NAMES_BYTES_MAX, PYTHON_PERCENT_MAX, PYTHON_PROCESS_PERCENT_MAX,
+    INTERPRETED_BYTES_MAX, INTERPRETED_NAMES_BYTES_MAX, INTERPRETED_PERCENT_MAX,
+    INTERPRETED_PROCESS_PERCENT_MAX,
 };
 
 use crate::journal::record::{Records, kind, misc};
-use process::Process;
-pub(super) use process::may_be_python;
+pub(super) use process::{Entry, may_be_interpreter};
+use process::{Language, Process, Role};
 use share::Share;
 
-/// The module's name.
-const MODULE: &[u8] = b"[python]";
 /// Above the memory of all processes, and below the kernel's.
 const BASE: u64 = 1 << 55;
 const BYTES: u64 = 1 << 40;
@@ -47,47 +47,74 @@ const ALL_ALLOWANCE: Duration = Duration::from_millis(500);
 /// Processes whose CPU time is counted.
 const SHARES_MAX: usize = 1 << 16;
 
-/// Numbers of stacks with Python frames.
+/// Numbers of stacks with interpreted functions.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct PythonCounts {
-    /// All runs of Python frames have their place.
+pub(super) struct LanguageCounts {
+    /// All runs of interpreted frames have their place.
     pub(super) complete: u64,
     /// Some were omitted, or their names could not be read.
     pub(super) incomplete: u64,
 }
 
-/// The Python processes, and the functions in the trace.
+/// The same by language.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct InterpreterCounts {
+    python: LanguageCounts,
+    ruby: LanguageCounts,
+}
+
+impl InterpreterCounts {
+    fn of(&mut self, language: Language) -> &mut LanguageCounts {
+        match language {
+            Language::Python => &mut self.python,
+            Language::Ruby => &mut self.ruby,
+        }
+    }
+
+    /// The languages of stacks that were seen.
+    pub(super) fn seen(&self) -> impl Iterator<Item = (&'static str, LanguageCounts)> {
+        let all = [(Language::Python, self.python), (Language::Ruby, self.ruby)];
+        all.into_iter()
+            .filter(|(_, counts)| counts.complete + counts.incomplete > 0)
+            .map(|(language, counts)| (language.name(), counts))
+    }
+}
+
+/// The processes with interpreters, and their functions in the trace.
 #[derive(Default)]
-pub(super) struct Pythons {
+pub(super) struct Interpreters {
     processes: HashMap<i32, Option<Process>>,
     /// CPU time for each process, kept when it maps files or executes a program.
     shares: HashMap<i32, Share>,
     /// CPU time for all processes.
     share: Share,
-    /// Memory of the code objects of all processes.
+    /// Memory of the functions of all processes.
     bytes: u64,
-    places: HashMap<(Arc<str>, Arc<str>, u32), u64>,
+    places: HashMap<Place, u64>,
     /// Memory of their names.
     name_bytes: u64,
     /// ID of any event: updates need one.
     event: u64,
-    pub(super) counts: PythonCounts,
+    pub(super) counts: InterpreterCounts,
 }
 
-/// Python frames of one call from C, innermost first; `None` if one has no name.
+/// Module, file, function and line.
+type Place = (&'static [u8], Arc<str>, Arc<str>, u32);
+
+/// Interpreted frames of one call from C, innermost first; `None` if one has no name.
 type Run = Option<Vec<u64>>;
 
-impl Pythons {
-    pub(super) fn new(event: u64) -> Pythons {
-        Pythons {
+impl Interpreters {
+    pub(super) fn new(event: u64) -> Interpreters {
+        Interpreters {
             event,
-            ..Pythons::default()
+            ..Interpreters::default()
         }
     }
 
-    /// Returns where the frames of a process are; `None` if it runs no supported Python.
-    pub(super) fn entry(&mut self, pid: i32) -> Option<PythonEntry> {
-        self.process(pid).map(|process| *process.entry())
+    /// Returns where the frames of a process are; `None` if it has no supported interpreter.
+    pub(super) fn entry(&mut self, pid: i32) -> Option<Entry> {
+        self.process(pid).map(|process| process.entry())
     }
 
     /// Forgets a process: it has ended, or runs another program.
@@ -122,8 +149,10 @@ impl Pythons {
             self.shares.clear();
         }
         let own = self.shares.entry(pid).or_default();
-        own.is_below(now, PYTHON_PROCESS_PERCENT_MAX, ALLOWANCE)
-            && self.share.is_below(now, PYTHON_PERCENT_MAX, ALL_ALLOWANCE)
+        own.is_below(now, INTERPRETED_PROCESS_PERCENT_MAX, ALLOWANCE)
+            && self
+                .share
+                .is_below(now, INTERPRETED_PERCENT_MAX, ALL_ALLOWANCE)
     }
 
     fn spend(&mut self, pid: i32, began: Instant) {
@@ -132,7 +161,7 @@ impl Pythons {
         self.shares.entry(pid).or_default().spend(spent);
     }
 
-    /// Replaces the interpreter's frames in a stack by those of Python functions. New symbols go to `out`.
+    /// Replaces the interpreter's frames in a stack by those of the functions that it runs. New symbols go to `out`.
     pub(super) fn merge(
         &mut self,
         (pid, time): (i32, u64),
@@ -142,46 +171,45 @@ impl Pythons {
         out: &mut Vec<u8>,
     ) {
         let began = Instant::now();
+        let Some(language) = self.process(pid).map(|process| process.language()) else {
+            return;
+        };
         if !self.has_time(pid, began) {
-            self.counts.incomplete += 1;
+            self.counts.of(language).incomplete += 1;
             return;
         }
         let runs = self.runs((pid, time), frames, out);
         self.spend(pid, began);
         let Some((runs, is_cut)) = runs else {
-            self.counts.incomplete += 1;
+            self.counts.of(language).incomplete += 1;
             return;
         };
         let Some(process) = self.process(pid) else {
             return;
         };
-        // A caller's address is the one after the call.
-        let is_it = |(index, address): (usize, &u64)| {
-            let code = address.wrapping_sub(u64::from(index > 0));
-            process.evaluates(code).then_some(index)
-        };
-        let evaluations: Vec<usize> = stack.iter().enumerate().filter_map(is_it).collect();
-        let (natives, pythons) = (evaluations.len(), runs.len());
-        // Whole stacks have their outermost frames in common: an innermost call may have no Python frame yet.
+        let evaluations = evaluations(process, stack);
+        let (natives, interpreted) = (evaluations.len(), runs.len());
+        // Whole stacks have their outermost frames in common: an innermost call may have no interpreted frame yet.
         let (skipped_natives, skipped_runs) = match is_complete && !is_cut {
             true => (
-                natives.saturating_sub(pythons),
-                pythons.saturating_sub(natives),
+                natives.saturating_sub(interpreted),
+                interpreted.saturating_sub(natives),
             ),
             false => (0, 0),
         };
-        let mut is_whole = natives == pythons && !is_cut && is_complete;
+        let mut is_whole = natives == interpreted && !is_cut && is_complete;
         let pairs = { evaluations }.into_iter().skip(skipped_natives);
-        let pairs: Vec<(usize, Run)> = pairs.zip(runs.into_iter().skip(skipped_runs)).collect();
-        for (index, run) in pairs.into_iter().rev() {
+        let pairs: Vec<(Range<usize>, Run)> =
+            pairs.zip(runs.into_iter().skip(skipped_runs)).collect();
+        for (range, run) in pairs.into_iter().rev() {
             match run {
-                Some(run) => drop(stack.splice(index..=index, run)),
+                Some(run) => drop(stack.splice(range, run)),
                 None => is_whole = false,
             }
         }
         match is_whole {
-            true => self.counts.complete += 1,
-            false => self.counts.incomplete += 1,
+            true => self.counts.of(language).complete += 1,
+            false => self.counts.of(language).incomplete += 1,
         }
     }
 
@@ -226,7 +254,7 @@ impl Pythons {
         (code, instruction, name): (u64, u64, u64),
         out: &mut Vec<u8>,
     ) -> Option<u64> {
-        let (event, room) = (self.event, PYTHON_BYTES_MAX.saturating_sub(self.bytes));
+        let (event, room) = (self.event, INTERPRETED_BYTES_MAX.saturating_sub(self.bytes));
         let process = self.process(pid)?;
         let before = process.bytes();
         let code = process.code(code, name, room);
@@ -235,20 +263,21 @@ impl Pythons {
         let code = code?;
         let process = self.process(pid)?;
         let line = code.line_at(instruction);
+        let module = process.language().module();
         let mut records = Records::new();
         if !std::mem::replace(&mut process.is_mapped, true) {
-            add_mapping(&mut records, pid, time);
+            add_mapping(&mut records, module, pid, time);
         }
-        let key = (code.file.clone(), code.function.clone(), line);
+        let key = (module, code.file.clone(), code.function.clone(), line);
         let offset = match self.places.get(&key) {
             Some(&offset) => offset,
             None if self.places.len() >= PLACES_MAX
-                || self.name_bytes >= PYTHON_NAMES_BYTES_MAX =>
+                || self.name_bytes >= INTERPRETED_NAMES_BYTES_MAX =>
             {
                 return None;
             }
             None => {
-                self.name_bytes += (key.0.len() + key.1.len()) as u64;
+                self.name_bytes += (key.1.len() + key.2.len()) as u64;
                 let offset = (self.places.len() as u64 + 1) * SLOT_BYTES;
                 records.add(kind::EVENT_UPDATE, 0, |body| {
                     body.u64(update::SYMBOL);
@@ -256,7 +285,7 @@ impl Pythons {
                     body.u64(offset);
                     body.u32(SYMBOL_BYTES);
                     body.u32(line);
-                    for text in [code.function.as_bytes(), code.file.as_bytes(), MODULE] {
+                    for text in [code.function.as_bytes(), code.file.as_bytes(), module] {
                         body.raw(text);
                         body.u8(0);
                     }
@@ -270,7 +299,25 @@ impl Pythons {
     }
 }
 
-fn add_mapping(records: &mut Records, pid: i32, time: u64) {
+/// Returns the native frames of each evaluation, innermost first: the function that evaluates, and its parts inside of it.
+fn evaluations(process: &Process, stack: &[u64]) -> Vec<Range<usize>> {
+    let mut evaluations = Vec::new();
+    let mut first_part = None;
+    for (index, address) in stack.iter().enumerate() {
+        // A caller's address is the one after the call.
+        let code = address.wrapping_sub(u64::from(index > 0));
+        match process.role(code) {
+            Role::Evaluates => evaluations.push(first_part.take().unwrap_or(index)..index + 1),
+            Role::Part => {
+                first_part.get_or_insert(index);
+            }
+            Role::Other => first_part = None,
+        }
+    }
+    evaluations
+}
+
+fn add_mapping(records: &mut Records, module: &[u8], pid: i32, time: u64) {
     records.add(kind::MMAP2, misc::USER, |body| {
         body.i32(pid);
         body.i32(pid);
@@ -280,7 +327,7 @@ fn add_mapping(records: &mut Records, pid: i32, time: u64) {
         body.raw(&[0; 24]); // device, inode, generation
         body.u32(libc::PROT_EXEC as u32);
         body.u32(libc::MAP_PRIVATE as u32);
-        body.text(MODULE);
+        body.text(module);
         body.trailer(pid, pid, time, 0, 0);
     });
 }

@@ -10,7 +10,7 @@
 const UNIT: i64 = 2;
 
 /// Returns the line of the instruction at an offset in the code; `None` if it has none.
-pub(super) fn line_at(table: &[u8], first_line: u32, offset: i64) -> Option<u32> {
+pub(in super::super) fn line_at(table: &[u8], first_line: u32, offset: i64) -> Option<u32> {
     let mut line = i64::from(first_line);
     // Before the first instruction, the function is being entered.
     if offset < 0 {
