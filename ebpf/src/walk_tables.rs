@@ -249,30 +249,31 @@ impl WalkTables {
             )?;
             return Ok(true);
         }
-        let pairs: Vec<u64> = rows.map(|(key, value)| pair(key, value)).collect();
-        let mut level = pairs;
-        let mut levels = 0;
+        let pairs = rows.map(|(key, value)| pair(key, value));
+        let Some(mut level) = self.add_level(pairs)? else {
+            return Ok(false);
+        };
+        let mut levels = 1;
         let root = loop {
-            let Some(blocks) = self.add_blocks(&level, NO_PAIR)? else {
+            if let [root] = level[..] {
+                break (root >> 32) as u32;
+            }
+            let Some(next) = self.add_level(level.into_iter())? else {
                 return Ok(false);
             };
             levels += 1;
-            if let [root] = blocks[..] {
-                break root;
-            }
-            let firsts = level.chunks(BLOCK_WORDS).map(|chunk| chunk[0] as u32);
-            level = firsts
-                .zip(blocks)
-                .map(|(key, block)| pair(key, block))
-                .collect();
+            level = next;
         };
         let mut entry: FileEntry = [FILE_TABLE, levels, root, u32::from(chains_hold), 0, 0, 0, 0];
         for (place, chunk) in entry[4..].iter_mut().zip(wide.chunks(WIDE_PER_BLOCK)) {
-            let words: Vec<u64> = chunk.iter().flatten().copied().collect();
-            let Some(blocks) = self.add_blocks(&words, 0)? else {
+            let mut block = [0; BLOCK_WORDS];
+            for (word, rule) in block.iter_mut().zip(chunk.iter().flatten()) {
+                *word = *rule;
+            }
+            let Some(number) = self.add_block(&block)? else {
                 return Ok(false);
             };
-            *place = blocks[0];
+            *place = number;
         }
         self.set_file(file, &entry)?;
         Ok(true)
@@ -381,21 +382,32 @@ impl WalkTables {
         self.files.set(file, entry, 0).map_err(failed)
     }
 
-    /// Writes words into as many blocks as necessary; `None` if there is no space.
-    fn add_blocks(&mut self, words: &[u64], unused: u64) -> Result<Option<Vec<u32>>, Error> {
-        let mut blocks = Vec::new();
-        for chunk in words.chunks(BLOCK_WORDS) {
-            let mut block = [unused; BLOCK_WORDS];
-            block[..chunk.len()].copy_from_slice(chunk);
+    /// Writes pairs into as many blocks as necessary, without a copy of all of them, which are megabytes for a compiler. Returns the
+    /// pairs that lead to the blocks; `None` if there is no space.
+    fn add_level(
+        &mut self,
+        mut pairs: impl Iterator<Item = u64>,
+    ) -> Result<Option<Vec<u64>>, Error> {
+        let mut level: Vec<u64> = Vec::new();
+        loop {
+            let mut block = [NO_PAIR; BLOCK_WORDS];
+            let mut count = 0;
+            for (word, pair) in block.iter_mut().zip(pairs.by_ref().take(BLOCK_WORDS)) {
+                *word = pair;
+                count += 1;
+            }
+            if count == 0 {
+                return Ok(Some(level));
+            }
             match self.add_block(&block)? {
-                Some(number) => blocks.push(number),
+                Some(number) => level.push(pair(block[0] as u32, number)),
                 None => {
-                    self.pool.free.extend(blocks);
+                    let added = level.iter().map(|pair| (pair >> 32) as u32);
+                    self.pool.free.extend(added);
                     return Ok(None);
                 }
             }
         }
-        Ok(Some(blocks))
     }
 
     fn add_block(&mut self, block: &Block) -> Result<Option<u32>, Error> {

@@ -13,9 +13,13 @@ use gimli::{
     UnwindTableRow,
 };
 
+use perfquet_events::bytes::Endian;
+
 use super::super::elf::{Elf, Part};
 use super::super::limits::FRAME_BYTES_MAX;
+use super::go::has_functions as has_go;
 use super::rule::{Frame, RA, RBP, RSP, Rbp, Rule};
+use super::stubs::{Stub, entry_of, stubs_in_sections};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Fde<'a> = FrameDescriptionEntry<Slice<'a>>;
@@ -279,7 +283,16 @@ pub(super) struct FrameIndex {
     /// Without the list of functions.
     frames: CallFrames,
     header: Part,
+    /// Address of the header, which the offsets of its table count from.
+    address: u64,
+    /// Code outside of the functions that has a section of its own, and the entry point; by address.
+    pub(super) stubs: Vec<Stub>,
 }
+
+/// Version, and encodings of the pointer to the section, the number of functions, and the table, as linkers write them.
+const HEADER: [u8; 2] = [1, 0x1b];
+const HEADER_TABLE: [u8; 2] = [0x03, 0x3b];
+const HEADER_BYTES: usize = 12;
 
 impl FrameIndex {
     /// The index of a file, if it has one.
@@ -288,12 +301,99 @@ impl FrameIndex {
         let header = image.contents_up_to(b".eh_frame_hdr", FRAME_BYTES_MAX)?;
         let mut frames = CallFrames::unlisted(image, None).filter(|frames| frames.is_eh_frame)?;
         frames.bases = frames.bases.set_eh_frame_hdr(section.address);
-        Some(FrameIndex { frames, header })
+        let mut index = FrameIndex {
+            frames,
+            header,
+            address: section.address,
+            stubs: Vec::new(),
+        };
+        if index.function_count() > 0 && !has_go(image) {
+            let mut stubs = stubs_in_sections(image, &|address| index.covers(address));
+            if !index.covers(image.entry) {
+                let next = index.entry(index.entries_up_to(image.entry));
+                stubs.extend(entry_of(image.entry, next.map(|(start, _)| start)));
+            }
+            stubs.sort_by_key(|stub| stub.code.start);
+            index.stubs = stubs;
+        }
+        Some(index)
+    }
+
+    /// Number of functions in the table; 0 if the header is not of the usual form.
+    pub(super) fn function_count(&self) -> usize {
+        let is_usual = self.header.starts_with(&HEADER)
+            && self.header.get(HEADER.len()..4) == Some(&HEADER_TABLE[..]);
+        let count = Endian::Little.u32_at(&self.header, 8).filter(|_| is_usual);
+        let room = self.header.len().saturating_sub(HEADER_BYTES) / 8;
+        count.map_or(0, |count| room.min(count as usize))
+    }
+
+    /// A pair of the table: the start of a function, and the address of its FDE.
+    fn entry(&self, place: usize) -> Option<(u64, u64)> {
+        let at = HEADER_BYTES.checked_add(place.checked_mul(8)?)?;
+        let pair = self.header.get(at..at + 8)?;
+        let relative = |at| {
+            let offset = Endian::Little.u32_at(pair, at)? as i32;
+            Some(self.address.wrapping_add_signed(offset.into()))
+        };
+        Some((relative(0)?, relative(4)?)).filter(|_| place < self.function_count())
+    }
+
+    /// Number of functions that start at or before an address.
+    fn entries_up_to(&self, address: u64) -> usize {
+        let (mut low, mut high) = (0, self.function_count());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.entry(middle) {
+                Some((start, _)) if start <= address => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    fn function<'a>(&'a self, place: usize, last_cie: &mut LastCie<'a>) -> Option<Function> {
+        let (start, at) = self.entry(place)?;
+        let offset = at.checked_sub(self.frames.bases.eh_frame.section?)?;
+        let mut function = Function {
+            start,
+            end: start,
+            offset: usize::try_from(offset).ok()?,
+        };
+        let section = self.frames.eh_frame();
+        let fde = section.fde_from_offset(
+            &self.frames.bases,
+            EhFrameOffset(function.offset),
+            |section, bases, offset| cie_at(last_cie, section, bases, offset),
+        );
+        let fde = fde.ok().filter(|fde| fde.initial_address() == start)?;
+        function.end = match self.entry(place + 1) {
+            Some((next, _)) if next > start => fde.end_address().min(next),
+            _ => fde.end_address(),
+        };
+        Some(function).filter(|function| function.start < function.end)
+    }
+
+    /// Whether a function of the table has an address.
+    pub(super) fn covers(&self, address: u64) -> bool {
+        let place = self.entries_up_to(address).checked_sub(1);
+        let function = place.and_then(|place| self.function(place, &mut None));
+        function.is_some_and(|function| address < function.end)
+    }
+
+    /// The rule of a stub at an address.
+    pub(super) fn stub_rule_at(&self, address: u64) -> Option<Rule> {
+        let next = self
+            .stubs
+            .partition_point(|stub| stub.code.start <= address);
+        let stub = next.checked_sub(1).and_then(|last| self.stubs.get(last));
+        let stub = stub.filter(|stub| stub.code.contains(&address))?;
+        Some(stub.rule_at(address)).filter(|rule| *rule != Rule::Gap)
     }
 
     /// The rule at an address; `None` if the index has no function there.
     pub(super) fn rule_at(&self, address: u64, scratch: &mut Scratch) -> Option<Rule> {
-        let FrameIndex { frames, header } = self;
+        let FrameIndex { frames, header, .. } = self;
         let header = EhFrameHdr::new(header, LittleEndian);
         let header = header.parse(&frames.bases, 8).ok()?;
         let table = header.table()?;

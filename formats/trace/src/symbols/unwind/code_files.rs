@@ -118,9 +118,10 @@ impl CodeFiles {
             return Rule::Gap;
         };
         let index = index.get_or_init(|| FrameIndex::of(&found.image));
-        let indexed = index
-            .as_ref()
-            .and_then(|index| index.rule_at(address, &mut self.scratch));
+        let indexed = index.as_ref().and_then(|index| {
+            let rule = index.rule_at(address, &mut self.scratch);
+            rule.or_else(|| index.stub_rule_at(address))
+        });
         let rule = match (indexed, rules) {
             (Some(rule), _) => rule,
             (None, Some(rules)) => rules.rule_at(address),

@@ -76,11 +76,18 @@ pub(in crate::symbols) fn go_names(image: &Elf) -> Option<Table> {
     Some(Table::new(symbols, frames.section.clone(), |_, _, _| true))
 }
 
+/// The sections with Go's tables.
+const SECTIONS: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
+
+/// Whether a file may have Go's functions.
+pub(super) fn has_functions(image: &Elf) -> bool {
+    SECTIONS.iter().any(|name| image.section(name).is_some())
+}
+
 impl GoFrames {
     /// Lists the functions of a Go program; `None` for other programs.
     pub(super) fn of(image: &Elf) -> Option<GoFrames> {
-        let names: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
-        let section = names.iter().find_map(|name| image.contents(name))?;
+        let section = SECTIONS.iter().find_map(|name| image.contents(name))?;
         let mut head = Cursor::new(&section, 0, Endian::Little);
         let magic = head.u32().ok()?;
         let [0, 0, _, 8] = *head.bytes(4).ok()? else {

@@ -2,7 +2,7 @@
 
 use super::super::limits::ROOT_FRAME_BYTES_MAX;
 use super::rule::Rule;
-use super::sources::ENTRY_BYTES;
+use super::stubs::ENTRY_BYTES;
 use super::{Machine, RegionCode, Searched, Unwinder};
 
 impl Unwinder {

@@ -12,13 +12,10 @@ use super::cfi::{CallFrames, Function, Scratch};
 use super::flow::{has_prologues as prologues_in, rules_of};
 use super::go::{GoFrames, GoFunction};
 use super::rule::Rule;
-use super::stubs::{Stub, gaps, stubs_of};
+use super::stubs::{Stub, entry_of, gaps, stubs_of};
 
 /// Rules that are evaluated for Go's functions, in multiples of their number: 6 in Go's own compiler.
 const GO_WORK_MAX: usize = 256;
-
-/// Bytes of the code where a program begins, at most. glibc's loader has 80, without call frame information.
-pub(super) const ENTRY_BYTES: u64 = 128;
 
 /// Bytes of code whose instructions are read, at least: shorter code is padding.
 const INSTRUCTIONS_MIN: u64 = 16;
@@ -102,7 +99,12 @@ impl Sources {
         let mut functions: Vec<Range<u64>> = of_frames.chain(of_go).collect();
         functions.sort_unstable_by_key(|function| function.start);
         let mut stubs = stubs_of(&found.image, &functions);
-        stubs.extend(entry_of(found.image.entry, &functions));
+        let entry = found.image.entry;
+        let next = functions.partition_point(|function| function.start <= entry);
+        let before = next.checked_sub(1).and_then(|last| functions.get(last));
+        if before.is_none_or(|function| function.end <= entry) {
+            stubs.extend(entry_of(entry, functions.get(next).map(|next| next.start)));
+        }
         stubs.sort_by_key(|stub| stub.code.start);
         functions.extend(stubs.iter().map(|stub| stub.code.clone()));
         functions.sort_unstable_by_key(|function| function.start);
@@ -379,19 +381,4 @@ fn code_of<'a>(image: &'a Elf, addresses: &Range<u64>) -> &'a [u8] {
     let code = image.code_at(addresses.start).unwrap_or_default();
     let bytes = usize::try_from(addresses.end - addresses.start).unwrap_or(usize::MAX);
     code.get(..bytes).unwrap_or(code)
-}
-
-/// The code at the entry point, if no function covers it: the outermost frame.
-fn entry_of(start: u64, functions: &[Range<u64>]) -> Option<Stub> {
-    let next = functions.partition_point(|function| function.start <= start);
-    let before = next.checked_sub(1).and_then(|last| functions.get(last));
-    if start == 0 || before.is_some_and(|function| start < function.end) {
-        return None;
-    }
-    let end = start.saturating_add(ENTRY_BYTES);
-    let next = functions.get(next).map_or(end, |next| next.start.min(end));
-    Some(Stub {
-        code: start..next,
-        rules: vec![(start, Rule::Root)],
-    })
 }

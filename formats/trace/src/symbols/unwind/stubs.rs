@@ -33,6 +33,9 @@ const CLONES_BYTES: usize = 0x70;
 /// Bytes of `__do_global_dtors_aux`, at most.
 const DESTRUCTORS_BYTES: usize = 80;
 
+/// Bytes of the code where a program begins, at most. glibc's loader has 80, without call frame information.
+pub(super) const ENTRY_BYTES: u64 = 128;
+
 /// Code with its rules, by first address.
 pub(super) struct Stub {
     pub(super) code: Range<u64>,
@@ -51,6 +54,23 @@ impl Stub {
 /// Finds the stubs of a file, sorted by address, in code outside of its functions. `functions` are the addresses of these,
 /// sorted by their starts.
 pub(super) fn stubs_of(image: &Elf, functions: &[Range<u64>]) -> Vec<Stub> {
+    let mut stubs = stubs_in_sections(image, &|address| covers(functions, address));
+    let known: Vec<Range<u64>> = stubs.iter().map(|stub| stub.code.clone()).collect();
+    for gap in gaps(image, functions, GAP_LEAST_BYTES).take(GAPS_SEARCHED) {
+        if let Some(code) = image.code_at(gap.start) {
+            let bytes = usize::try_from(gap.end - gap.start).unwrap_or(usize::MAX);
+            let code = code.get(..bytes.min(GAP_SEARCHED_BYTES)).unwrap_or(code);
+            let found = end_of_library(gap.start, code);
+            let is_new = |stub: &Stub| !known.iter().any(|range| overlap(range, &stub.code));
+            stubs.extend(found.filter(is_new));
+        }
+    }
+    stubs.sort_by_key(|stub| stub.code.start);
+    stubs
+}
+
+/// Finds those stubs that have a section of their own. `is_function` returns whether a function is at an address.
+pub(super) fn stubs_in_sections(image: &Elf, is_function: &dyn Fn(u64) -> bool) -> Vec<Stub> {
     let mut stubs = Vec::new();
     for (name, read) in [
         (&b".plt"[..], lazy_stubs as fn(u64, &[u8]) -> Option<Stub>),
@@ -65,23 +85,23 @@ pub(super) fn stubs_of(image: &Elf, functions: &[Range<u64>]) -> Vec<Stub> {
             continue;
         };
         let size = usize::try_from(addresses.end - addresses.start).unwrap_or(0);
-        let is_free = !covers(functions, addresses.start);
+        let is_free = !is_function(addresses.start);
         if let Some(code) = code.get(..size).filter(|_| is_free) {
             stubs.extend(read(addresses.start, code));
         }
     }
-    let known: Vec<Range<u64>> = stubs.iter().map(|stub| stub.code.clone()).collect();
-    for gap in gaps(image, functions, GAP_LEAST_BYTES).take(GAPS_SEARCHED) {
-        if let Some(code) = image.code_at(gap.start) {
-            let bytes = usize::try_from(gap.end - gap.start).unwrap_or(usize::MAX);
-            let code = code.get(..bytes.min(GAP_SEARCHED_BYTES)).unwrap_or(code);
-            let found = end_of_library(gap.start, code);
-            let is_new = |stub: &Stub| !known.iter().any(|range| overlap(range, &stub.code));
-            stubs.extend(found.filter(is_new));
-        }
-    }
     stubs.sort_by_key(|stub| stub.code.start);
     stubs
+}
+
+/// The code at the entry point, which no function covers, up to the next function: the outermost frame.
+pub(super) fn entry_of(start: u64, next: Option<u64>) -> Option<Stub> {
+    let end = start.saturating_add(ENTRY_BYTES);
+    let end = next.map_or(end, |next| next.min(end));
+    (start > 0).then(|| Stub {
+        code: start..end,
+        rules: vec![(start, Rule::Root)],
+    })
 }
 
 fn overlap(left: &Range<u64>, right: &Range<u64>) -> bool {

@@ -107,6 +107,43 @@ fn indexed_rules_equal_listed_ones() {
 }
 
 #[test]
+fn stubs_beside_an_index_equal_those_beside_a_list() {
+    let mut random = random_numbers(5);
+    let mut all = 0;
+    for path in files() {
+        let found = found(&path);
+        let mut rules = CodeRules::of(&found);
+        let index = FrameIndex::of(&found.image).unwrap();
+        let mut stubbed = 0;
+        for stub in &index.stubs {
+            for _ in 0..1000 {
+                let bytes = stub.code.end - stub.code.start;
+                let address = stub.code.start + random() % bytes;
+                let expected = rules.rule_at(address);
+                let rule = index.stub_rule_at(address).unwrap();
+                assert_eq!(rule, expected, "{path:?}: {address:#x}");
+                stubbed += 1;
+            }
+        }
+        // Nothing that has a function is a stub.
+        for _ in 0..2000 {
+            let code = found.image.section(b".text").unwrap();
+            let address = code.address + random() % code.bytes;
+            let rule = index.rule_at(address, &mut Scratch::default());
+            assert_eq!(
+                rule.is_some(),
+                index.covers(address),
+                "{path:?}: {address:#x}"
+            );
+            assert!(rule.is_none() || index.stub_rule_at(address).is_none());
+        }
+        println!("{}: {stubbed}", path.display());
+        all += stubbed;
+    }
+    assert!(all > 0, "no file has stubs outside of its index");
+}
+
+#[test]
 fn damaged_indexes_end() {
     let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let image = Elf::parse(Content::Owned(whole.clone())).unwrap();
