@@ -2,6 +2,8 @@
 //!
 //! A missing tool is reported as skipped (`perfquet_tests::skip`), never silently.
 
+#[path = "oracle/annotate.rs"]
+mod annotate;
 #[path = "oracle/callgrind.rs"]
 mod callgrind;
 #[path = "oracle/chrome.rs"]

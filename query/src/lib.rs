@@ -43,6 +43,9 @@ pub use rows::rows;
 ///
 /// Exit codes: 0 success, 1 failure, 2 misuse, 130 interrupted. They are chosen only here.
 pub fn main() -> ExitCode {
+    if perfquet_trace::symbols::serve_lines(std::env::args_os()) {
+        return ExitCode::SUCCESS;
+    }
     if let Some(status) = perfquet_cli::write_documents(command) {
         return status;
     }

@@ -133,6 +133,7 @@ const TOOLS: &[&str] = &[
     "node",
     "npm",
     "objcopy",
+    "objdump",
     "perf",
     "python3",
     "script",

@@ -63,7 +63,8 @@ fn crates_depend_on_each_other_as_documented() {
     assert_none(&wrong);
 }
 
-/// From its dependencies, `query` uses only the code that opens a trace directory, and functions that both sides need.
+/// From its dependencies, `query` uses only the code that opens a trace directory, what `annotate` reads beside it, and
+/// functions that both sides need.
 #[test]
 fn query_uses_the_trace_directory_only() {
     let allowed = [
@@ -75,6 +76,9 @@ fn query_uses_the_trace_directory_only() {
         "perfquet_trace::count",
         // Writing files for the user, and rejecting to.
         "perfquet_trace::output_file",
+        // Code and source lines of recorded programs, and source files.
+        "perfquet_trace::symbols",
+        "perfquet_events::input::Map",
         "perfquet_events::Error",
         "perfquet_events::errno",
         "perfquet_events::event::bars",

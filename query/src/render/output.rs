@@ -138,6 +138,7 @@ impl Output {
             Section::Stream(_)
             | Section::Table(_)
             | Section::Calls(_)
+            | Section::Listing(_)
             | Section::Notes(_)
             | Section::Distributions(_)
             | Section::Text(_) => bail!("this result has no image"),
@@ -170,10 +171,14 @@ impl Output {
         match section {
             Section::Calls(calls) => calls.write(&mut self.destination),
             Section::Notes(notes) if format == Format::Table => notes.write(&mut self.destination),
+            Section::Listing(listing) if format == Format::Table => {
+                listing.write(&mut self.destination)
+            }
             Section::Distributions(distributions) => distributions.write(&mut self.destination),
             Section::Table(batch) => self.batch(format, &people::shaped(&batch)?),
             Section::Durations(durations) => self.batch(format, &people::shaped(&durations.rows)?),
             Section::Stream(_)
+            | Section::Listing(_)
             | Section::Notes(_)
             | Section::Text(_)
             | Section::Page(_)

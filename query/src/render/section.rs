@@ -11,6 +11,7 @@ use super::distribution::Distributions;
 use super::flame::Flame;
 use super::grid::Grid;
 use super::heat::Heat;
+use super::listing::Listing;
 use super::notes::Notes;
 use super::page::Page;
 use super::plot::Plot;
@@ -56,6 +57,8 @@ pub(crate) enum Section<'s> {
     /// Rows. `render::TERMINAL` documents the metadata of fields.
     Table(RecordBatch),
     Calls(Calls<'s>),
+    /// Instructions or source lines with their percentages.
+    Listing(Listing),
     /// Findings: paragraphs for people.
     Notes(Notes),
     Distributions(Distributions),
@@ -88,6 +91,7 @@ impl<'a> Section<'a> {
             Section::Page(page) => return Ok(Rows::Page(page)),
             Section::Text(text) => return Ok(Rows::Text(text)),
             Section::Table(batch) => batch,
+            Section::Listing(listing) => listing.rows,
             Section::Notes(notes) => notes.rows,
             Section::Distributions(distributions) => distributions.rows,
             Section::Durations(durations) => durations.rows,

@@ -1,6 +1,7 @@
 //! The reports: one file each, with its SQL. A report is a subcommand.
 
 mod agg;
+mod annotate;
 mod boxes;
 mod call_tree;
 mod calls;
@@ -38,6 +39,7 @@ use crate::commands::Subcommand;
 pub(crate) const REPORTS: &[&Subcommand] = &[
     &findings::REPORT,
     &top::REPORT,
+    &annotate::REPORT,
     &flamegraph::REPORT,
     &durations::REPORT,
     &diff::REPORT,

@@ -12,6 +12,7 @@
 //! functions; `unwind` walks copied stacks.
 
 mod build_id;
+mod code;
 mod demangle;
 mod elf;
 mod embedded;
@@ -48,6 +49,7 @@ use kernel::Kernel;
 use lines::Lines;
 use user::{Module, NoName, Place};
 
+pub use code::{Code, CodePlace, CodeReader, Machine, SourcePlace};
 pub use demangle::{demangle, may_be_mangled};
 pub(crate) use files::own_vdso_build_id;
 pub(crate) use jit::{Change, Follower, is_dump, is_generated, module_of as generated_module};

@@ -182,6 +182,15 @@ impl Table {
             .map(|symbol| symbol.start)
     }
 
+    /// The addresses of all symbols with a demangled name, in order.
+    pub(super) fn starts_of(&self, name: &str) -> Vec<u64> {
+        let symbols = self.symbols.iter();
+        symbols
+            .filter(|symbol| demangle(self.name(symbol)) == name)
+            .map(|symbol| symbol.start)
+            .collect()
+    }
+
     /// Number of symbols.
     pub(super) fn len(&self) -> usize {
         self.symbols.len()

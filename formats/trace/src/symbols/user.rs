@@ -8,9 +8,11 @@
 //! dynamic one; entries of the linkage table have names too, and functions of stripped Go programs.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::Name;
 use super::demangle::demangle;
+use super::elf::Elf;
 use super::files::Found;
 use super::lines::{Lines, Location, NoLines};
 use super::plt;
@@ -145,6 +147,27 @@ impl Module {
             .find_map(|table| Some((table, table.at(address)?)))
     }
 
+    /// Start, end and name of the function that contains an address.
+    pub(super) fn function_at(&self, address: u64) -> Option<(u64, u64, &[u8])> {
+        let (table, symbol) = self.at(address)?;
+        Some((symbol.start, symbol.end, table.name(symbol)))
+    }
+
+    /// Addresses of the functions with a demangled name, in order.
+    pub(super) fn starts_of(&self, name: &str) -> Vec<u64> {
+        self.symbols.starts_of(name)
+    }
+
+    /// The file with the code.
+    pub(super) fn image(&self) -> &Elf {
+        &self.found.image
+    }
+
+    /// The file with the debug info, if any has it.
+    pub(super) fn described(&self) -> &Arc<Elf> {
+        self.found.debug.as_ref().unwrap_or(&self.found.image)
+    }
+
     /// Whether its file is proven to be the recorded one.
     pub(super) fn is_verified(&self) -> bool {
         self.found.is_verified
@@ -154,10 +177,7 @@ impl Module {
         let Some(lines) = lines else {
             return Located::new();
         };
-        let described = match &self.found.debug {
-            Some(debug) => debug,
-            None => &self.found.image,
-        };
+        let described = self.described();
         let mut requests = Vec::new();
         let mut addresses = Vec::new();
         for place in places {

@@ -138,6 +138,21 @@ impl Frames {
         self.module.is_valid(row).then(|| self.module.value(row))
     }
 
+    /// Build ID of the module in hexadecimal, if known.
+    pub fn build_id(&self, frame: u32) -> Option<&str> {
+        let row = frame as usize - 1;
+        self.build_id
+            .is_valid(row)
+            .then(|| self.build_id.value(row))
+    }
+
+    /// Distance from the start of the function in bytes, if known; that of inlined code is not.
+    pub fn function_offset(&self, frame: u32) -> Option<i64> {
+        let row = frame as usize - 1;
+        let known = self.function_offset.is_valid(row);
+        known.then(|| self.function_offset.value(row))
+    }
+
     /// Returns the source file and line, if known.
     pub fn source(&self, frame: u32) -> (Option<&str>, Option<i32>) {
         let row = frame as usize - 1;
@@ -158,17 +173,11 @@ impl Frames {
         };
         FrameIdentity {
             module: self.module(frame).unwrap_or_default(),
-            build_id: self
-                .build_id
-                .is_valid(row)
-                .then(|| self.build_id.value(row)),
+            build_id: self.build_id(frame),
             offset: place(2),
             address: place(3),
             function: self.function(frame),
-            function_offset: self
-                .function_offset
-                .is_valid(row)
-                .then(|| self.function_offset.value(row)),
+            function_offset: self.function_offset(frame),
         }
     }
 

@@ -114,9 +114,14 @@ pub(super) struct Location {
     inlined: Vec<(Arc<str>, Line)>,
 }
 
-type Line = (Option<Arc<str>>, Option<u32>);
+pub(super) type Line = (Option<Arc<str>>, Option<u32>);
 
 impl Location {
+    /// The line in the symbol's function, and the functions inlined there, the outermost first.
+    pub(super) fn into_parts(self) -> (Line, Vec<(Arc<str>, Line)>) {
+        (self.outer, self.inlined)
+    }
+
     /// Adds lines and inlined functions to names that have only the symbol.
     pub(super) fn add_to(self, names: &mut Vec<Name>) {
         let text = |file: Option<Arc<str>>| file.map(|file| file.to_string());
