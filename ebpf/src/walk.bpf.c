@@ -151,9 +151,7 @@ static ALWAYS_INLINE int tell_copy(void *ctx, struct task_struct *task, struct w
 	struct copy_room *room = bpf_map_lookup_elem(&copy_rooms, &cpu);
 	if (!copy || !room)
 		return 0;
-	if (room->copies >= sizeof(*copy))
-		room->copies -= sizeof(*copy);
-	else if (bpf_ktime_get_ns() - room->read_at > STALLED_NS)
+	if (room->copies < sizeof(*copy) && bpf_ktime_get_ns() - room->read_at > STALLED_NS)
 		return 0;
 	copy->kind = RECORD_COPY;
 	copy->end = walk->record.end;
@@ -176,6 +174,9 @@ static ALWAYS_INLINE int tell_copy(void *ctx, struct task_struct *task, struct w
 			bytes += PAGE_BYTES;
 		}
 	}
+	/* Most stacks are much smaller than the most that is copied. */
+	u64 taken = COPY_HEAD_BYTES + bytes;
+	room->copies -= room->copies < taken ? room->copies : taken;
 	if (!output_copy(ctx, copy, bytes) && bytes == first + PIECE_BYTES)
 		tell_pieces(ctx, task, room, copy, sp + bytes);
 	return 1;

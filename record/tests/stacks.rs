@@ -615,3 +615,48 @@ fn copies_do_not_fill_the_rings_while_the_recorder_gets_no_time() {
     let sentence = "cut before unwind tables were loaded";
     assert!(stderr.contains(sentence), "{stderr}");
 }
+
+/// Its hits come before the recorder has read of the mapping: their stacks are copied, and a copy takes the room that it needs.
+#[test]
+fn stacks_in_a_library_that_was_just_loaded_are_whole() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let library = ["-shared", "-fPIC", "-fno-optimize-sibling-calls"];
+    let library = [&library, WITHOUT_FRAME_POINTERS].concat();
+    let library: Vec<&str> = library
+        .into_iter()
+        .filter(|word| *word != "-no-pie")
+        .collect();
+    if room.compile("late_library.c", &library).is_none() {
+        return;
+    }
+    room.compile("late.c", WITHOUT_FRAME_POINTERS);
+    let stderr = room.record(&[
+        "-v",
+        "-g",
+        "-e",
+        "page-faults",
+        "-c",
+        "1",
+        "--",
+        "./late",
+        "1000",
+    ]);
+    if !stderr.contains("user stacks walked in the kernel") {
+        println!("skipped: stacks are not walked in the kernel: {stderr}");
+        return;
+    }
+    assert!(stderr.contains(" 0 lost"), "{stderr}");
+    assert!(!stderr.contains("cut before"), "{stderr}");
+    let hits = stacks_of(&room, "samples");
+    let in_library: Vec<_> = hits
+        .iter()
+        .filter(|(names, _)| names.iter().filter(|name| *name == "down").count() == 21)
+        .collect();
+    assert!(in_library.len() >= 1000, "{}: {stderr}", in_library.len());
+    let is_whole = |names: &[String]| names.last().is_some_and(|name| name == "_start");
+    let whole = in_library.iter().filter(|(names, _)| is_whole(names));
+    assert_eq!(whole.count(), in_library.len(), "{stderr}");
+}

@@ -116,7 +116,7 @@ impl Counts {
     fn not_copied_sentence(&self) -> Option<String> {
         (self.not_copied > 0).then(|| {
             format!(
-                "{} cut before unwind tables were loaded: the recorder did not get enough CPU time to read copies of the stacks",
+                "{} cut before unwind tables were loaded: their copies came faster than the recorder could read them",
                 counted(self.not_copied, "user stack")
             )
         })
