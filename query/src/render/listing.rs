@@ -6,6 +6,7 @@
 //!   12.00   11a7  ╰─ jb     11a0
 //! ```
 
+use std::collections::HashMap;
 use std::io::Write;
 
 use anyhow::Result;
@@ -17,6 +18,8 @@ use crate::text::{columns, cut_right, harmless};
 
 /// Arrows beside each other; the longest jumps have none if there are more.
 const LANES: usize = 4;
+/// Lines that an arrow may pass: the ends of longer ones are not on the screen together.
+const LONGEST: usize = 200;
 /// Shares, in percent, from which on a percentage is red or green, as in perf.
 const HOT: f64 = 5.0;
 const WARM: f64 = 0.5;
@@ -221,11 +224,14 @@ impl Jump {
 
 /// The arrows of each line: lanes beside each other, those of short jumps at the right.
 fn arrows(lines: &[ListedLine], unicode: bool) -> Vec<String> {
-    let at = |wanted: u64| {
-        lines.iter().position(
-            |line| matches!(line, ListedLine::Instruction { address, .. } if *address == wanted),
-        )
-    };
+    let addresses: HashMap<u64, usize> = lines
+        .iter()
+        .enumerate()
+        .filter_map(|(at, line)| match line {
+            ListedLine::Instruction { address, .. } => Some((*address, at)),
+            _ => None,
+        })
+        .collect();
     let mut jumps: Vec<Jump> = lines
         .iter()
         .enumerate()
@@ -234,23 +240,28 @@ fn arrows(lines: &[ListedLine], unicode: bool) -> Vec<String> {
                 jump: Some(jump), ..
             } => Some(Jump {
                 from,
-                to: at(*jump)?,
+                to: *addresses.get(jump)?,
             }),
             _ => None,
         })
+        .filter(|jump| jump.last() - jump.first() <= LONGEST)
         .collect();
     jumps.sort_by_key(|jump| (jump.last() - jump.first(), jump.from));
-    let mut lanes: Vec<Vec<Jump>> = Vec::new();
+    // For each lane and line, the jump that passes there.
+    let mut lanes: Vec<Vec<Option<Jump>>> = Vec::new();
+    let mut is_target = vec![false; lines.len()];
     for jump in jumps {
-        let is_free = |lane: &Vec<Jump>| {
-            lane.iter()
-                .all(|other| other.last() < jump.first() || jump.last() < other.first())
-        };
-        match lanes.iter().position(is_free) {
-            Some(lane) => lanes[lane].push(jump),
-            None if lanes.len() < LANES => lanes.push(vec![jump]),
-            None => {}
+        let passed = jump.first()..=jump.last();
+        let is_free = |lane: &Vec<Option<Jump>>| lane[passed.clone()].iter().all(Option::is_none);
+        let lane = lanes.iter().position(is_free).unwrap_or(lanes.len());
+        if lane == lanes.len() {
+            if lane == LANES {
+                continue;
+            }
+            lanes.push(vec![None; lines.len()]);
         }
+        lanes[lane][passed].fill(Some(jump));
+        is_target[jump.to] = true;
     }
     // Top, bottom, side, line, head.
     let [top, bottom, side, dash, head] = match unicode {
@@ -258,44 +269,34 @@ fn arrows(lines: &[ListedLine], unicode: bool) -> Vec<String> {
         false => ['+', '+', '|', '-', '>'],
     };
     let width = if lanes.is_empty() { 0 } else { lanes.len() + 2 };
-    (0..lines.len())
-        .map(|line| {
-            let mut letters = vec![' '; width];
-            // From the left: an end's line crosses the lanes of shorter jumps.
-            for (lane, jumps) in lanes.iter().enumerate().rev() {
-                let column = lanes.len() - 1 - lane;
-                let Some(jump) = jumps
-                    .iter()
-                    .find(|jump| (jump.first()..=jump.last()).contains(&line))
-                else {
-                    continue;
-                };
-                let is_end = line == jump.from || line == jump.to;
-                if !is_end {
-                    if letters[column] == ' ' {
-                        letters[column] = side;
-                    }
-                    continue;
+    let drawn = (0..lines.len()).map(|line| {
+        let mut letters = vec![' '; width];
+        // From the left: an end's line crosses the lanes of shorter jumps.
+        for (lane, passing) in lanes.iter().enumerate().rev() {
+            let column = lanes.len() - 1 - lane;
+            let Some(jump) = passing[line] else {
+                continue;
+            };
+            if line != jump.from && line != jump.to {
+                if letters[column] == ' ' {
+                    letters[column] = side;
                 }
-                letters[column] = match line == jump.first() {
-                    true if jump.first() != jump.last() => top,
-                    true => dash,
-                    false => bottom,
-                };
-                for letter in &mut letters[column + 1..=lanes.len()] {
-                    *letter = dash;
-                }
-                let last = &mut letters[lanes.len()];
-                *last = if line == jump.to { head } else { dash };
+                continue;
             }
-            // Where jumps end, the head is drawn last.
-            let is_target = lanes.iter().flatten().any(|jump| jump.to == line);
-            if is_target {
-                letters[lanes.len()] = head;
-            }
-            letters.into_iter().collect()
-        })
-        .collect()
+            letters[column] = match line == jump.first() {
+                true if jump.first() != jump.last() => top,
+                true => dash,
+                false => bottom,
+            };
+            letters[column + 1..=lanes.len()].fill(dash);
+        }
+        // Where jumps end, the head is drawn last.
+        if is_target[line] {
+            letters[lanes.len()] = head;
+        }
+        letters.into_iter().collect()
+    });
+    drawn.collect()
 }
 
 #[cfg(test)]
@@ -324,6 +325,11 @@ mod tests {
         assert_eq!(drawn, ["╭── ", "│╭► ", "│╰─ ", "│   ", "╰─► "]);
         assert_eq!(arrows(&lines, false)[1], "|+> ");
         assert_eq!(arrows(&lines[..2], true), ["", ""]);
+        // Every instruction jumps to the next one but two: quickly drawn, however many there are.
+        let many: Vec<ListedLine> = (0..300_000)
+            .map(|at| instruction(at, 0.0, Some(at + 3)))
+            .collect();
+        assert_eq!(arrows(&many, true)[1000].chars().count(), LANES + 2);
     }
 
     #[test]

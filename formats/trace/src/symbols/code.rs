@@ -23,8 +23,8 @@ use super::origin::Origin;
 use super::user::Module;
 use super::{KERNEL, KernelSource, Options};
 
-/// More than the longest function of any program; what is beyond is cut.
-const FUNCTION_BYTES_MAX: usize = 4 << 20;
+/// Longer functions are cut: half a million instructions with their texts and lines take 0.4 GB.
+const FUNCTION_BYTES_MAX: usize = 1 << 20;
 
 /// Where code was sampled.
 #[derive(Debug, Clone, Copy)]

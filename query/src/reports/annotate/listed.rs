@@ -114,7 +114,7 @@ impl Annotated {
     pub(super) fn note(&mut self, code: &Code, source: &mut SourceText) {
         if code.is_cut {
             self.notes
-                .push("only the first 4 MiB of the function".to_owned());
+                .push("only the first 1 MiB of the function".to_owned());
         }
         if !self.is_verified {
             self.notes.push(
