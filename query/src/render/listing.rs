@@ -62,7 +62,7 @@ pub(crate) enum ListedLine {
         /// Address where a jump leads.
         jump: Option<u64>,
     },
-    /// What is left out.
+    /// Omitted instructions.
     Gap { percents: Vec<f64>, text: String },
 }
 

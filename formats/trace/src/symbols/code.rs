@@ -68,7 +68,7 @@ pub struct Code {
     pub is_verified: bool,
     /// Time of the file's last change.
     pub changed: Option<SystemTime>,
-    /// What is added to an address in the file for one of [`CodePlace::offset`].
+    /// Difference between [`CodePlace::offset`] and the address in the file.
     to_offset: u64,
     module: Rc<Module>,
 }

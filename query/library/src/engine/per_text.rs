@@ -123,7 +123,7 @@ struct PerText {
     known: Mutex<Vec<Known>>,
 }
 
-/// What is known of the texts so far.
+/// The distinct texts seen so far, and their values.
 #[derive(Debug)]
 struct Known {
     codes: Codes,

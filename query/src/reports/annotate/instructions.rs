@@ -118,7 +118,7 @@ fn direct_target(instruction: &X86) -> Option<u64> {
     (instruction.op_count() == 1 && is_near).then(|| instruction.near_branch_target())
 }
 
-/// A mnemonic with an address, and with the name of what is there if it is outside of the function.
+/// Formats a branch: the mnemonic, the target's address, and the target's function if it is another one.
 fn with_target(
     mnemonic: &str,
     target: u64,
@@ -129,7 +129,7 @@ fn with_target(
     with_address(&before, target, own, named)
 }
 
-/// A text that ends with an address, and the name of what is there if it is outside of the function.
+/// Appends the target's address, and the target's function if it is another one.
 fn with_address(before: &str, target: u64, own: &std::ops::Range<u64>, named: Named<'_>) -> String {
     let text = format!("{before}{target:x}");
     match named(target).filter(|_| !own.contains(&target)) {

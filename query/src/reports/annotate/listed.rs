@@ -33,9 +33,8 @@ pub(super) struct Annotated {
     total: Vec<Weight>,
     all: Vec<Weight>,
     instructions: Vec<Annotation>,
-    /// Sentences about what is missing or uncertain.
+    /// Messages below the heading: missing sources, unverified files.
     notes: Vec<String>,
-    is_verified: bool,
 }
 
 struct Annotation {
@@ -100,7 +99,6 @@ impl Annotated {
             all: sampled.total.clone(),
             instructions,
             notes,
-            is_verified: code.is_verified,
         }
     }
 
@@ -110,13 +108,13 @@ impl Annotated {
             .all(|one| one.innermost().is_none())
     }
 
-    /// Notes what is uncertain about the code and its sources.
+    /// Adds messages about incomplete or unverified code, and about missing or newer sources.
     pub(super) fn note(&mut self, code: &Code, source: &mut SourceText) {
         if code.is_cut {
             self.notes
                 .push("only the first 1 MiB of the function".to_owned());
         }
-        if !self.is_verified {
+        if !code.is_verified {
             self.notes.push(
                 "unverified: the recording has no build ID of this file, which may be another one"
                     .to_owned(),

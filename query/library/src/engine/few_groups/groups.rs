@@ -1,14 +1,14 @@
 //! Groups of rows by the codes of their key columns.
 
 use std::mem::size_of;
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
 use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
 use datafusion::error::Result;
 
-use super::super::codes::{Codes, Numbers};
-use std::sync::Arc;
+use crate::engine::codes::{Codes, Numbers};
 
 /// The groups so far.
 #[derive(Debug)]
