@@ -4,7 +4,8 @@
 //! Cli ─► Subcommand ─► Session (traces, catalog, functions, views) ─► Answer ─► render ─► stdout
 //!                                                                              rows ─► record batches
 //! ```
-//! As a library, it has the program's [`main`] and the [`rows`] of reports. Tables, views and functions are the crate `perfquet`.
+//! As a library, it has the program's [`main`], the [`rows`] of reports, and rows in the formats of the program. Tables, views and
+//! functions are the crate `perfquet`.
 
 #[macro_use]
 mod message;
@@ -37,7 +38,7 @@ use perfquet_cli::terminal;
 use crate::commands::{COMMANDS, Subcommand};
 use crate::reports::REPORTS;
 
-pub use rows::rows;
+pub use rows::{cells, columns, formatted, plain, plain_schema, reports, rows, run, tables};
 
 /// Runs the program on the command line of the process.
 ///
@@ -62,7 +63,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    match run(&matches) {
+    match run_subcommand(&matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -109,7 +110,7 @@ fn command() -> Command {
     subcommands().fold(command, add)
 }
 
-fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+fn run_subcommand(matches: &ArgMatches) -> anyhow::Result<()> {
     signals::watch()?;
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     let mut all = subcommands();

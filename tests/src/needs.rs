@@ -73,6 +73,9 @@ const NEEDS: &[Need] = &[
     need("DataFusion for Python", || has_module("datafusion")),
     need("chDB for Python", || has_module("chdb")),
     need("fsspec for Python", || has_module("fsspec")),
+    need("maturin and pytest for Python", || {
+        has_module("maturin") && has_module("pytest")
+    }),
     need("PySpark with a Java runtime", || {
         has_module("pyspark") && succeeds("java", &["-version"])
     }),

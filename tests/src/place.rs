@@ -35,6 +35,8 @@ pub fn cargo_test(arguments: &[&str]) -> Command {
         "perfquet-query",
         "--exclude",
         "perfquet",
+        "--exclude",
+        "perfquet-python",
     ]);
     command.args(arguments);
     command

@@ -78,6 +78,8 @@ const STEPS: &[Step] = &[
             "perfquet-query",
             "--exclude",
             "perfquet",
+            "--exclude",
+            "perfquet-python",
             "--",
             "--show-output",
             // Recordings observe the whole system: in parallel they disturb each other.

@@ -18,7 +18,7 @@ const EBPF: &str = "perfquet-ebpf";
 const LIBRARY: &str = "perfquet";
 
 /// Each crate, and the crates of this project that it may use.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     (EVENTS, &[]),
     (READERS, &[EVENTS]),
     (TRACE, &[EVENTS]),
@@ -37,6 +37,18 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     // Its tests import samples of the readers.
     (LIBRARY, &[CLI, EVENTS, TRACE, VIEWS, IMPORT]),
     ("perfquet-query", &[CLI, EVENTS, TRACE, LIBRARY]),
+    (
+        "perfquet-python",
+        &[
+            CLI,
+            EVENTS,
+            READERS,
+            TRACE,
+            IMPORT,
+            LIBRARY,
+            "perfquet-query",
+        ],
+    ),
     ("perfquet-tests", &[EVENTS, READERS, TRACE, IMPORT, EBPF]),
 ];
 

@@ -97,6 +97,15 @@ pub fn release_messages() {
     let _ = std::io::stderr().lock().write_all(held.text.as_bytes());
 }
 
+/// Takes what waits, for a program that reports messages in its own way; later messages wait again.
+pub fn take_messages() -> Vec<String> {
+    let text = held().as_mut().map(std::mem::take).unwrap_or_default();
+    let dropped = text.messages.saturating_sub(MOST_HELD);
+    let lines = text.text.lines().map(str::to_owned);
+    let dropped = (dropped > 0).then(|| format!("{dropped} further messages"));
+    lines.chain(dropped).collect()
+}
+
 fn program() -> &'static str {
     PROGRAM.get().copied().unwrap_or("perfquet")
 }

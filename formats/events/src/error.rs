@@ -51,6 +51,9 @@ pub enum Error {
         /// Reason.
         message: String,
     },
+    /// The caller ended the import.
+    #[error("interrupted")]
+    Interrupted,
     /// The output exists.
     #[error("{path} exists", path = path.display())]
     Exists {

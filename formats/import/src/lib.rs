@@ -37,10 +37,10 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use perfquet_events::event::{Progress, Sink};
+use perfquet_events::event::{Event, Hit, Progress, Sink};
 use perfquet_events::{Error, Format, Guess, Input};
 use perfquet_readers::{FORMATS, perf_data, perf_script};
 use perfquet_trace::normalize::{Limits, Normalizer, Output, TimeRange};
@@ -75,6 +75,8 @@ pub struct ImportOptions {
     pub time: Option<TimeRange>,
     /// Number of rows so far, if the journal limits them: the recorder ends at the limit.
     pub kept: Option<Arc<AtomicU64>>,
+    /// Ends the import with [`Error::Interrupted`] once it is true; the output is removed.
+    pub stop: Option<Arc<AtomicBool>>,
     /// Callback for the progress.
     pub progress: Option<Listener>,
     /// Maximum size in bytes of an input's temporary files, instead of [`perfquet_events::input::TEMPORARY_BYTES_MAX`].
@@ -113,7 +115,7 @@ pub fn import(
             let is_empty = output.is_empty();
             drop(output);
             // Tables completed before a disk was full stay; an output without any is removed.
-            if is_empty && !adopt {
+            if (is_empty || matches!(error, Error::Interrupted)) && !adopt {
                 undo(path);
             }
             Err(error)
@@ -177,7 +179,13 @@ fn import_one(
     if let Some(bytes) = options.temporary_bytes_max {
         input.set_temporary_bytes_max(bytes);
     }
-    let read = format.read(input, &mut normalizer);
+    let read = match &options.stop {
+        Some(stop) => {
+            let sink = &mut normalizer;
+            format.read(input, &mut Stoppable { sink, stop })
+        }
+        None => format.read(input, &mut normalizer),
+    };
     // Report this first: it may have caused the other errors.
     input.check_whole()?;
     read?;
@@ -188,6 +196,33 @@ fn import_one(
         bytes: input.size_bytes(),
     });
     Ok(())
+}
+
+/// Passes events on until the caller ends the import.
+struct Stoppable<'a, S> {
+    sink: &'a mut S,
+    stop: &'a AtomicBool,
+}
+
+impl<S> Stoppable<'_, S> {
+    fn check(&self) -> Result<(), Error> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        }
+    }
+}
+
+impl<S: Sink> Sink for Stoppable<'_, S> {
+    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+        self.check()?;
+        self.sink.event(event)
+    }
+
+    fn hit(&mut self, hit: &Hit<'_>) -> Result<(), Error> {
+        self.check()?;
+        self.sink.hit(hit)
+    }
 }
 
 /// Returns when an input was last changed; now, for a pipe.

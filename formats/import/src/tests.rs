@@ -46,6 +46,26 @@ fn options() -> ImportOptions {
     }
 }
 
+#[test]
+fn an_import_that_is_ended_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("a.trace"), folder.path().join("a.pqt"));
+    let line = "  a-12  [000] d..2. 2.055256: sched_wakeup: comm=b pid=7 prio=120 target_cpu=000\n";
+    std::fs::write(&input, line.repeat(200_000)).unwrap();
+    let import_until = |bytes: u64| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut options = options();
+        options.stop = Some(Arc::clone(&stop));
+        options.progress = Some(Box::new(move |progress| {
+            stop.store(progress.done > bytes, Ordering::Relaxed);
+        }));
+        import(vec![Input::open(&input).unwrap()], &output, options)
+    };
+    assert!(matches!(import_until(1 << 20), Err(Error::Interrupted)));
+    assert!(!output.exists());
+    assert_eq!(import_until(u64::MAX).unwrap().counts.events, 200_000);
+}
+
 /// Another program truncates the input during the import: the rest reads as zeros, or raises SIGBUS.
 #[test]
 fn input_truncated_during_import_is_an_error() {

@@ -5,7 +5,7 @@ mod mcp;
 mod serve;
 mod shell;
 mod sql;
-mod tables;
+pub(crate) mod tables;
 
 use anyhow::Result;
 use arrow::array::RecordBatch;

@@ -111,7 +111,7 @@ fn known_table(name: &str) -> Result<RecordBatch> {
 }
 
 /// Lists the tables of all opened traces, then the views whose events were recorded.
-pub(super) fn list(session: &Session) -> Result<RecordBatch> {
+pub(crate) fn list(session: &Session) -> Result<RecordBatch> {
     let mut names = std::collections::BTreeMap::new();
     for trace in session.traces().iter() {
         for table in &trace.tables {
@@ -182,7 +182,7 @@ fn sql_name(table: &str) -> String {
 }
 
 /// Describes the columns of a table or view, given by its SQL name.
-pub(super) fn describe(session: &Session, name: &str) -> Result<RecordBatch> {
+pub(crate) fn describe(session: &Session, name: &str) -> Result<RecordBatch> {
     // Tables first: their columns have units and descriptions.
     if let Some(schema) = declared(&session.traces(), name) {
         return columns(&schema);

@@ -22,7 +22,7 @@ mod output;
 pub(crate) mod page;
 mod parquet_file;
 mod people;
-mod plain_strings;
+pub(crate) mod plain_strings;
 pub(crate) mod plot;
 mod records;
 mod section;
@@ -88,6 +88,15 @@ pub(crate) trait Rows {
     fn rows(&mut self, batch: &RecordBatch) -> Result<()>;
     /// Flushes the rest.
     fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// Returns the columns and the cells of rows as a table shows them.
+pub(crate) fn cells(batch: &RecordBatch) -> Result<(Vec<String>, Vec<Vec<String>>)> {
+    // What the bars mean is said beside a table only.
+    let shown = perfquet_cli::terminal::muted(|| people::shaped(batch))?;
+    let schema = shown.schema();
+    let names = schema.fields().iter().map(|field| field.name().clone());
+    Ok((names.collect(), cells::cells(&shown, &schema)?))
 }
 
 /// Begins a result. On a terminal, columns are cut to its width and control characters are escaped.

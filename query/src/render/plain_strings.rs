@@ -17,18 +17,7 @@ pub(super) struct PlainStrings<'w> {
 
 impl Rows for PlainStrings<'_> {
     fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
-        let columns = batch.columns().iter().zip(self.schema.fields());
-        let columns =
-            columns.map(
-                |(column, field)| match column.data_type() == field.data_type() {
-                    true => Ok(Arc::clone(column)),
-                    false => cast(column, field.data_type()),
-                },
-            );
-        let columns: Result<Vec<_>, _> = columns.collect();
-        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let plain = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns?, &rows)?;
-        self.rows.rows(&plain)
+        self.rows.rows(&with_schema(batch, &self.schema)?)
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
@@ -36,8 +25,30 @@ impl Rows for PlainStrings<'_> {
     }
 }
 
+/// Returns rows without views.
+pub(crate) fn of(batch: &RecordBatch) -> Result<RecordBatch> {
+    with_schema(batch, &schema(&batch.schema()))
+}
+
+fn with_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(
+        |(column, field)| match column.data_type() == field.data_type() {
+            true => Ok(Arc::clone(column)),
+            false => cast(column, field.data_type()),
+        },
+    );
+    let columns: Result<Vec<_>, _> = columns.collect();
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns?,
+        &rows,
+    )?)
+}
+
 /// Returns a schema without views.
-pub(super) fn schema(schema: &Schema) -> SchemaRef {
+pub(crate) fn schema(schema: &Schema) -> SchemaRef {
     let fields: Vec<FieldRef> = schema.fields().iter().map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }

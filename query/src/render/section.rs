@@ -102,7 +102,7 @@ impl<'a> Section<'a> {
         }))
     }
 
-    /// Returns all rows.
+    /// Returns all rows; one empty batch if there are none.
     pub(crate) fn batches(self) -> Result<Vec<RecordBatch>> {
         let mut answer = match self.rows()? {
             Rows::Answer(answer) => answer,
@@ -114,6 +114,9 @@ impl<'a> Section<'a> {
         let mut batches = Vec::new();
         while let Some(batch) = answer.next()? {
             batches.push(batch);
+        }
+        if batches.is_empty() {
+            batches.push(RecordBatch::new_empty(answer.schema()));
         }
         Ok(batches)
     }
