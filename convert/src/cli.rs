@@ -44,7 +44,7 @@ Examples:
 pub(crate) struct Arguments {
     /// Trace files to import, - for stdin; or one trace directory
     ///
-    /// A trace directory is completed if its recorder was killed, symbolized with --symbols or --lines, or exported with --to.
+    /// A trace directory is completed if its recorder was killed, symbolized with --symbols, --lines or --debuginfod, or exported with --to.
     #[arg(value_name = "INPUT", required_unless_present_any = ["list", "retain"])]
     pub(crate) inputs: Vec<PathBuf>,
 
@@ -109,6 +109,13 @@ pub(crate) struct Arguments {
     /// Add source lines and inlined functions (slow; requires debug info)
     #[arg(long)]
     pub(crate) lines: bool,
+
+    /// Fetch missing programs and debug info from the servers in DEBUGINFOD_URLS
+    ///
+    /// Into the cache of debuginfod's client, by curl. Servers are asked only for files of frames that have no name, and with
+    /// --lines for debug info.
+    #[arg(long, conflicts_with = "no_symbols")]
+    pub(crate) debuginfod: bool,
 
     /// Overwrite an existing output
     ///

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use perfquet_cli::terminal::say;
 use perfquet_trace::Report;
 use perfquet_trace::count::{counted, grouped};
-use perfquet_trace::symbols::{unverified_sentence, without_line_sentence};
+use perfquet_trace::symbols::{DebuginfodCounts, unverified_sentence, without_line_sentence};
 
 use crate::cli::Arguments;
 use crate::export::lake::Summary;
@@ -208,6 +208,14 @@ pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
             }
         }
     }
+    // Counts include those of earlier inputs.
+    let fetched = report.symbols.iter().rev();
+    if let Some(fetched) = fetched
+        .filter_map(|symbols| symbols.debuginfod.as_ref())
+        .next()
+    {
+        say(debuginfod(fetched));
+    }
     if let Some(sentence) = unverified_sentence(&report.symbols) {
         say(sentence);
     }
@@ -223,6 +231,32 @@ pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
             "hint: most frames have no name; use -v for the reasons, --symbols PATH to add symbols",
         );
     }
+}
+
+/// "debuginfod: 3 files fetched, 7.1 MiB; 1 file on no server"
+fn debuginfod(counts: &DebuginfodCounts) -> String {
+    let mut parts = vec![match counts.fetched {
+        0 => "nothing fetched".to_owned(),
+        files => format!(
+            "{} fetched, {}",
+            counted(files, "file"),
+            bytes(counts.bytes)
+        ),
+    }];
+    if counts.absent > 0 {
+        parts.push(format!("{} on no server", counted(counts.absent, "file")));
+    }
+    if counts.not_asked > 0 {
+        let reason = match counts.failures.is_empty() {
+            true => "a limit was reached",
+            false => "a server failed",
+        };
+        parts.push(format!(
+            "{} not fetched: {reason}",
+            counted(counts.not_asked, "file")
+        ));
+    }
+    format!("debuginfod: {}", parts.join("; "))
 }
 
 /// "12 events, 1,310 calls, 9 stack nodes (8 of 9 frames named)"

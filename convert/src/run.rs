@@ -4,7 +4,7 @@
 //! files                                 import into a trace directory
 //! files --to X                          import into a temporary trace, and export it
 //! complete trace --to X                 export
-//! complete trace --symbols | --lines    symbolize again
+//! complete trace --symbols, --lines or --debuginfod    symbolize again
 //! trace of a killed recorder            complete
 //! complete traces --to lake             publish
 //! ```
@@ -20,7 +20,7 @@ use perfquet_trace::Report;
 use perfquet_trace::normalize::TimeRange;
 use perfquet_trace::reopen;
 use perfquet_trace::store::{self, Directory, WriterOptions};
-use perfquet_trace::symbols::{self, KernelSource, LineReader};
+use perfquet_trace::symbols::{self, Debuginfod, KernelSource, LineReader};
 
 use crate::cli::Arguments;
 use crate::closing_line;
@@ -279,10 +279,10 @@ fn recover(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
 
 fn name_again(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
     refuse_output(arguments, trace)?;
-    if arguments.symbols.is_empty() && !arguments.lines {
+    if arguments.symbols.is_empty() && !arguments.lines && !arguments.debuginfod {
         return Err(misuse(
             format!("{}: already a trace directory", trace.display()),
-            "use --symbols to symbolize it, --to to export it, or perfquet-query to query it",
+            "use --symbols or --debuginfod to symbolize it, --to to export it, or perfquet-query to query it",
         ));
     }
     let report = reopen::name_again(trace, symbol_options(arguments)?)?;
@@ -372,6 +372,7 @@ fn symbol_options(arguments: &Arguments) -> Result<symbols::Options> {
         lines: arguments
             .lines
             .then(|| LineReader::Program(OWN_PROGRAM.into())),
+        debuginfod: debuginfod(arguments)?,
         ..symbols::Options::default()
     };
     if arguments.no_symbols {
@@ -383,6 +384,20 @@ fn symbol_options(arguments: &Arguments) -> Result<symbols::Options> {
         options.add(path)?;
     }
     Ok(options)
+}
+
+fn debuginfod(arguments: &Arguments) -> Result<Option<Debuginfod>> {
+    if !arguments.debuginfod {
+        return Ok(None);
+    }
+    let servers = Debuginfod::from_environment();
+    let missing = || {
+        misuse(
+            "--debuginfod: DEBUGINFOD_URLS names no server".to_owned(),
+            "set it, for example: export DEBUGINFOD_URLS=https://debuginfod.elfutils.org",
+        )
+    };
+    servers.map(Some).ok_or_else(missing)
 }
 
 fn outcome(arguments: &Arguments, report: &Report) -> Outcome {

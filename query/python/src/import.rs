@@ -9,7 +9,7 @@ use perfquet_events::{Format, Input};
 use perfquet_import::{ImportOptions, Importer};
 use perfquet_readers::FORMATS;
 use perfquet_trace::store::WriterOptions;
-use perfquet_trace::symbols::{self, KernelSource};
+use perfquet_trace::symbols::{self, Debuginfod, KernelSource};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -26,18 +26,19 @@ pub(crate) fn formats() -> Vec<(&'static str, &'static str)> {
 
 /// Imports files into a trace directory; returns what was read.
 #[pyfunction]
-#[pyo3(signature = (inputs, output, format, symbols, force, progress))]
+#[pyo3(signature = (inputs, output, format, symbols, debuginfod, force, progress))]
 pub(crate) fn convert<'py>(
     py: Python<'py>,
     inputs: Vec<Bound<'py, PyAny>>,
     output: &Bound<'py, PyAny>,
     format: Option<&str>,
     symbols: Option<Vec<Bound<'py, PyAny>>>,
+    debuginfod: bool,
     force: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let output = path(output)?;
-    let import = Import::new(inputs, format, symbols)?;
+    let import = Import::new(inputs, format, symbols, debuginfod)?;
     let report = import.run(py, progress, move |inputs, mut options| {
         options.store = WriterOptions {
             force,
@@ -76,16 +77,17 @@ impl Imported {
 
 /// Imports files, or the bytes of one file, into a temporary directory.
 #[pyfunction]
-#[pyo3(signature = (inputs, bytes, format, symbols, progress))]
+#[pyo3(signature = (inputs, bytes, format, symbols, debuginfod, progress))]
 pub(crate) fn read<'py>(
     py: Python<'py>,
     inputs: Vec<Bound<'py, PyAny>>,
     bytes: Option<&[u8]>,
     format: Option<&str>,
     symbols: Option<Vec<Bound<'py, PyAny>>>,
+    debuginfod: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Imported> {
-    let mut import = Import::new(inputs, format, symbols)?;
+    let mut import = Import::new(inputs, format, symbols, debuginfod)?;
     if let Some(bytes) = bytes {
         let name = import.paths.pop().unwrap_or_default();
         let input = Input::from_bytes(&name.to_string_lossy(), bytes);
@@ -113,6 +115,7 @@ impl Import {
         inputs: Vec<Bound<'_, PyAny>>,
         format: Option<&str>,
         symbols: Option<Vec<Bound<'_, PyAny>>>,
+        debuginfod: bool,
     ) -> PyResult<Import> {
         let format = format.map(|name| {
             let found = FORMATS.iter().find(|format| format.name == name);
@@ -137,6 +140,13 @@ impl Import {
                         .add(&path(given)?)
                         .map_err(|error| of_input(&error))?;
                 }
+            }
+        }
+        if debuginfod {
+            options.debuginfod = Debuginfod::from_environment();
+            if options.debuginfod.is_none() {
+                let text = "debuginfod: the environment variable DEBUGINFOD_URLS names no server";
+                return Err(PyValueError::new_err(text));
             }
         }
         Ok(Import {

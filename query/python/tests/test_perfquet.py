@@ -141,7 +141,8 @@ def test_a_repr_has_ten_rows(calls):
     assert calls.sql("SELECT duration FROM calls").units == {"duration": "ns"}
 
 
-def test_errors_are_exceptions(calls, tmp_path):
+def test_errors_are_exceptions(calls, tmp_path, monkeypatch):
+    monkeypatch.delenv("DEBUGINFOD_URLS", raising=False)
     with pytest.raises(FileNotFoundError, match="no such trace"):
         perfquet.open("absent.pqt")
     with pytest.raises(FileNotFoundError):
@@ -150,6 +151,8 @@ def test_errors_are_exceptions(calls, tmp_path):
         perfquet.open(tmp_path)
     with pytest.raises(perfquet.TraceError, match="unknown trace format"):
         perfquet.read(b"no trace\n" * 9)
+    with pytest.raises(ValueError, match="DEBUGINFOD_URLS"):
+        perfquet.read(SAMPLES, debuginfod=True)
     with pytest.raises(ValueError, match="expected a format"):
         perfquet.read(SAMPLES, format="nonsense")
     with pytest.raises(ValueError):

@@ -7,6 +7,7 @@
 //!                                /usr/lib/debug/.build-id/1a/2b…[.debug]            debug packages
 //!                                ~/.debug/.build-id/1a/2b…/elf                      perf's cache; also has the symbols of a stripped file
 //!                                ~/.cache/debuginfod_client/1a2b…/executable, …/debuginfo
+//!                                a server, if asked for (`debuginfod.rs`)
 //! ```
 //! A file with another build ID than the recorded one is another program and is never used. If no build ID was
 //! recorded, inode and age decide ([`Origin`]); files below `--symbols` are trusted, but count as unverified. `/bin/a
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use super::Options;
 use super::build_id::{self, hex};
+use super::debuginfod::{Debuginfod, Kind, cached};
 use super::elf::{Bad, Content, Elf};
 use super::limits::{CHECKSUM_BYTES_MAX, CHECKSUMS_BYTES_MAX};
 use super::origin::{FileIdentity, FirstMapped, Likeness, Origin};
@@ -115,6 +117,9 @@ pub(super) struct Files {
     directories: Vec<PathBuf>,
     roots: Roots,
     system: bool,
+    debuginfod: Option<Debuginfod>,
+    /// Whether debug info is wanted beyond the symbol table.
+    with_lines: bool,
     home: Option<PathBuf>,
     origin: Origin,
     /// Build IDs of the files below the directories; built when all else fails.
@@ -133,6 +138,8 @@ impl Files {
             directories: options.directories.clone(),
             roots: options.roots.clone(),
             system: options.system,
+            debuginfod: options.debuginfod.clone(),
+            with_lines: options.lines.is_some(),
             home: std::env::var_os("HOME").map(PathBuf::from),
             origin,
             by_build_id: OnceCell::new(),
@@ -151,6 +158,7 @@ impl Files {
     /// Searches unwind information alone, for stacks of running processes.
     pub(super) fn set_live(&mut self) {
         self.checksums_left = Cell::new(0);
+        self.debuginfod = None;
         self.is_live = true;
     }
 
@@ -236,6 +244,12 @@ impl Files {
                 }
                 Err(_) => {}
             }
+        }
+        if let (Some(debuginfod), Some(id)) = (&self.debuginfod, build_id)
+            && let Some(path) = debuginfod.fetch(id, Kind::Executable)
+            && let Ok(elf) = open(&path)
+        {
+            return Ok(self.with_debug(elf, &path, true));
         }
         if reason == Missing::NotFound && recorded.ends_with(DELETED) {
             reason = Missing::Deleted;
@@ -338,8 +352,8 @@ impl Files {
                 let place = home.join(".debug/.build-id").join(first).join(rest);
                 candidates.push(place.join("elf"));
             }
-            candidates.extend(debuginfod(build_id, "executable"));
-            candidates.extend(debuginfod(build_id, "debuginfo"));
+            candidates.extend(cached(build_id, Kind::Executable));
+            candidates.extend(cached(build_id, Kind::DebugInfo));
         }
         let with_place = |(index, path)| match index < given {
             true => (path, Place::Given),
@@ -375,7 +389,14 @@ impl Files {
                 return Some(elf);
             }
         }
-        None
+        if image.has_symbol_table() && !self.with_lines {
+            return None;
+        }
+        let fetched = self
+            .debuginfod
+            .as_ref()?
+            .fetch(build_id?, Kind::DebugInfo)?;
+        Elf::open(&fetched).ok()
     }
 
     /// Whether a file has a checksum, as far as it may be read.
@@ -429,7 +450,7 @@ impl Files {
             let place = home.join(".debug/.build-id").join(first).join(rest);
             candidates.push(place.join("debug"));
             candidates.push(place.join("elf"));
-            candidates.extend(debuginfod(build_id, "debuginfo"));
+            candidates.extend(cached(build_id, Kind::DebugInfo));
         }
         candidates
     }
@@ -538,17 +559,6 @@ fn open(path: &Path) -> Result<Elf, Missing> {
         },
         Err(bad) => Err(Missing::Unreadable(format!("{}: {bad}", path.display()))),
     }
-}
-
-/// Path in the cache of debuginfod's client (debuginfod_find_debuginfo(3)).
-pub(super) fn debuginfod(build_id: &[u8], kind: &str) -> Option<PathBuf> {
-    let folder = |name| std::env::var_os(name).filter(|path| !path.is_empty());
-    let place = match (folder("DEBUGINFOD_CACHE_PATH"), folder("XDG_CACHE_HOME")) {
-        (Some(place), _) => PathBuf::from(place),
-        (None, Some(caches)) => Path::new(&caches).join("debuginfod_client"),
-        (None, None) => Path::new(&folder("HOME")?).join(".cache/debuginfod_client"),
-    };
-    Some(place.join(hex(build_id)).join(kind))
 }
 
 /// A path to append to a directory; `None` if it would lead out of it.

@@ -15,8 +15,8 @@ use perfquet_events::Error;
 use perfquet_events::bytes::Endian;
 
 use super::build_id::{self, hex};
+use super::debuginfod;
 use super::elf::{self, Elf};
-use super::files;
 use super::kallsyms::{self, Kallsyms};
 use super::table::Table;
 use super::{KernelFacts, KernelSource, Options};
@@ -193,7 +193,7 @@ pub fn kernel_debug_files(release: &str, build_id: Option<&[u8]>) -> Vec<PathBuf
         let place = Path::new("/usr/lib/debug/.build-id").join(first);
         paths.push(place.join(format!("{rest}.debug")));
     }
-    paths.extend(build_id.and_then(|id| files::debuginfod(id, "debuginfo")));
+    paths.extend(build_id.and_then(|id| debuginfod::cached(id, debuginfod::Kind::DebugInfo)));
     paths
 }
 

@@ -133,6 +133,12 @@ limits! {
     SIGHTED_PROCESSES_MAX = 4096, Count, "no hint on others that end before a request";
     /// Roots of containers held open
     ROOTS_MAX = 256, Count, "files of other containers are not found";
+    /// Length of a file from a debuginfod server
+    DEBUGINFOD_FILE_BYTES_MAX = 2 << 30, Bytes, "the transfer is ended";
+    /// Files that debuginfod servers are asked for, per trace
+    DEBUGINFOD_FILES_MAX = 1024, Count, "functions of other files have no names";
+    /// Time of all transfers from debuginfod servers
+    DEBUGINFOD_MS_MAX = 1_200_000, Milliseconds, "functions of other files have no names";
     /// Size of a trace fetched from another host, relative to the free space here
     FETCHED_PERCENT_MAX = 90, Percent, "the trace stays on the other host";
 }
@@ -148,6 +154,9 @@ impl fmt::Display for Limit {
             Unit::Bytes if value.is_multiple_of(1 << 20) => write!(f, "{} MiB", value >> 20),
             Unit::Bytes => write!(f, "{} KiB", value >> 10),
             Unit::Count => f.write_str(&crate::count::grouped(value)),
+            Unit::Milliseconds if value.is_multiple_of(60_000) => {
+                write!(f, "{} minutes", value / 60_000)
+            }
             Unit::Milliseconds => write!(f, "{value} ms"),
             Unit::Percent => write!(f, "{value}%"),
         }

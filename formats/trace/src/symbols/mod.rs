@@ -13,6 +13,7 @@
 
 mod build_id;
 mod code;
+mod debuginfod;
 mod demangle;
 mod elf;
 mod embedded;
@@ -50,6 +51,7 @@ use lines::Lines;
 use user::{Module, NoName, Place};
 
 pub use code::{Code, CodePlace, CodeReader, Machine, SourcePlace};
+pub use debuginfod::{Debuginfod, DebuginfodCounts};
 pub use demangle::{demangle, may_be_mangled};
 pub(crate) use files::own_vdso_build_id;
 pub(crate) use jit::{Change, Follower, is_dump, is_generated, module_of as generated_module};
@@ -93,6 +95,8 @@ pub struct Options {
     pub roots: Roots,
     /// Whether to search this host: recorded paths, `/usr/lib/debug`, the caches of perf and debuginfod, its kernel.
     pub system: bool,
+    /// Servers to ask for what is not on this host.
+    pub debuginfod: Option<Debuginfod>,
 }
 
 impl Default for Options {
@@ -104,6 +108,7 @@ impl Default for Options {
             lines: None,
             roots: Roots::default(),
             system: true,
+            debuginfod: None,
         }
     }
 }
@@ -322,6 +327,8 @@ impl Symbolizer {
         }
         let named = names.iter().filter(|names| !names.is_empty()).count();
         self.report.named += named as u64;
+        let debuginfod = self.options.debuginfod.as_ref();
+        self.report.debuginfod = debuginfod.map(Debuginfod::counts);
         names
     }
 

@@ -4,6 +4,7 @@
 //! symbols of /usr/bin/foo: its build id differs, /usr/bin/foo has build id 1a2b…: 512 frames
 //! ```
 
+use super::DebuginfodCounts;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::count::counted;
@@ -17,6 +18,8 @@ pub struct Report {
     pub frames: u64,
     /// Frames that got a name.
     pub named: u64,
+    /// What was fetched from debuginfod servers so far, for all inputs; `None` if they were not to be asked.
+    pub debuginfod: Option<DebuginfodCounts>,
     pub(super) missing: BTreeMap<(String, String), u64>,
     unverified: BTreeMap<String, u64>,
     without_line: BTreeMap<(String, &'static str), u64>,

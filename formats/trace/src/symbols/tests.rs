@@ -286,6 +286,66 @@ fn names_of_a_program() {
     check_program(&["-static"]);
 }
 
+/// A server has the program and its debug info; the host has the stripped program, or nothing.
+#[test]
+fn names_from_a_debuginfod_server() {
+    let Some(built) = Built::new(&[]) else { return };
+    if !crate::needs::met(&["curl"]) {
+        return;
+    }
+    let (outer, _) = built.function("outer");
+    let id = Elf::open(&built.program()).unwrap();
+    let id = id.build_id().unwrap().to_vec();
+    let place = built
+        .folder
+        .path()
+        .join("server/buildid")
+        .join(build_id::hex(&id));
+    fs::create_dir_all(&place).unwrap();
+    let (executable, debug_info) = (place.join("executable"), place.join("debuginfo"));
+    let split = built.run(
+        "objcopy",
+        &["--only-keep-debug", "program", debug_info.to_str().unwrap()],
+    ) && built.run("strip", &["-o", executable.to_str().unwrap(), "program"])
+        && built.run("strip", &["program"]);
+    if !split {
+        return;
+    }
+    let url = format!("file://{}", built.folder.path().join("server").display());
+    let options = |cache: &str| Options {
+        debuginfod: Debuginfod::new(&url, built.folder.path().join(cache)),
+        lines: Some(LineReader::InProcess),
+        ..Options::default()
+    };
+    let check = |options: Options| {
+        let names = built.names(options, outer, false);
+        assert_eq!(as_printed(&names).as_deref(), Some("outer+0x0"));
+        assert!(names[0].file.as_deref().unwrap().ends_with("program.c"));
+    };
+    assert_eq!(
+        built.names(Options::default(), outer, false),
+        [],
+        "not asked"
+    );
+    let of_stripped = options("one");
+    check(of_stripped.clone());
+    assert_eq!(of_stripped.debuginfod.unwrap().counts().fetched, 1);
+
+    // The program is gone, and only its build ID tells which it was.
+    fs::remove_file(built.program()).unwrap();
+    let of_nothing = options("two");
+    let path = built.program();
+    let request = Request {
+        build_id: Some(&id),
+        ..user_request(path.to_str().unwrap(), outer, false)
+    };
+    let mut symbolizer = new_symbolizer(of_nothing, KernelFacts::default());
+    let names = symbolizer.names(&[request]).remove(0);
+    assert_eq!(as_printed(&names).as_deref(), Some("outer+0x0"));
+    let counts = symbolizer.report().debuginfod.clone().unwrap();
+    assert_eq!((counts.fetched, counts.absent, counts.not_asked), (2, 0, 0));
+}
+
 #[test]
 fn a_stripped_program_and_its_debug_info() {
     let Some(built) = Built::new(&[]) else { return };

@@ -60,7 +60,13 @@ def open(*paths, memory: int | None = None, threads: int | None = None, init=())
 
 
 def convert(
-    *inputs, output, format: str | None = None, symbols=None, force: bool = False, progress=None
+    *inputs,
+    output,
+    format: str | None = None,
+    symbols=None,
+    debuginfod: bool = False,
+    force: bool = False,
+    progress=None,
 ) -> dict[str, _Any]:
     """Imports files of any format, such as perf.data, trace.dat, ftrace's text, CTF, strace, into a trace directory.
 
@@ -69,6 +75,7 @@ def convert(
         format: one of `formats()`; by default recognized by the contents.
         symbols: programs, directories with programs and debug info, a vmlinux or kallsyms, to name functions; an empty list to
             name none. By default this host is searched.
+        debuginfod: whether the servers in DEBUGINFOD_URLS are asked for programs and debug info that this host lacks.
         force: whether an existing trace is replaced.
         progress: called with the bytes read and all bytes (None if unknown), at most 20 times a second.
 
@@ -85,12 +92,14 @@ def convert(
     if not inputs:
         raise ValueError("expected at least one input")
     with warned():
-        summary = _perfquet.convert(list(inputs), output, format, _listed(symbols), force, progress)
+        summary = _perfquet.convert(list(inputs), output, format, _listed(symbols), debuginfod, force, progress)
     warn_about(_os.fsdecode(output), summary)
     return summary
 
 
-def read(*inputs, format: str | None = None, symbols=None, progress=None, **options) -> Imported:
+def read(
+    *inputs, format: str | None = None, symbols=None, debuginfod: bool = False, progress=None, **options
+) -> Imported:
     """Imports files, or the `bytes` of one, into a temporary trace and opens it.
 
     The temporary directory is removed with the returned object. `options` are those of `open`, others those of `convert`.
@@ -99,7 +108,7 @@ def read(*inputs, format: str | None = None, symbols=None, progress=None, **opti
 
     if not inputs:
         raise ValueError("expected at least one input")
-    return import_temporarily(inputs, format, _listed(symbols), progress, options)
+    return import_temporarily(inputs, (format, _listed(symbols), debuginfod, progress), options)
 
 
 def formats() -> dict[str, str]:

@@ -79,6 +79,7 @@ def convert(
     output: Path,
     format: str | None = None,
     symbols: Path | Sequence[Path] | None = None,
+    debuginfod: bool = False,
     force: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]: ...
@@ -86,6 +87,7 @@ def read(
     *inputs: Path | bytearray | memoryview,
     format: str | None = None,
     symbols: Path | Sequence[Path] | None = None,
+    debuginfod: bool = False,
     progress: Progress | None = None,
     memory: int | None = None,
     threads: int | None = None,

@@ -221,7 +221,7 @@ class Imported(Trace):
         super().__init__([imported.path], **options)
 
 
-def import_temporarily(inputs, format, symbols, progress, options) -> Imported:
+def import_temporarily(inputs, how, options) -> Imported:
     """Imports and opens."""
     given = None
     if any(isinstance(each, (bytes, bytearray, memoryview)) for each in inputs):
@@ -229,7 +229,7 @@ def import_temporarily(inputs, format, symbols, progress, options) -> Imported:
             raise ValueError("expected paths, or the bytes of one file")
         given, inputs = bytes(inputs[0]), ["bytes"]
     with warned():
-        imported = _perfquet.read(list(inputs), given, format, symbols, progress)
+        imported = _perfquet.read(list(inputs), given, *how)
     trace = Imported(imported, **options)
     warn_about(", ".join(os.fsdecode(each) for each in inputs), trace.summary)
     return trace
