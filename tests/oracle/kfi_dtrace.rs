@@ -379,13 +379,13 @@ fn corpus_is_recognized() {
     for text in [&names, &addresses] {
         let path = folder.path().join("log");
         std::fs::write(&path, text).unwrap();
-        let format = perfquet_import::sniff(&Input::open(&path).unwrap()).unwrap();
+        let format = perfquet_import::sniff(&mut Input::open(&path).unwrap()).unwrap();
         assert_eq!(format.name, "kfi");
     }
     let stacks = dtrace_text::stacks(&[(vec!["unix`idle+0x114"], 3)]);
     let path = folder.path().join("stacks");
     std::fs::write(&path, stacks).unwrap();
-    let format = perfquet_import::sniff(&Input::open(&path).unwrap()).unwrap();
+    let format = perfquet_import::sniff(&mut Input::open(&path).unwrap()).unwrap();
     assert_eq!(format.name, "dtrace");
     let Some(corpus) = foreign_corpus() else {
         return;
@@ -394,7 +394,7 @@ fn corpus_is_recognized() {
     let mut refused = 0;
     for (file, _) in listed(&corpus, "") {
         let path = corpus.join(&file);
-        let Ok(input) = Input::open(&path) else {
+        let Ok(mut input) = Input::open(&path) else {
             continue;
         };
         let expected = match file.split('/').next().unwrap_or_default() {
@@ -403,7 +403,7 @@ fn corpus_is_recognized() {
             _ if file.contains("bpftrace") => "bpftrace",
             _ => "",
         };
-        match perfquet_import::sniff(&input) {
+        match perfquet_import::sniff(&mut input) {
             Ok(format) if format.name == expected => {}
             Ok(format) if file.ends_with(".folded") && format.name == "folded" => {}
             Ok(format)

@@ -129,7 +129,7 @@ fn corpus_is_recognized() {
         let is_refused = REFUSED.iter().any(|(name, _)| *name == short)
             || script.is_some_and(|name| SCRIPTED.contains(&name));
         let wanted = (!is_refused).then_some(wanted);
-        let found = Input::open(&path).and_then(|input| perfquet_import::sniff(&input));
+        let found = Input::open(&path).and_then(|mut input| perfquet_import::sniff(&mut input));
         let found = found.as_ref().map(|format| format.name);
         *counts.entry(found.unwrap_or("refused")).or_insert(0) += 1;
         if found.ok() != wanted {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use perfquet_events::{Format, Guess};
+use perfquet_events::{Format, Guess, Input};
 use perfquet_readers::FORMATS;
 use perfquet_tests::root;
 
@@ -21,8 +21,9 @@ fn every_golden_file_is_recognized_by_its_own_format() {
         let damaged = ["cut", "garbage", "empty"]
             .iter()
             .any(|word| name(&path).contains(word));
-        let input = perfquet_events::Input::open(&root().join(&path)).unwrap();
-        match surest(input.head()) {
+        let mut input = Input::open(&root().join(&path)).unwrap();
+        input.open_archive().unwrap();
+        match surest(&input) {
             Some(format) if folder(format) == owner => {}
             Some(format) => wrong.push(format!("{}: taken for {}", path.display(), format.name)),
             None if damaged => {}
@@ -134,12 +135,12 @@ fn name(path: &Path) -> String {
 }
 
 /// The first of the most certain, chosen as in `import`.
-fn surest(head: &[u8]) -> Option<&'static Format> {
+fn surest(input: &Input) -> Option<&'static Format> {
     let sure = |wanted: Guess| {
         FORMATS
             .iter()
             .copied()
-            .find(|format| (format.sniff)(head) == wanted)
+            .find(|format| format.guess(input).unwrap() == wanted)
     };
     sure(Guess::Certain).or_else(|| sure(Guess::Likely))
 }

@@ -4,7 +4,7 @@
 //! Format { name: "kfi", about: "KFI and KFT logs", main_file: None, sniff, read_file: read }
 //! ```
 
-use crate::event::Sink;
+use crate::event::{Event, Place, Problem, Sink};
 use crate::{Error, Input};
 
 /// Begins the name of a main file that may be in any directory below.
@@ -53,12 +53,13 @@ impl Format {
         Ok(most)
     }
 
-    /// Reads the events of a file, a stream or a directory.
+    /// Reads the events of a file, a stream, a directory or an archive.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for a directory if this format is a single file, or if the main file is missing.
     /// Otherwise only if nothing can be read, or if the sink fails.
     pub fn read(&self, input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+        input.open_archive()?;
         if input.is_directory() {
             let file = self.main_file.ok_or_else(|| Error::Unsupported {
                 input: input.name().to_owned(),
@@ -68,7 +69,23 @@ impl Format {
                 input.enter(file)?;
             }
         }
-        (self.read_file)(input, sink)
+        for flaw in input.take_flaws() {
+            sink.event(Event::Problem(Problem {
+                place: Place::Offset(flaw.offset),
+                count: 1,
+                message: &flaw.message,
+            }))?;
+        }
+        (self.read_file)(input, sink)?;
+        // Of files that the reader has opened.
+        for flaw in input.take_flaws() {
+            sink.event(Event::Problem(Problem {
+                place: Place::Offset(flaw.offset),
+                count: 1,
+                message: &flaw.message,
+            }))?;
+        }
+        Ok(())
     }
 }
 

@@ -66,6 +66,7 @@
     )
 )]
 
+pub mod archive;
 pub mod bytes;
 pub mod directory;
 pub mod errno;

@@ -31,6 +31,7 @@
 mod importer;
 mod journal;
 mod packed;
+mod parts;
 mod recover;
 #[cfg(test)]
 mod tests;
@@ -40,7 +41,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use perfquet_events::event::{Event, Hit, Progress, Sink};
+use parts::Part;
+use perfquet_events::event::{Event, Hit, Place, Problem, Progress, Sink};
 use perfquet_events::{Error, Format, Guess, Input};
 use perfquet_readers::{FORMATS, perf_data, perf_script};
 use perfquet_trace::normalize::{Limits, Normalizer, Output, TimeRange};
@@ -92,21 +94,21 @@ pub fn import(
     mut options: ImportOptions,
 ) -> Result<Report, Error> {
     // Before the output is changed: an older trace is not set aside for an unreadable input.
-    let mut formats = formats_of(&inputs, &options)?;
+    let parts = parts_of(inputs, &options)?;
+    let mut formats: Vec<_> = parts.iter().map(|part| part.format).collect();
     let writer = Writer::create(output, options.store.clone())?;
     let adopt = options.store.adopt;
     let path = output;
     let mut output = Output::new(writer)?;
     output.facts.recovered = options.recovered;
     output.is_one_recording = options.recovered || options.later.is_some();
-    let imported = import_all(inputs, &formats, &mut output, &mut options).and_then(|bytes| {
+    let imported = import_all(parts, &mut output, &mut options).and_then(|bytes| {
         let Some(find) = options.later.take() else {
             return Ok(bytes);
         };
-        let inputs = find()?;
-        let later = formats_of(&inputs, &options)?;
-        let more = import_all(inputs, &later, &mut output, &mut options)?;
-        formats.extend(later);
+        let parts = parts_of(find()?, &options)?;
+        formats.extend(parts.iter().map(|part| part.format));
+        let more = import_all(parts, &mut output, &mut options)?;
         Ok(bytes + more)
     });
     match imported {
@@ -123,23 +125,36 @@ pub fn import(
     }
 }
 
-fn formats_of(inputs: &[Input], options: &ImportOptions) -> Result<Vec<&'static Format>, Error> {
-    let format = |input| options.from.map_or_else(|| sniff(input), Ok);
-    inputs.iter().map(format).collect()
+fn parts_of(mut inputs: Vec<Input>, options: &ImportOptions) -> Result<Vec<Part>, Error> {
+    if let Some(bytes) = options.temporary_bytes_max {
+        for input in &mut inputs {
+            input.set_temporary_bytes_max(bytes);
+        }
+    }
+    parts::parts_of(inputs, options.from)
 }
 
 fn import_all(
-    inputs: Vec<Input>,
-    formats: &[&'static Format],
+    parts: Vec<Part>,
     output: &mut Output,
     options: &mut ImportOptions,
 ) -> Result<u64, Error> {
     let mut bytes = 0;
-    for (mut input, &format) in inputs.into_iter().zip(formats) {
-        import_one(&mut input, format, output, options)?;
+    let mut first_error = None;
+    let (count, mut failed) = (parts.len(), 0);
+    for part in parts {
+        let (format, is_one_of_several) = (part.format, part.is_one_of_several);
+        let mut input = part.open()?;
+        if let Some(error) = import_one(&mut input, format, is_one_of_several, output, options)? {
+            first_error.get_or_insert(error);
+            failed += 1;
+        }
         bytes += input.size_bytes().unwrap_or_else(|| input.consumed_bytes());
     }
-    Ok(bytes)
+    match first_error {
+        Some(error) if failed == count => Err(error),
+        _ => Ok(bytes),
+    }
 }
 
 fn report(output: Output, formats: &[&'static Format], input_bytes: u64) -> Result<Report, Error> {
@@ -158,12 +173,14 @@ fn undo(output: &Path) {
     }
 }
 
+/// Imports an input. The error of one of several, of which nothing can be read, is a problem of the trace, and returned.
 fn import_one(
     input: &mut Input,
     format: &'static Format,
+    is_one_of_several: bool,
     output: &mut Output,
     options: &mut ImportOptions,
-) -> Result<(), Error> {
+) -> Result<Option<Error>, Error> {
     let mut silent: Listener = Box::new(|_| ());
     let progress = options.progress.as_mut().unwrap_or(&mut silent);
     let name = input.name().to_owned();
@@ -176,9 +193,6 @@ fn import_one(
         &mut **progress,
     );
     normalizer.set_written(written(input));
-    if let Some(bytes) = options.temporary_bytes_max {
-        input.set_temporary_bytes_max(bytes);
-    }
     let read = match &options.stop {
         Some(stop) => {
             let sink = &mut normalizer;
@@ -188,14 +202,25 @@ fn import_one(
     };
     // Report this first: it may have caused the other errors.
     input.check_whole()?;
-    read?;
+    let error = match read {
+        Ok(()) => None,
+        Err(error @ (Error::Damaged { .. } | Error::Unsupported { .. })) if is_one_of_several => {
+            normalizer.event(Event::Problem(Problem {
+                place: Place::Whole,
+                count: 1,
+                message: &error.to_string(),
+            }))?;
+            Some(error)
+        }
+        Err(error) => return Err(error),
+    };
     normalizer.finish()?;
     output.add_source(Source {
         name,
         format: format.name.to_owned(),
         bytes: input.size_bytes(),
     });
-    Ok(())
+    Ok(error)
 }
 
 /// Passes events on until the caller ends the import.
@@ -227,19 +252,28 @@ impl<S: Sink> Sink for Stoppable<'_, S> {
 
 /// Returns when an input was last changed; now, for a pipe.
 fn written(input: &Input) -> Option<SystemTime> {
-    let Some(path) = input.path() else {
+    let Some(path) = input.container() else {
         return Some(SystemTime::now());
     };
     std::fs::metadata(path).ok()?.modified().ok()
 }
 
-/// Detects the format of an input by its first bytes, that of a directory by its main file.
-pub fn sniff(input: &Input) -> Result<&'static Format, Error> {
-    let mut likely = Vec::new();
+/// Detects the format of an input by its first bytes, that of a directory or an archive by its main file, otherwise by its first trace.
+pub fn sniff(input: &mut Input) -> Result<&'static Format, Error> {
+    input.open_archive()?;
+    match input.is_directory() {
+        true => parts::format_of(input),
+        false => sniff_file(input),
+    }
+}
+
+/// Detects the format of a file.
+fn sniff_file(input: &Input) -> Result<&'static Format, Error> {
+    let mut likely = None;
     for &format in FORMATS {
         match format.guess(input)? {
             Guess::Certain => return Ok(format),
-            Guess::Likely => likely.push(format),
+            Guess::Likely => likely = likely.or(Some(format)),
             Guess::No => {}
         }
     }
@@ -249,7 +283,7 @@ pub fn sniff(input: &Input) -> Result<&'static Format, Error> {
             .filter(|_| looks_like(input.head()).is_none());
         map.is_some_and(|map| perf_data::has_damaged_front(&map))
     };
-    match likely.first() {
+    match likely {
         Some(format) => Ok(format),
         None if is_damaged_perf_data() => Ok(&perf_data::PERF_DATA),
         None => Err(Error::UnknownFormat {
@@ -268,6 +302,9 @@ pub fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<&'static Format, E
 
 /// Returns what the first bytes and the name suggest instead, as the end of a sentence.
 fn nearest(input: &Input) -> String {
+    if input.is_archive() {
+        return ": it is an archive without a file that is a trace".to_owned();
+    }
     if input.is_directory() {
         let known: Vec<String> = FORMATS
             .iter()
@@ -294,7 +331,6 @@ fn looks_like(head: &[u8]) -> Option<&'static str> {
         (b"\x7fELF", "a program (ELF)"),
         (b"PAR1", "a Parquet file; query it with DuckDB"),
         (b"PERFFILE", "a perf.data of version 1 (before 2010)"),
-        (b"PK\x03\x04", "a zip archive; extract it first"),
         (b"BZh", "a file compressed with bzip2; decompress it first"),
         (
             b"\x04\x22\x4d\x18",

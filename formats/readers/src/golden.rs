@@ -77,8 +77,9 @@ pub(crate) fn as_text(format: &Format, input: &mut Input) -> String {
 
 /// Checks that no other sniffer is more certain of a golden file than its own format's.
 pub(crate) fn assert_recognized(format: &Format, path: &Path) {
-    let input = Input::open(path).unwrap();
-    let own = (format.sniff)(input.head());
+    let mut input = Input::open(path).unwrap();
+    input.open_archive().unwrap();
+    let own = format.guess(&input).unwrap();
     assert_ne!(
         own,
         Guess::No,
@@ -87,7 +88,7 @@ pub(crate) fn assert_recognized(format: &Format, path: &Path) {
         path.display()
     );
     for other in crate::FORMATS {
-        let guess = (other.sniff)(input.head());
+        let guess = other.guess(&input).unwrap();
         assert!(
             other.name == format.name || guess < own,
             "{} claims {}",
@@ -95,6 +96,24 @@ pub(crate) fn assert_recognized(format: &Format, path: &Path) {
             path.display()
         );
     }
+}
+
+/// The files of a golden archive, unpacked; and their paths.
+pub(crate) fn unpacked(archive: &Path) -> (tempfile::TempDir, Vec<PathBuf>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut input = Input::open(archive).unwrap();
+    input.open_archive().unwrap();
+    let mut paths = Vec::new();
+    for name in input.all_files(100).unwrap().0 {
+        let mut bytes = Vec::new();
+        let mut member = input.member(&name).unwrap().unwrap();
+        std::io::Read::read_to_end(&mut member, &mut bytes).unwrap();
+        let path = folder.path().join(&name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        paths.push(path);
+    }
+    (folder, paths)
 }
 
 /// A sink that prints events.

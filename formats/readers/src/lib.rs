@@ -54,7 +54,6 @@ mod protobuf;
 pub mod speedscope;
 pub mod strace;
 pub mod systemtap;
-mod tar;
 pub mod trace_dat;
 mod tracing_data;
 pub mod uftrace;

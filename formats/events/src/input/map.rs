@@ -9,20 +9,37 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Deref;
-use std::path::Path;
-use std::sync::Once;
+use std::ops::{Deref, Range};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Once};
 
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
-/// A file mapped for reading.
+/// A file mapped for reading, or a part of one.
 #[derive(Debug)]
 pub struct Map {
+    mapped: Arc<Mapped>,
+    range: Range<usize>,
+}
+
+#[derive(Debug)]
+struct Mapped {
     bytes: Mmap,
-    file: File,
+    origin: Origin,
     /// Entry for the handler; `None` if there are more maps than entries.
     guard: Option<&'static Guard>,
+}
+
+/// Where the bytes of a map come from.
+#[derive(Debug)]
+enum Origin {
+    File(File),
+    /// A file that is not kept open: path, device, inode.
+    Path(PathBuf, (u64, u64)),
+    /// A temporary file without a name, which nobody else can change.
+    Unnamed,
 }
 
 impl Deref for Map {
@@ -30,20 +47,70 @@ impl Deref for Map {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        self.mapped
+            .bytes
+            .get(self.range.clone())
+            .unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for Map {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 
 impl Map {
     /// Maps a whole file.
-    #[expect(unsafe_code, reason = "only a mapping reads a file without copying")]
     pub fn of(file: File) -> io::Result<Map> {
-        install_handler();
-        // SAFETY: the map is only read. If another process truncates the file, a read raises SIGBUS, and the handler
-        // maps zeros; other memory stays unreachable.
-        let bytes = unsafe { Mmap::map(&file)? };
-        let guard = Guard::of(&bytes);
-        Ok(Map { bytes, file, guard })
+        let bytes = map(MmapOptions::new(), &file)?;
+        Ok(Map::from_mapped(bytes, Origin::File(file)))
+    }
+
+    /// Maps a whole file without keeping it open: a trace may have more files than a process may open.
+    pub(super) fn of_path(path: &Path) -> io::Result<Map> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        let bytes = map(MmapOptions::new(), &file)?;
+        let identity = (metadata.dev(), metadata.ino());
+        Ok(Map::from_mapped(
+            bytes,
+            Origin::Path(path.to_owned(), identity),
+        ))
+    }
+
+    /// Maps a range of a temporary file without a name.
+    pub(super) fn of_unnamed(file: &File, range: Range<u64>) -> io::Result<Map> {
+        let length = usize::try_from(range.end.saturating_sub(range.start));
+        let length = length.map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let mut options = MmapOptions::new();
+        options.offset(range.start).len(length);
+        Ok(Map::from_mapped(map(options, file)?, Origin::Unnamed))
+    }
+
+    fn from_mapped(bytes: Mmap, origin: Origin) -> Map {
+        let guard = match origin {
+            Origin::Unnamed => None,
+            Origin::File(_) | Origin::Path(..) => Guard::of(&bytes),
+        };
+        Map {
+            range: 0..bytes.len(),
+            mapped: Arc::new(Mapped {
+                bytes,
+                origin,
+                guard,
+            }),
+        }
+    }
+
+    /// A part of a map, cut to its end.
+    pub fn part(map: &Map, range: Range<usize>) -> Map {
+        let end = map.range.start.saturating_add(range.end).min(map.range.end);
+        let start = map.range.start.saturating_add(range.start).min(end);
+        Map {
+            mapped: Arc::clone(&map.mapped),
+            range: start..end,
+        }
     }
 
     /// Maps a file whose path comes from an input. Accepts only regular files: opening a pipe would wait for a writer,
@@ -58,22 +125,34 @@ impl Map {
 
     /// Describes what happened to the file since it was mapped, as the end of a sentence.
     pub fn cut(&self) -> Option<String> {
-        let had = self.bytes.len() as u64;
-        match self.file.metadata() {
+        let mapped = &self.mapped;
+        let had = mapped.bytes.len() as u64;
+        let length = match &mapped.origin {
+            Origin::File(file) => file.metadata().ok().map(|now| now.len()),
+            Origin::Path(path, identity) => {
+                let now = std::fs::metadata(path).ok();
+                let now = now.filter(|now| (now.dev(), now.ino()) == *identity);
+                now.map(|now| now.len())
+            }
+            Origin::Unnamed => None,
+        };
+        match length {
             // A truncation within the last page raises no SIGBUS, but reads as zeros.
-            Ok(now) if now.len() < had => Some(format!(
-                "was truncated from {had} to {} bytes while being read",
-                now.len()
+            Some(now) if now < had => Some(format!(
+                "was truncated from {had} to {now} bytes while being read"
             )),
-            _ => self.guard.and_then(Guard::missing).map(|offset| {
+            _ => mapped.guard.and_then(Guard::missing).map(|offset| {
                 format!("cannot be read from byte {offset} on: truncated, or a disk error")
             }),
         }
     }
 
-    /// Returns the file.
-    pub fn file(&self) -> &File {
-        &self.file
+    /// Returns the file, if it is open.
+    pub fn file(&self) -> Option<&File> {
+        match &self.mapped.origin {
+            Origin::File(file) => Some(file),
+            Origin::Path(..) | Origin::Unnamed => None,
+        }
     }
 
     /// Releases the pages; a later access reads them from the file again.
@@ -84,7 +163,13 @@ impl Map {
     pub fn release(&self) {
         // SAFETY: this is a shared map of a file and only read, so a released page reads the same bytes from the file
         // again.
-        let result = unsafe { self.bytes.unchecked_advise(UncheckedAdvice::DontNeed) };
+        let result = unsafe {
+            self.mapped.bytes.unchecked_advise_range(
+                UncheckedAdvice::DontNeed,
+                self.range.start,
+                self.range.len(),
+            )
+        };
         // A failure only costs memory.
         if let Err(error) = result {
             log::debug!("cannot release mapped pages: {error}");
@@ -92,7 +177,15 @@ impl Map {
     }
 }
 
-impl Drop for Map {
+#[expect(unsafe_code, reason = "only a mapping reads a file without copying")]
+fn map(options: MmapOptions, file: &File) -> io::Result<Mmap> {
+    install_handler();
+    // SAFETY: the map is only read. If another process truncates the file, a read raises SIGBUS, and the handler
+    // maps zeros; other memory stays unreachable.
+    unsafe { options.map(file) }
+}
+
+impl Drop for Mapped {
     fn drop(&mut self) {
         // Before the address range can be reused.
         if let Some(guard) = self.guard {
@@ -101,11 +194,9 @@ impl Drop for Map {
     }
 }
 
-/// Maximum number of maps that the handler knows. A directory has a file per recording thread, symbolization a file per
-/// module.
-const GUARDS: usize = 4096;
-/// No page is missing.
-const NOTHING: usize = usize::MAX;
+/// Maximum number of maps that the handler knows. A directory has a file per recording thread or CPU, symbolization a file per
+/// module. The kernel allows about as many (vm.max_map_count).
+const GUARDS: usize = 1 << 16;
 
 /// Addresses of a map, readable by the handler at any time.
 #[derive(Debug)]
@@ -114,7 +205,7 @@ struct Guard {
     start: AtomicUsize,
     /// 0: not yet set.
     end: AtomicUsize,
-    /// Offset of the first missing page.
+    /// Complement of the offset of the first missing page; 0: none is missing. So that a table of zeros takes no room in programs.
     missing: AtomicUsize,
 }
 
@@ -122,7 +213,7 @@ static ALL: [Guard; GUARDS] = [const {
     Guard {
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
-        missing: AtomicUsize::new(NOTHING),
+        missing: AtomicUsize::new(0),
     }
 }; GUARDS];
 
@@ -140,7 +231,7 @@ impl Guard {
             swap.is_ok()
         };
         let guard = ALL.iter().find(take)?;
-        guard.missing.store(NOTHING, Ordering::Relaxed);
+        guard.missing.store(0, Ordering::Relaxed);
         guard.end.store(range.end.addr(), Ordering::Release);
         Some(guard)
     }
@@ -152,7 +243,7 @@ impl Guard {
 
     fn missing(&self) -> Option<usize> {
         let missing = self.missing.load(Ordering::Acquire);
-        (missing != NOTHING).then_some(missing)
+        (missing != 0).then_some(!missing)
     }
 
     /// Returns the range from the page of a missing address to the end, if the address is in this map.
@@ -215,7 +306,7 @@ extern "C" fn on_missing_page(
         && code == BUS_ADRERR
     {
         let start = guard.start.load(Ordering::Acquire);
-        guard.missing.fetch_min(first - start, Ordering::AcqRel);
+        guard.missing.fetch_max(!(first - start), Ordering::AcqRel);
         // SAFETY: these pages belong to one of our read-only maps, which is alive, because it is being read.
         let zeros = unsafe {
             libc::mmap(

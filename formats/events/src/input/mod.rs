@@ -4,7 +4,8 @@
 //! memory-mapped; a pipe or compressed file is first copied to an unlinked temporary file of limited size. `.gz`,
 //! `.zst` and `.xz` are recognized by their first bytes, the output of `atrace -z` by the line before its zlib stream,
 //! UTF-16 by its byte order mark.
-//! A directory format names the file that identifies it; its reader opens the others with [`Input::map_file`].
+//! A directory format names the file that identifies it; its reader opens the others with [`Input::map_file`]. The files of an
+//! archive are read in the same way ([`Input::open_archive`]).
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::Error;
+use crate::archive::Flaw;
 use crate::bytes::Endian;
 
 mod directory;
@@ -58,6 +60,18 @@ pub struct Input {
     consumed_bytes: u64,
     /// Names of the files of a directory, sorted.
     files: Vec<String>,
+    /// Where they are.
+    tree: Option<directory::Tree>,
+    /// Directory in an archive; empty or with a `/` at its end.
+    prefix: String,
+    /// Of the directories below, only these are part of the input; all, if empty.
+    part: Vec<String>,
+    /// The file of the archive that this is a part of.
+    container: Option<PathBuf>,
+    /// The size is that of the archive, not of the files that are read.
+    is_whole_archive: bool,
+    /// Parts of the archive that cannot be read.
+    flaws: Vec<Flaw>,
     /// Reason why a compressed file was not decompressed completely.
     damage: Option<String>,
     /// Additional information from the user: the D script that printed the output of `dtrace`.
@@ -264,6 +278,12 @@ impl Input {
             source,
             consumed_bytes: 0,
             files: Vec::new(),
+            tree: None,
+            prefix: String::new(),
+            part: Vec::new(),
+            container: None,
+            is_whole_archive: false,
+            flaws: Vec::new(),
             damage: None,
             script: None,
             watched: Vec::new(),
@@ -290,6 +310,11 @@ impl Input {
     /// Returns the path, if the input is a file.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// Returns the path of the file that holds the bytes: that of an archive, for a file in it.
+    pub fn container(&self) -> Option<&Path> {
+        self.path().or(self.container.as_deref())
     }
 
     /// Returns the size of the file on disk, compressed or not.

@@ -7,7 +7,7 @@
 //! event       u16 id = 26 | u32 time (low 32 bits) | context: i32 vpid, i32 vtid | i32 0 | "bob\0"
 //! ```
 //! The specification is at <https://diamon.org/ctf/v1.8.3/>. A trace is a directory with the file `metadata`, which describes the layout of all other
-//! files. The input may be a directory with such directories below it, as sessions of LTTng are, or an archive (`.tar`, also compressed).
+//! files. The input may be a directory with such directories below it, as sessions of LTTng are, or an archive (`.tar`, `.zip`, also compressed).
 //!
 //! - All traces of an input are merged by time. They need the same clock; otherwise each is an input.
 //! - Kernel events of LTTng get the names, systems and fields of the kernel (`names.rs`), so that views and reports read them as those of perf.
@@ -39,8 +39,20 @@ use perfquet_events::Format;
 /// CTF 1.8 and 2.
 pub const CTF: Format = Format {
     name: "ctf",
-    about: "Common Trace Format 1.8 and 2 (LTTng, perf data convert, barectf): a directory or .tar",
+    about: "Common Trace Format 1.8 and 2 (LTTng, perf data convert, barectf): a directory, .tar or .zip",
     main_file: Some("**/metadata"),
     sniff: sniff::sniff,
     read_file: read::read,
 };
+
+/// Identifies the clock of a trace by its metadata: times of traces with equal clocks can be compared. `None` if the metadata cannot be read.
+pub fn clock_name(metadata: &[u8]) -> Option<String> {
+    let metadata = metadata::parse(metadata).ok()?;
+    Some(match metadata.clocks.first() {
+        Some(clock) => match &clock.uuid {
+            Some(uuid) => format!("{uuid} {}", clock.name),
+            None => format!("{clock:?}"),
+        },
+        None => String::new(),
+    })
+}

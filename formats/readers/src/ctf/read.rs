@@ -35,11 +35,6 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let files = Files::of(input, METADATA)?;
     let folders = Folder::all(&files);
     let mut problems = Problems::default();
-    if let Some(offset) = files.cut {
-        problems.report(sink, Place::Offset(offset as u64), "archive", || {
-            "the archive ends too early".to_owned()
-        })?;
-    }
     if let Some(damage) = input.damage() {
         let damage = damage.to_owned();
         problems.report(sink, Place::Whole, "input", || damage)?;
@@ -55,7 +50,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         return Err(Error::Damaged {
             input: input.name().to_owned(),
             place: Place::Whole,
-            message: "expected a directory or an archive (.tar) with a trace: a file \"metadata\" beside the files of its streams".to_owned() + hint,
+            message: "expected a directory or an archive (.tar, .zip) with a trace: a file \"metadata\" beside the files of its streams".to_owned() + hint,
         });
     }
     let traces = traces(input.name(), &files, &folders, &mut problems, sink)?;

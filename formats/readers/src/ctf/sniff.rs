@@ -1,18 +1,13 @@
-//! Recognizes the metadata of CTF, and archives, which may hold traces.
+//! Recognizes the metadata of CTF.
 
 use perfquet_events::Guess;
 
 use super::metadata;
-use crate::tar;
 
-/// The metadata in one of its forms, or an archive.
+/// The metadata in one of its forms.
 pub(super) fn sniff(head: &[u8]) -> Guess {
-    if metadata::is_packets(head) || metadata::is_plain(head) || metadata::is_json(head) {
-        return Guess::Certain;
-    }
-    // Of an archive, only the first names are known.
-    match tar::is_tar(head) {
-        true => Guess::Likely,
+    match metadata::is_packets(head) || metadata::is_plain(head) || metadata::is_json(head) {
+        true => Guess::Certain,
         false => Guess::No,
     }
 }

@@ -24,15 +24,7 @@ fn directories_and_archives() {
         .iter()
         .find(|path| path.ends_with("kernel.tar"))
         .unwrap();
-    let bytes = std::fs::read(archive).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let mut paths = Vec::new();
-    for member in crate::tar::members(&bytes).0 {
-        let path = folder.path().join(&member.name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &bytes[member.bytes]).unwrap();
-        paths.push(path);
-    }
+    let (folder, paths) = unpacked(archive);
     let read = |path: &std::path::Path| {
         let text = as_text(&CTF, &mut Input::open(path).unwrap());
         assert!(text.contains("sample 0 time="), "{text}");
@@ -43,8 +35,8 @@ fn directories_and_archives() {
     assert_eq!(read(folder.path()), expected);
     // Links lead out of the directory, so they are not followed; a pipe would block.
     let outside = tempfile::tempdir().unwrap();
-    std::fs::rename(&paths[1], outside.path().join("stream")).unwrap();
-    std::os::unix::fs::symlink(outside.path().join("stream"), &paths[1]).unwrap();
+    std::fs::rename(&paths[0], outside.path().join("stream")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("stream"), &paths[0]).unwrap();
     std::os::unix::fs::symlink("/", folder.path().join("root")).unwrap();
     let text = as_text(&CTF, &mut Input::open(folder.path()).unwrap());
     assert!(!text.contains("cpu=0"), "{text}");

@@ -1,4 +1,4 @@
-//! The output of strace and ltrace: system calls and calls of library functions, with arguments and results.
+//! The output of strace, `perf trace` and ltrace: system calls and calls of library functions, with arguments and results.
 //!
 //! ```text
 //! 14959 1795363209.096580 execve("./sys", ["./sys"], 0x7ffdcf133ad8 /* 2 vars */) = 0 <0.000147>
@@ -23,24 +23,35 @@
 //! - Signals are hits of `strace:signal`. Results of `clone`, `fork` and `vfork` create threads, `+++` ends them.
 //! - The table of `-c` and `-C` becomes aggregations by system call: `calls`, `errors`, `seconds`.
 //! - With `-ff`, the thread is in the name of the file: `trace.15035`.
+//! - `perf trace` is another language (`perf_trace.rs`) with the same rows.
 //! - On the standard error, lines may be output of the program: they are counted.
 
 mod ahead;
 mod call;
 mod line;
+mod perf_trace;
 mod read;
+mod signal_type;
 mod sniff;
 mod summary;
 #[cfg(test)]
 mod tests;
 
-use perfquet_events::Format;
+use perfquet_events::event::Sink;
+use perfquet_events::{Error, Format, Input};
 
-/// Output of strace and ltrace.
+/// Output of strace, perf trace and ltrace.
 pub const STRACE: Format = Format {
     name: "strace",
-    about: "output of strace and ltrace: NAME(ARGUMENTS) = RESULT",
+    about: "output of strace, perf trace and ltrace: NAME(ARGUMENTS) = RESULT",
     main_file: None,
     sniff: sniff::sniff,
-    read_file: read::read,
+    read_file: read,
 };
+
+fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+    match perf_trace::is_perf_trace(input.head()) {
+        true => perf_trace::read(input, sink),
+        false => read::read(input, sink),
+    }
+}

@@ -2,15 +2,15 @@
 
 use hashbrown::{HashMap, HashSet};
 use perfquet_events::event::{
-    Action, Aggregate, AggregateValue, Call, Comm, Common, Event, EventId, EventKind, EventType,
-    Exit, Fact, Field, FieldType, Fields, Fork, Function, Leave, NamedFrame, Place, Problem,
-    Sample, Sink, Space, Stack, Value,
+    Action, Aggregate, AggregateValue, Call, Comm, Common, Event, EventId, Exit, Fact, Fields,
+    Fork, Function, Leave, NamedFrame, Place, Problem, Sample, Sink, Space, Stack, Value,
 };
 use perfquet_events::{Error, Input};
 
 use super::ahead::{Ahead, Clock, Resumption, mended};
 use super::call::{Outcome, arguments};
 use super::line::{self, Body, Frame, Prefix, Time, cut};
+use super::signal_type::signal_type;
 use super::summary::{self, Part, Table};
 use crate::lines::{Counts, Line, Lines, Meter, hexadecimal, quoted, signed, unsigned};
 
@@ -463,28 +463,6 @@ impl<'a> Reader<'a> {
             }))?;
         }
         self.counts.report("strace.lines", sink)
-    }
-}
-
-fn signal_type() -> EventType {
-    let field = |name: &str, kind| Field {
-        name: name.to_owned(),
-        kind,
-        layout: None,
-        declaration: String::new(),
-    };
-    EventType {
-        system: "strace".to_owned(),
-        name: "signal".to_owned(),
-        kind: EventKind::Tracepoint,
-        fields: vec![
-            field("signal", FieldType::Text),
-            field("code", FieldType::Text),
-            field("sender_pid", FieldType::Int(32)),
-            field("sender_uid", FieldType::Int(64)),
-            field("status", FieldType::Text),
-        ],
-        ..EventType::default()
     }
 }
 

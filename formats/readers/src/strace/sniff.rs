@@ -4,7 +4,7 @@ use perfquet_events::Guess;
 use perfquet_events::input::HEAD_BYTES;
 
 use super::line::{self, Body, Time};
-use super::summary;
+use super::{perf_trace, summary};
 use crate::lines::Lines;
 
 /// A program may write more than strace does, but not between all of its lines.
@@ -12,6 +12,9 @@ const LEAST_SHARE: usize = 2;
 
 /// Certain if half of the lines are of strace, and one of them is like nothing else.
 pub(super) fn sniff(head: &[u8]) -> Guess {
+    if perf_trace::is_perf_trace(head) {
+        return Guess::Certain;
+    }
     let is_cut = head.len() >= HEAD_BYTES;
     let mut lines: Vec<&[u8]> = Lines::of(head).map(|line| line.text).collect();
     if is_cut && lines.len() > 1 {

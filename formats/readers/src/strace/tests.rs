@@ -81,3 +81,34 @@ proptest! {
         read_bytes(&STRACE, text.as_bytes());
     }
 }
+
+/// The calls of the output of `perf trace -S` add up to its table.
+#[test]
+fn perf_trace_adds_up_to_its_table() {
+    let files = golden_files("strace");
+    let path = files
+        .iter()
+        .find(|path| path.ends_with("summary.perf-trace"))
+        .unwrap();
+    let text = read_golden(&STRACE, path);
+    for (name, calls, errors, milliseconds) in [
+        ("clock_nanosleep", 4, 0, 7.593),
+        ("openat", 3, 1, 0.068),
+        ("write", 2, 0, 0.030),
+        ("read", 4, 0, 8.421),
+    ] {
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("call") && line.contains(&format!("\"sys_{name}\"")));
+        let lines: Vec<&str> = lines.collect();
+        assert_eq!(lines.len(), calls, "{text}");
+        let failed = lines.iter().filter(|line| line.contains("error="));
+        assert_eq!(failed.count(), errors);
+        let durations = lines.iter().map(|line| {
+            let (_, rest) = line.split_once("duration=").unwrap();
+            rest.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e6
+        });
+        let sum: f64 = durations.sum();
+        assert!((sum - milliseconds).abs() < 0.003, "{name}: {sum}");
+    }
+}

@@ -9,7 +9,7 @@
 //! perf-cpu0.dat records of perf: context switches, names, ends of threads
 //! ```
 //! The format is documented by uftrace itself: `uftrace.h`, `libmcount/record.c`, `utils/fstack.c`. A trace is a directory with the
-//! file `info`; the input may be that directory, one with it below, or an archive (`.tar`, also compressed). The printed texts of
+//! file `info`; the input may be that directory, one with it below, or an archive (`.tar`, `.zip`, also compressed). The printed texts of
 //! `uftrace dump` and `uftrace replay` are read, too (`dump.rs`, `replay.rs`).
 //!
 //! - A record has the address of a function; its name is in the `.sym` files, its module in the mappings of its session.
@@ -39,7 +39,7 @@ use perfquet_events::Format;
 /// uftrace's directories and texts.
 pub const UFTRACE: Format = Format {
     name: "uftrace",
-    about: "uftrace: a directory or .tar, the text of uftrace dump or replay",
+    about: "uftrace: a directory, .tar or .zip, the text of uftrace dump or replay",
     main_file: Some("**/info"),
     sniff: sniff::sniff,
     read_file: read::read,

@@ -18,7 +18,6 @@ use super::{dump, replay, symbols};
 use crate::files::Files;
 use crate::lines::{Lines, signed, unsigned};
 use crate::problems::Problems;
-use crate::tar;
 
 const INFO: &str = "info";
 const PROGRESS_BYTES: u64 = 1 << 20;
@@ -37,14 +36,8 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         return replay::read(input, sink);
     }
     let is_info = head.starts_with(MAGIC);
-    let is_other = !input.is_directory() && !is_info && !tar::is_tar(head);
     let files = Files::of(input, INFO)?;
     let mut problems = Problems::default();
-    if let Some(offset) = files.cut.filter(|_| !is_info && !is_other) {
-        problems.report(sink, Place::Offset(offset as u64), "archive", || {
-            "the archive ends too early".to_owned()
-        })?;
-    }
     if let Some(damage) = input.damage() {
         let damage = damage.to_owned();
         problems.report(sink, Place::Whole, "input", || damage)?;
@@ -87,7 +80,7 @@ fn folder(name: &str, files: &Files, is_info: bool) -> Result<String, Error> {
             Err(Error::Damaged {
                 input: name.to_owned(),
                 place: Place::Whole,
-                message: "expected a directory or an archive (.tar) of uftrace, with a file \"info\", or the text of uftrace dump or replay"
+                message: "expected a directory or an archive (.tar, .zip) of uftrace, with a file \"info\", or the text of uftrace dump or replay"
                     .to_owned()
                     + hint,
             })

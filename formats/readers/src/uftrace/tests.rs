@@ -14,29 +14,16 @@ fn golden() {
     }
 }
 
-/// The files of an archive, unpacked.
-fn unpacked(archive: &[u8]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for member in crate::tar::members(archive).0 {
-        let path = folder.path().join(&member.name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &archive[member.bytes]).unwrap();
-    }
-    folder
-}
-
-fn golden_bytes(name: &str) -> (std::path::PathBuf, Vec<u8>) {
+fn golden_path(name: &str) -> std::path::PathBuf {
     let files = golden_files("uftrace");
-    let path = files.into_iter().find(|path| path.ends_with(name)).unwrap();
-    let bytes = std::fs::read(&path).unwrap();
-    (path, bytes)
+    files.into_iter().find(|path| path.ends_with(name)).unwrap()
 }
 
 /// A directory, one above it, and an archive have the same events.
 #[test]
 fn directories_and_archives() {
-    let (path, bytes) = golden_bytes("args.tar");
-    let folder = unpacked(&bytes);
+    let path = golden_path("args.tar");
+    let (folder, _) = unpacked(&path);
     let read = |path: &std::path::Path| as_text(&UFTRACE, &mut Input::open(path).unwrap());
     let expected = read_golden(&UFTRACE, &path);
     assert_eq!(read(&folder.path().join("v013-args.data")), expected);
@@ -80,8 +67,7 @@ proptest! {
     /// Damaged records never panic, and no entry is invented.
     #[test]
     fn damaged_records(at in 0..1304_usize, byte: u8, length in 0..1304_usize) {
-        let (_, bytes) = golden_bytes("args.tar");
-        let folder = unpacked(&bytes);
+        let (folder, _) = unpacked(&golden_path("args.tar"));
         let path = folder.path().join("v013-args.data/14212.dat");
         let mut records = std::fs::read(&path).unwrap();
         records[at] = byte;

@@ -223,7 +223,9 @@ impl Elf {
     /// Maps and reads the headers of a regular file.
     pub(in crate::symbols) fn open(path: &Path) -> Result<Elf, Bad> {
         let map = Map::foreign(path).map_err(Bad::Io)?;
-        let on_disk = map.file().metadata().map_err(Bad::Io)?.blocks() * BLOCK_BYTES;
+        let metadata = map.file().map(File::metadata).transpose();
+        let metadata = metadata.map_err(Bad::Io)?;
+        let on_disk = metadata.map_or(u64::MAX, |metadata| metadata.blocks() * BLOCK_BYTES);
         if limits::is_hollow(map.len() as u64, on_disk) {
             return Err(Bad::Text(format!(
                 "{} bytes, of which only {on_disk} are on the disk",
@@ -638,7 +640,7 @@ impl Elf {
     /// The open file, if it is one.
     pub(in crate::symbols) fn file(&self) -> Option<&File> {
         match &*self.content {
-            Content::Mapped(map) => Some(map.file()),
+            Content::Mapped(map) => map.file(),
             Content::Owned(_) => None,
         }
     }

@@ -3,28 +3,21 @@
 //! ```text
 //! name[100] mode[8] uid[8] gid[8] size[12] mtime[12] checksum[8] type link[100] "ustar\0" … prefix[155], then the bytes, in blocks of 512
 //! ```
-//! Read are POSIX' ustar and pax, and GNU's long names. Names are only compared, never opened.
+//! Read are POSIX' ustar and pax, and GNU's long names.
 
 use std::ops::Range;
 
-const BLOCK: usize = 512;
-/// Longest name.
-const NAME_BYTES: usize = 4096;
+use super::{MEMBERS_MAX, Member, Method, name_of};
 
-/// A file of an archive.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Member {
-    pub(crate) name: String,
-    pub(crate) bytes: Range<usize>,
-}
+const BLOCK: usize = 512;
 
 /// Whether these are the first bytes of an archive.
-pub(crate) fn is_tar(head: &[u8]) -> bool {
+pub(super) fn is_tar(head: &[u8]) -> bool {
     head.get(257..262) == Some(b"ustar") && head.first() != Some(&0)
 }
 
 /// All regular files, and the offset at which the archive ends too early.
-pub(crate) fn members(archive: &[u8]) -> (Vec<Member>, Option<usize>) {
+pub(super) fn members(archive: &[u8]) -> (Vec<Member>, Option<usize>) {
     let mut members = Vec::new();
     let mut long_name = None;
     let mut at = 0;
@@ -54,10 +47,14 @@ pub(crate) fn members(archive: &[u8]) -> (Vec<Member>, Option<usize>) {
                         (prefix, _) => [prefix, b"/", name].concat(),
                     }
                 });
-                let name = name.get(..NAME_BYTES).unwrap_or(&name);
+                if members.len() >= MEMBERS_MAX {
+                    return (members, Some(at));
+                }
                 members.push(Member {
-                    name: String::from_utf8_lossy(name).into_owned(),
+                    name: name_of(&name),
                     bytes,
+                    method: Method::Stored,
+                    check: None,
                 });
             }
             _ => long_name = None,
@@ -72,14 +69,14 @@ pub(crate) fn members(archive: &[u8]) -> (Vec<Member>, Option<usize>) {
 }
 
 fn before_nul(bytes: &[u8]) -> &[u8] {
-    perfquet_events::bytes::before_nul(bytes)
+    crate::bytes::before_nul(bytes)
 }
 
 /// Octal digits, or GNU's binary number after a byte 0x80.
 fn number(field: &[u8]) -> Option<usize> {
     if let Some((0x80, rest)) = field.split_first() {
         let bytes = rest.get(rest.len().checked_sub(8)?..)?;
-        return usize::try_from(perfquet_events::bytes::Endian::Big.unsigned(bytes)).ok();
+        return usize::try_from(crate::bytes::Endian::Big.unsigned(bytes)).ok();
     }
     let digits = field.iter().filter(|byte| !matches!(byte, 0 | b' '));
     digits.into_iter().try_fold(0_usize, |value, byte| {

@@ -1,0 +1,25 @@
+//! The event of a signal. Its table also tells the view of system calls that arguments are with the calls.
+
+use perfquet_events::event::{EventKind, EventType, Field, FieldType};
+
+pub(super) fn signal_type() -> EventType {
+    let field = |name: &str, kind| Field {
+        name: name.to_owned(),
+        kind,
+        layout: None,
+        declaration: String::new(),
+    };
+    EventType {
+        system: "strace".to_owned(),
+        name: "signal".to_owned(),
+        kind: EventKind::Tracepoint,
+        fields: vec![
+            field("signal", FieldType::Text),
+            field("code", FieldType::Text),
+            field("sender_pid", FieldType::Int(32)),
+            field("sender_uid", FieldType::Int(64)),
+            field("status", FieldType::Text),
+        ],
+        ..EventType::default()
+    }
+}
