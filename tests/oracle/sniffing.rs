@@ -3,35 +3,103 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use perfquet_events::Input;
-use perfquet_tests::corpora;
+use perfquet_events::event::{Event, Sink};
+use perfquet_events::{Error, Input};
+use perfquet_tests::{corpora, root};
 
-/// The format of a file, by its directory and name; `None` if unknown (side files, damaged on purpose).
+/// The format of a file, by its directory and name; `None` for side files.
 fn expected(path: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or_default();
-    let folder = path.split('/').next().unwrap_or_default();
-    let ends = |end: &str| name.ends_with(end);
-    match folder {
-        "perf-data" if ends(".script") => Some("perf-script"),
-        "perf-data" | "perf-data-public" if ends(".data") || ends(".data.zst") => Some("perf.data"),
-        "trace-cmd" if ends(".dat") => Some("trace.dat"),
-        "trace-dat-public" => Some("trace.dat"),
-        "trace-cmd" if ends(".report") => Some("ftrace-text"),
-        "ftrace" if ends(".trace") || ends(".trace_pipe") || name.starts_with("hist") => {
-            Some("ftrace-text")
+    let (folder, rest) = path.split_once('/').unwrap_or_default();
+    let extension = name.rsplit('.').next().unwrap_or_default();
+    let of_threads = path.contains("/threads.data/data");
+    match (folder, extension) {
+        ("scopes", "zst") => Some("perf.data"),
+        ("perf-data", "script" | "records") => Some("perf-script"),
+        ("perf-data" | "perf-data-public", "data" | "zst" | "zstd" | "stream" | "v1") => {
+            Some("perf.data")
         }
-        "ftrace-legacy" => Some("ftrace-text"),
-        "dtrace" if ends(".folded") => Some("folded"),
-        "dtrace" => Some("dtrace"),
-        "folded" if ends(".folded") || ends(".folded-all") => Some("folded"),
-        "folded" if path.contains("/perf-script/") => Some("perf-script"),
-        "more" if name == "metadata" || (path.contains("/ctf/") && ends(".tar.xz")) => Some("ctf"),
-        "more" if path.starts_with("more/bcc/") => Some("bcc"),
+        ("perf-data" | "perf-data-public", _) if of_threads => Some("perf.data"),
+        ("perf-data-public", _) if rest.starts_with("quipper/perf.data.") => Some("perf.data"),
+        ("perf-data-public", _) if rest.starts_with("fuzz/") => Some("perf.data"),
+        ("trace-cmd", "dat") | ("trace-dat-public", _) => Some("trace.dat"),
+        ("trace-cmd", "report") | ("ftrace-legacy", _) => Some("ftrace-text"),
+        ("trace-cmd", "txt") if name.starts_with("show-") => Some("ftrace-text"),
+        ("ftrace", "trace" | "trace_pipe") => Some("ftrace-text"),
+        ("ftrace", _) if name.starts_with("hist") => Some("ftrace-text"),
+        ("dtrace" | "folded", "folded" | "folded-all") => Some("folded"),
+        ("dtrace", _) => Some("dtrace"),
+        ("folded", _) if rest.starts_with("perf-script/") => Some("perf-script"),
+        ("folded", _) if rest == "other/bpftrace-text.txt" => Some("bpftrace"),
+        ("folded", _) if rest.starts_with("other/strace-") => Some("strace"),
+        ("kfi", "log" | "lst" | "conf") => Some("kfi"),
+        ("exports", _) => exported(name, rest),
+        ("reports", _) => reported(name, rest),
+        ("more", _) => more(name, rest),
+        _ => None,
+    }
+}
+
+/// Files that perfquet exported.
+fn exported(name: &str, path: &str) -> Option<&'static str> {
+    match name {
+        "metadata" if path.starts_with("tiny-ctf/") => Some("ctf"),
+        "tiny.firefox.json" => Some("firefox"),
+        "tiny.pb.gz" => Some("pprof"),
+        "tiny.perfetto-trace" => Some("perfetto"),
+        "tiny.speedscope.json" => Some("speedscope"),
+        "tiny.trace.json" => Some("chrome"),
+        _ => None,
+    }
+}
+
+/// Inputs of reported bugs.
+fn reported(name: &str, path: &str) -> Option<&'static str> {
+    let extension = name.rsplit('.').next().unwrap_or_default();
+    match (path, extension) {
+        ("002-two.txt" | "dt01-mac.txt" | "dtrace-no-header.out", _) => Some("dtrace"),
+        ("003-fgraph.txt" | "nocontext-stack.trace", _) => Some("ftrace-text"),
+        // A report of trace-cmd in which one line is inside of another.
+        ("hostile/ctf/address.txt" | "hostile/ctf/xinvalid-eee22af2cc", _) => Some("ftrace-text"),
+        (_, "ps" | "data") => Some(match extension {
+            "ps" => "perf-script",
+            _ => "perf.data",
+        }),
+        (_, "folded") => Some("folded"),
+        (_, "txt") if path.starts_with("hostile/names/") => match name {
+            "folded.txt" => Some("folded"),
+            "ftrace.txt" | "graph.txt" => Some("ftrace-text"),
+            "script.txt" => Some("perf-script"),
+            _ => None,
+        },
+        (_, "txt" | "json" | "bin") if !path.contains('/') => match name.get(..2)? {
+            "bt" => Some("bpftrace"),
+            "ft" => Some("ftrace-text"),
+            "ps" => Some("perf-script"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Files of other tools.
+fn more(name: &str, path: &str) -> Option<&'static str> {
+    let (tool, rest) = path.split_once('/')?;
+    let extension = name.rsplit('.').next().unwrap_or_default();
+    match (tool, extension) {
+        ("ctf", _) if rest.starts_with("expected/") => None,
+        ("ctf", "xz") => Some("ctf"),
+        ("ctf", _) if name == "metadata" => Some("ctf"),
+        ("bcc", _) => Some("bcc"),
+        ("chrome", _) => Some("chrome"),
         // The script prints what strace does.
-        "more" if path == "more/systemtap/public/strace.txt" => Some("strace"),
-        "more" if path.starts_with("more/systemtap/") && ends(".txt") => Some("systemtap"),
-        "more" if path.starts_with("more/ktap/") => Some("dtrace"),
-        "kfi" if ends(".log") || ends(".lst") => Some("kfi"),
+        ("systemtap", _) if rest == "public/strace.txt" => Some("strace"),
+        ("systemtap", "txt") => Some("systemtap"),
+        ("ktap", _) => Some("dtrace"),
+        ("strace", _) => Some("strace"),
+        ("uftrace", "folded") => Some("folded"),
+        ("uftrace", "txt") if name != "task.txt" => Some("uftrace"),
+        ("uftrace", _) if name == "info" => Some("uftrace"),
         _ => None,
     }
 }
@@ -55,7 +123,19 @@ const REFUSED: &[(&str, &str)] = &[
     ("more/ktap/errinfo.txt", "nothing that was printed"),
     ("more/ktap/schedtimes.txt", "nothing that was printed"),
     ("more/ktap/tutorial.md", "a manual"),
+    (
+        "more/strace/attach-detach.stderr.txt",
+        "strace's messages about threads, no calls",
+    ),
+    (
+        "more/strace/relatives/perf-trace-6.1.txt",
+        "the text of perf trace",
+    ),
     ("perf-data/6.12/nothing.script", "empty"),
+    (
+        "perf-data/6.12/threads.data/data.0",
+        "one record beside a perf.data",
+    ),
     ("perf-data-public/recorded/empty.data", "empty"),
     (
         "perf-data-public/simpleperf/invalid_perf.data",
@@ -96,14 +176,35 @@ const SCRIPTED: &[&str] = &[
     "public/who_sent_it",
 ];
 
+/// All files below a directory; links are not followed.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    let entries = std::fs::read_dir(folder).expect("a folder of the corpus");
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
     for entry in entries.flatten() {
-        let path = entry.path();
-        match path.is_dir() {
-            true => files(&path, found),
-            false => found.push(path),
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files(&entry.path(), found),
+            Ok(kind) if kind.is_file() => found.push(entry.path()),
+            _ => {}
         }
+    }
+}
+
+/// The format of a file. Of an archive, only the names of its files tell what it is: it is opened.
+fn recognized(path: &Path) -> Option<&'static str> {
+    let mut input = Input::open(path).ok()?;
+    let format = perfquet_import::sniff(&mut input).ok()?;
+    let is_archive = input.head().get(257..262) == Some(b"ustar");
+    let is_trace = !is_archive || format.read(&mut input, &mut Ignored).is_ok();
+    is_trace.then_some(format.name)
+}
+
+/// Accepts all events.
+struct Ignored;
+
+impl Sink for Ignored {
+    fn event(&mut self, _: Event<'_>) -> Result<(), Error> {
+        Ok(())
     }
 }
 
@@ -120,24 +221,73 @@ fn corpus_is_recognized() {
         }));
     }
     let (mut counts, mut wrong) = (BTreeMap::new(), Vec::new());
+    // Records of perf without a header, in directories of uftrace: recognized if there are enough.
+    paths.retain(|(short, _)| !short.contains(".data/perf-cpu"));
+    let seen = paths.len();
     for (short, path) in paths {
-        let Some(wanted) = expected(&short) else {
-            continue;
-        };
         let of_systemtap = short.strip_prefix("more/systemtap/");
         let script = of_systemtap.and_then(|name| name.strip_suffix(".txt"));
         let is_refused = REFUSED.iter().any(|(name, _)| *name == short)
             || script.is_some_and(|name| SCRIPTED.contains(&name));
-        let wanted = (!is_refused).then_some(wanted);
-        let found = Input::open(&path).and_then(|mut input| perfquet_import::sniff(&mut input));
-        let found = found.as_ref().map(|format| format.name);
+        let wanted = expected(&short).filter(|_| !is_refused);
+        let found = recognized(&path);
         *counts.entry(found.unwrap_or("refused")).or_insert(0) += 1;
-        if found.ok() != wanted {
+        if found != wanted {
             wrong.push(format!("{short}: expected {wanted:?}, found {found:?}"));
         }
     }
     for (format, count) in &counts {
         println!("{format:<14} {count:>5} files");
     }
+    println!("{seen} files, {} wrong", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Documents that consist of what a tool prints, by the end of their path.
+const DOCUMENTS: &[&str] = &[
+    // Pages of examples, in which the output of bpftrace's and bcc's tools is most of the text.
+    "_example.txt",
+    "libbpfcc/README.md.gz",
+    // Comments and sessions with excerpts.
+    "ftrace_text/dump.rs",
+    "kfi/tests.rs",
+    "tests/cli/aggregations.md",
+    "tests/cli/hist.md",
+];
+
+/// Files below directories without traces: those of `PERFQUET_SNIFF`, by colons, or the sources of this project.
+#[test]
+fn other_files_are_refused() {
+    let folders: Vec<PathBuf> = match std::env::var_os("PERFQUET_SNIFF") {
+        Some(folders) => std::env::split_paths(&folders).collect(),
+        None => vec![root().to_owned()],
+    };
+    let mut paths = Vec::new();
+    for folder in &folders {
+        files(folder, &mut paths);
+    }
+    let is_trace = |path: &PathBuf| {
+        let path = path.strip_prefix(root()).unwrap_or(path).to_string_lossy();
+        let own = [
+            "tests/corpus/",
+            "tests/sql/",
+            "tests/oracle/exports/",
+            "tests/dist.folded",
+            ".git/",
+        ];
+        own.iter().any(|folder| path.starts_with(folder)) || path.contains("/golden/")
+    };
+    paths.retain(|path| !is_trace(path));
+    paths.retain(|path| {
+        !DOCUMENTS
+            .iter()
+            .any(|end| path.to_string_lossy().ends_with(end))
+    });
+    paths.sort();
+    let found: Vec<String> = paths
+        .iter()
+        .filter_map(|path| Some(format!("{}: {}", path.display(), recognized(path)?)))
+        .collect();
+    println!("{} files, {} recognized", paths.len(), found.len());
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }

@@ -17,6 +17,7 @@ pub mod say;
 pub mod schemas;
 pub mod scopes;
 pub mod session;
+pub mod sniff;
 pub mod stacks;
 pub mod test;
 pub mod vm;

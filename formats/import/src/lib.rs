@@ -44,7 +44,7 @@ use std::time::SystemTime;
 use parts::Part;
 use perfquet_events::event::{Event, Hit, Place, Problem, Progress, Sink};
 use perfquet_events::{Error, Format, Guess, Input};
-use perfquet_readers::{FORMATS, perf_data, perf_script};
+use perfquet_readers::{FORMATS, folded, perf_data, perf_script};
 use perfquet_trace::normalize::{Limits, Normalizer, Output, TimeRange};
 use perfquet_trace::store::{self, Source, Writer, WriterOptions};
 use perfquet_trace::{Report, symbols};
@@ -269,21 +269,31 @@ pub fn sniff(input: &mut Input) -> Result<&'static Format, Error> {
 
 /// Detects the format of a file.
 fn sniff_file(input: &Input) -> Result<&'static Format, Error> {
-    let mut likely = None;
+    let mut likely = Vec::new();
     for &format in FORMATS {
         match format.guess(input)? {
             Guess::Certain => return Ok(format),
-            Guess::Likely => likely = likely.or(Some(format)),
+            Guess::Likely => likely.push(format),
             Guess::No => {}
         }
     }
     let is_damaged_perf_data = || {
+        let head = input.head();
         let map = input
             .mapped()
-            .filter(|_| looks_like(input.head()).is_none());
+            .filter(|_| looks_like(head).is_none() && !is_of_others(head));
         map.is_some_and(|map| perf_data::has_damaged_front(&map))
     };
-    match likely {
+    likely.retain(|format| {
+        let is_folded = format.name == folded::FOLDED.name;
+        let is_counted = || {
+            input
+                .mapped()
+                .is_none_or(|map| folded::has_counted_line(&map))
+        };
+        !is_of_others(input.head()) && (!is_folded || is_counted())
+    });
+    match likely.first() {
         Some(format) => Ok(format),
         None if is_damaged_perf_data() => Ok(&perf_data::PERF_DATA),
         None => Err(Error::UnknownFormat {
@@ -298,6 +308,31 @@ pub fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<&'static Format, E
     let format = sniff(input)?;
     format.read(input, sink)?;
     Ok(format)
+}
+
+/// Whether the first bytes are those of another kind of file, so that what resembles a damaged trace in it does so by chance.
+fn is_of_others(head: &[u8]) -> bool {
+    const MAGIC: &[&[u8]] = &[
+        b"\x7fELF",
+        b"!<arch>\n",
+        b"PAR1",
+        b"SQLite format 3\0",
+        b"\x89PNG\r\n",
+        b"\xff\xd8\xff",
+        b"GIF8",
+        b"%PDF-",
+        // Compiled messages of gettext, in both byte orders.
+        b"\xde\x12\x04\x95",
+        b"\x95\x04\x12\xde",
+        // Java's classes.
+        b"\xca\xfe\xba\xbe",
+        b"DTiJ",
+        b"JiTD",
+        b"<svg",
+        b"<!DOCTYPE",
+        b"<html",
+    ];
+    MAGIC.iter().any(|magic| head.starts_with(magic))
 }
 
 /// Returns what the first bytes and the name suggest instead, as the end of a sentence.

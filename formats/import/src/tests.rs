@@ -406,6 +406,52 @@ fn a_perf_data_without_its_first_page_is_recognized() {
     assert!(sniff(&mut Input::open(&file).unwrap()).is_err());
 }
 
+/// Numbers of a program may look like records; what is left of a trace does not begin like a program.
+#[test]
+fn files_of_other_kinds_are_no_damaged_traces() {
+    let mut record = [0; 16];
+    record[0] = 9;
+    record[6] = 16;
+    let records = record.repeat(64);
+    let found = |magic: &[u8]| {
+        let bytes = [magic, &records].concat();
+        let found = sniff(&Input::from_bytes("a", bytes.as_slice()).unwrap());
+        found.map(|format| format.name).ok()
+    };
+    assert_eq!(found(&[0xff; 8]), Some("perf.data"));
+    for magic in [
+        &b"\x7fELF\x02\x01\x01\0"[..],
+        b"!<arch>\n",
+        b"\xde\x12\x04\x95\0\0\0\0",
+    ] {
+        assert_eq!(found(magic), None, "{magic:?}");
+    }
+}
+
+/// Only the end of a long line tells a deep stack from a style sheet.
+#[test]
+fn long_lines_without_a_count_are_no_stacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a");
+    for (end, expected) in [
+        (" 12\nb;c 1\n", true),
+        (" 3", true),
+        ("}\n", false),
+        ("", false),
+    ] {
+        std::fs::write(
+            &file,
+            ["--ground: #ffffff;".repeat(400).as_str(), end].concat(),
+        )
+        .unwrap();
+        assert_eq!(
+            sniff(&Input::open(&file).unwrap()).is_ok(),
+            expected,
+            "{end:?}"
+        );
+    }
+}
+
 fn refusal(name: &str, bytes: &[u8]) -> String {
     match sniff(&mut Input::from_bytes(name, bytes).unwrap()) {
         Err(error) => error.to_string(),

@@ -18,6 +18,7 @@ usage: cargo xtask CHORE
   bpf                    compiles the programs for the kernel (ebpf/src/*.bpf.c), with clang
   corpus [DIR]           every trace at hand against its own tool, as a table; --record [NAME]... makes those of tests/corpus
   fuzz [--minutes N]     damaged inputs and damaged traces for every reader and report, until the time is over
+  sniff DIR...           files that are no traces: each must be refused
   salvage                how much of damaged recordings is kept, as a table
   stacks [PROGRAM]...    samples of real programs with their whole user stack, beside perf and bpftrace, as a table
   pairs [NUMBER]...      recordings of every two options together: read by perf alike, nothing unreadable, nothing twice
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         ["corpus"] => chores::corpus::run(None),
         ["corpus", "--record", names @ ..] => chores::corpus::record(names),
         ["corpus", directory] => chores::corpus::run(Some(directory)),
+        ["sniff", first, rest @ ..] => chores::sniff::run(&[&[*first], rest].concat()),
         ["salvage"] => chores::salvage::run(),
         ["fuzz"] => chores::fuzz::run(1),
         ["fuzz", "--minutes", minutes] => match minutes.parse() {

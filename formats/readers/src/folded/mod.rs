@@ -27,6 +27,7 @@ mod sniff;
 mod tests;
 
 use perfquet_events::Format;
+use perfquet_events::input::HEAD_BYTES;
 
 /// Folded stacks.
 pub const FOLDED: Format = Format {
@@ -36,3 +37,20 @@ pub const FOLDED: Format = Format {
     sniff: sniff::sniff,
     read_file: read::read,
 };
+
+/// Whether the first line has a count, if it is longer than what a sniffer sees: minified scripts and style sheets have a `;` as
+/// often as a deep stack.
+pub fn has_counted_line(file: &[u8]) -> bool {
+    /// Longer ones are accepted.
+    const LINE_BYTES_MAX: usize = 16 << 20;
+    let searched = file.get(..LINE_BYTES_MAX).unwrap_or(file);
+    let end = perfquet_events::scan::find(searched, b'\n');
+    match end {
+        Some(end) if end < HEAD_BYTES => true,
+        None if searched.len() < HEAD_BYTES || searched.len() < file.len() => true,
+        _ => {
+            let line = searched.get(..end.unwrap_or(searched.len()));
+            line.is_some_and(|line| line::split_count(line).is_some())
+        }
+    }
+}

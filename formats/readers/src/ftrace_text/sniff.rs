@@ -24,6 +24,7 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     }
     let mut heads = 0;
     let mut normal_heads = 0;
+    let (mut has_cpus, mut has_version) = (false, false);
     let mut others = 0;
     for (index, line) in Lines::of(text).take(LINES).enumerate() {
         let text = line.text;
@@ -35,9 +36,13 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
                 _ => continue,
             }
         }
-        let is_tool = text.starts_with(b"cpus=") || text.starts_with(b"version = ");
-        if index < 10 && is_tool && header::of_tool(text).is_some() {
-            return Guess::Certain;
+        if index < 10 {
+            // Configurations and scripts have one of both.
+            has_cpus |= matches!(header::of_tool(text), Some(header::HeaderLine::Cpus(_)));
+            has_version |= is_version(text);
+            if has_cpus && has_version {
+                return Guess::Certain;
+            }
         }
         if head::normal(text).is_some() {
             normal_heads += 1;
@@ -49,13 +54,19 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
         }
     }
     // `comm-tid [cpu] time:` is unique to ftrace; the stacks below may look like those of other tools.
-    if normal_heads >= 2 && heads >= others {
+    if (normal_heads >= 2 || has_cpus && heads >= 1) && heads >= others {
         Guess::Certain
-    } else if (heads >= 1 && heads >= others) || dump::is_log(text) {
+    } else if ((heads >= 1 || has_cpus) && heads >= others) || dump::is_log(text) {
         Guess::Likely
     } else {
         Guess::No
     }
+}
+
+/// Whether trace-cmd printed the version of a file: `version = 6`.
+fn is_version(line: &[u8]) -> bool {
+    let version = line.strip_prefix(b"version = ");
+    version.is_some_and(|version| matches!(version.trim_ascii(), [b'0', b'.', ..] | [b'1'..=b'9']))
 }
 
 /// Whether the line is an event of CTF as babeltrace prints it: `[time] (+delta) host name: { cpu_id = 0 }, { … }`.

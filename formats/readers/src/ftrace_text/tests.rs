@@ -120,6 +120,17 @@ fn a_pipe_with_stacks_is_recognized() {
     }
 }
 
+/// trace-cmd prints both lines, before events of any form.
+#[test]
+fn heads_of_trace_cmd_are_recognized() {
+    let check = |text: &str, expected| {
+        assert_eq!((FTRACE_TEXT.sniff)(text.as_bytes()), expected, "{text:?}");
+    };
+    check("version = 6\ncpus=2\nanything\n", Guess::Certain);
+    check("version = 0.5\nCPU 0 is empty\ncpus=4\n", Guess::Certain);
+    check("cpus=2\nCPU 0 is empty\n", Guess::Likely);
+}
+
 #[test]
 fn other_text_is_refused() {
     for text in [
@@ -131,6 +142,10 @@ fn other_text_is_refused() {
         "[1375472591.957624676] host sequence event: { cpu_id = 2 }, { n = 6, seq = [ [0] = -1 ] }\n",
         "[15:33:09.69] (+?.?????????) vm ust:start: { cpu_id = 0 }, { vpid = 1 }, { }\n[15:33:09.70] (+0.1) vm ust:end: { cpu_id = 0 }, { }\n",
         "# a comment\nint main() { return 1; }\n",
+        "[metadata]\nname = chardet\nversion = attr: chardet.version.__version__\n",
+        "# coding: utf-8\nversion = '2.8.1'\n",
+        "version = 1\nrevision = 3\n",
+        "#!/bin/sh\ncpus=4\nexec make -j$cpus\n",
     ] {
         assert_eq!((FTRACE_TEXT.sniff)(text.as_bytes()), Guess::No, "{text:?}");
     }

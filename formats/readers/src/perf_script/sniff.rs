@@ -67,10 +67,13 @@ pub(super) fn sniff(text: &[u8]) -> Guess {
     if has_frames && matches!(Layout::of(text), Layout::NoHeads { .. }) && others(is_stack) == 0 {
         return Guess::Likely;
     }
-    // Samples in one line, without times and stacks.
+    // Samples in one line, without times and stacks. Rows of a table of numbers end with an address, too.
     let is_sample = |line: &[u8]| {
-        let head =
-            head::without_time(line).filter(|head| head.tid.is_some() || head.period.is_some());
+        let is_number = |byte: &u8| byte.is_ascii_digit() || b" -.".contains(byte);
+        let is_name = |comm: &[u8]| !comm.iter().all(is_number);
+        let head = head::without_time(line).filter(|head| {
+            (head.tid.is_some() || head.period.is_some()) && head.comm.is_none_or(is_name)
+        });
         head::location_start(line).is_some()
             && head.is_some_and(|head| location(head.rest, false).has_frame_alone())
     };

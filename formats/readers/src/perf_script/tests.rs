@@ -156,6 +156,7 @@ fn other_text_is_refused() {
         "a;b;c 12\n",
         "# tracer: nop\n",
         "Entry      Delta       PID      Function    Caller\n-------- --------\n 9  8  19  c0009a80  c0008704\n",
+        "30197127005 0 190 190 - 1 ffffffff811abb02\n30197135675 0 190 190 - 1 ffffffff810cdb57\n",
     ] {
         assert_eq!((PERF_SCRIPT.sniff)(text.as_bytes()), Guess::No, "{text:?}");
     }

@@ -108,3 +108,29 @@ fn an_instance_without_its_table_has_its_events() {
         }
     }
 }
+
+/// The table of a message catalog (lengths and offsets) and that of an archive's symbols, at any offset.
+#[test]
+fn other_tables_are_no_sections() {
+    for endian in [Endian::Little, Endian::Big] {
+        let head = |id: u16, name: u32, size: u64| {
+            let parts = match endian {
+                Endian::Little => (id.to_le_bytes(), name.to_le_bytes(), size.to_le_bytes()),
+                Endian::Big => (id.to_be_bytes(), name.to_be_bytes(), size.to_be_bytes()),
+            };
+            [&parts.0[..], &[0, 0], &parts.1, &parts.2].concat()
+        };
+        let guess = |second: (u16, u32)| {
+            let mut bytes = vec![0x5a; 40];
+            bytes.extend(head(18, 22, 32));
+            bytes.extend([0x5a; 32]);
+            bytes.extend(head(second.0, second.1, 64));
+            bytes.extend([0x5a; 400]);
+            (TRACE_DAT.sniff)(&bytes)
+        };
+        assert_eq!(guess((19, 36)), Guess::Likely, "{endian:?}");
+        for second in [(18, 22), (20, 400), (17, 36), (25, 36), (19, 22), (19, 0)] {
+            assert_eq!(guess(second), Guess::No, "{endian:?} {second:?}");
+        }
+    }
+}

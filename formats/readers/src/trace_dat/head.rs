@@ -181,7 +181,8 @@ fn is_version7(bytes: &[u8], endian: Endian) -> bool {
 /// More than the format files of a whole kernel.
 const FORMATS_BYTES_MAX: usize = 16 << 20;
 
-/// Whether two consecutive sections of version 7 begin near the front: `u16 id, u16 flags, u32 name, u64 size`.
+/// Whether two consecutive sections of version 7 begin near the front: `u16 id, u16 flags, u32 name, u64 size`. Their IDs and the
+/// offsets of their names rise: other tables of numbers (message catalogs, archives of objects) have heads of the right size, too.
 fn has_sections(bytes: &[u8], endian: Endian) -> bool {
     has_sections_in(bytes, FRONT_BYTES.min(bytes.len()), endian)
 }
@@ -196,9 +197,18 @@ fn has_sections_in(bytes: &[u8], searched: usize, endian: Endian) -> bool {
             cursor.u64().ok()?,
         );
         let is_one = (15..=25).contains(&id) && flags <= 1 && name < 1 << 16 && size > 0;
-        is_one.then_some(offset + 16 + usize::try_from(size).ok().filter(|&size| size < 1 << 32)?)
+        let next = offset + 16 + usize::try_from(size).ok().filter(|&size| size < 1 << 32)?;
+        is_one.then_some((id, name, next))
     };
-    (0..searched).any(|offset| head(offset).and_then(head).is_some())
+    // Sections may be absent, and their names are as short as `file kallsyms`.
+    let follows = |first: (u16, u32, usize), second: (u16, u32, usize)| {
+        let distance = second.1.checked_sub(first.1);
+        (1..=3).contains(&(i32::from(second.0) - i32::from(first.0)))
+            && distance.is_some_and(|distance| distance < 64 && (distance > 0) == (second.1 > 0))
+    };
+    (0..searched).any(|offset| {
+        head(offset).is_some_and(|first| head(first.2).is_some_and(|next| follows(first, next)))
+    })
 }
 
 /// A parsed file.
