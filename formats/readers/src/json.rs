@@ -18,6 +18,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next byte that is not white space, without taking it.
+    #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
         while let Some(&byte) = self.text.get(self.place) {
             if !byte.is_ascii_whitespace() {
@@ -29,6 +30,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Takes the next byte if it is this one.
+    #[inline]
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         let is_it = self.peek() == Some(byte);
         self.place += usize::from(is_it);
@@ -45,10 +47,13 @@ impl<'a> Scanner<'a> {
             b'}' | b']' | b',' | b':' => return None,
             _ => {
                 let rest = self.text.get(start..)?;
-                let end = rest.iter().position(|byte| {
-                    matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace()
-                });
-                self.place = start + end?;
+                let is_end = |byte: &u8| {
+                    matches!(
+                        byte,
+                        b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' | 0x0c
+                    )
+                };
+                self.place = start + rest.iter().position(is_end)?;
             }
         }
         self.text.get(start..self.place)
@@ -57,7 +62,7 @@ impl<'a> Scanner<'a> {
     fn skip_string(&mut self) -> Option<()> {
         let mut place = self.place + 1;
         loop {
-            place += memchr::memchr2(b'"', b'\\', self.text.get(place..)?)?;
+            place += quote_or_escape(self.text.get(place..)?)?;
             match self.text.get(place)? {
                 b'"' => break,
                 _ => place += 2,
@@ -107,6 +112,18 @@ impl<'a> Scanner<'a> {
             _ => None,
         }
     }
+}
+
+/// The first byte that may end a string. Most are short, so that a call of memchr costs more than the search.
+#[inline]
+fn quote_or_escape(text: &[u8]) -> Option<usize> {
+    let is_it = |byte: &u8| matches!(byte, b'"' | b'\\');
+    let chunks = text.chunks_exact(16);
+    let skipped = chunks
+        .take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | is_it(byte)))
+        .count();
+    let rest = text.get(16 * skipped..)?;
+    Some(16 * skipped + rest.iter().position(is_it)?)
 }
 
 /// The members of an object.
@@ -188,6 +205,9 @@ pub(crate) fn nanoseconds(value: &[u8]) -> Option<i64> {
 
 /// A number times 10^`digits`. Further decimals are dropped.
 pub(crate) fn decimal(number: &[u8], digits: u32) -> Option<i64> {
+    if let Some(scaled) = short_decimal(number, digits) {
+        return Some(scaled);
+    }
     if number.iter().any(|byte| matches!(byte, b'e' | b'E')) {
         let number: f64 = std::str::from_utf8(number).ok()?.parse().ok()?;
         let scaled = number * 10f64.powi(i32::try_from(digits).ok()?);
@@ -212,9 +232,50 @@ pub(crate) fn decimal(number: &[u8], digits: u32) -> Option<i64> {
     Some(if is_negative { -scaled } else { scaled })
 }
 
+/// The same for numbers without sign and exponent, and with no more decimals than wanted, as most are.
+#[inline]
+fn short_decimal(number: &[u8], digits: u32) -> Option<i64> {
+    if number.is_empty() || number.len() > 19 || number.first() == Some(&b'.') {
+        return None;
+    }
+    let mut value = 0_i64;
+    let mut decimals = None;
+    for byte in number {
+        match (byte, &mut decimals) {
+            (b'0'..=b'9', count) => {
+                value = value.checked_mul(10)?.checked_add(i64::from(byte - b'0'))?;
+                if let Some(count) = count {
+                    *count += 1;
+                }
+            }
+            (b'.', None) => decimals = Some(0_u32),
+            _ => return None,
+        }
+    }
+    let missing = digits.checked_sub(decimals.unwrap_or(0))?;
+    (0..missing).try_fold(value, |value, _| value.checked_mul(10))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strings_end_at_their_quotation_mark() {
+        for length in 0..70 {
+            let inside = "x".repeat(length);
+            for (text, left) in [
+                (format!("\"{inside}\",1"), ",1"),
+                (format!("\"{inside}\\\"{inside}\\\\\"]"), "]"),
+            ] {
+                let mut scanner = Scanner::new(text.as_bytes());
+                let value = scanner.value().unwrap();
+                assert_eq!(value, text.strip_suffix(left).unwrap().as_bytes());
+            }
+            let open = format!("\"{inside}");
+            assert!(Scanner::new(open.as_bytes()).value().is_none());
+        }
+    }
 
     #[test]
     fn arrays() {
@@ -230,6 +291,12 @@ mod tests {
         assert_eq!(decimal(b"-1.2519", 3), Some(-1251));
         assert_eq!(decimal(b"1e-3", 9), Some(1_000_000));
         assert_eq!(decimal(b"7", 0), Some(7));
+        assert_eq!(decimal(b"7.", 2), Some(700));
+        assert_eq!(decimal(b"0.07", 2), Some(7));
+        assert_eq!(
+            decimal(b"1700000000000000.125", 3),
+            Some(1_700_000_000_000_000_125)
+        );
         for text in [
             "",
             "x",

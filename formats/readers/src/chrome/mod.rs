@@ -26,6 +26,7 @@
 //!   nesting.
 //! - Beyond a thousand events with a table each, the others become hits of `chrome:other`.
 
+mod order;
 mod read;
 mod sniff;
 #[cfg(test)]

@@ -6,8 +6,10 @@ use perfquet_events::event::{
     Call, Comm, Common, Enter, Event, Fact, Fields, Function, Leave, Place, Problem, Progress,
     Sample, Sink, Value,
 };
+use perfquet_events::input::Map;
 use perfquet_events::{Error, Input};
 
+use super::order::{Entry, Order};
 use super::types::{OTHER, Type, Types, is_null};
 use crate::json::{Scanner, integer, members, nanoseconds, text};
 use crate::lines::quoted;
@@ -16,14 +18,17 @@ use crate::lines::quoted;
 const FACTS_MAX: usize = 100;
 const FACT_BYTES: usize = 4096;
 const PROGRESS_EVENTS: usize = 1 << 14;
+/// Bytes of the input after which its pages are released.
+const RELEASED_BYTES: usize = 32 << 20;
 
 /// Reads all events.
 pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
     let Some(map) = input.whole()? else {
         return Ok(());
     };
-    let file = File::of(&map);
-    if file.events.is_empty() && file.names.is_empty() {
+    let mut file = File::new(&map, input.temporary_bytes_max());
+    file.find()?;
+    if file.events.len() == 0 && file.names.is_empty() {
         return Err(Error::Damaged {
             input: input.name().to_owned(),
             place: Place::Offset(0),
@@ -33,7 +38,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
             ),
         });
     }
-    file.emit(&map, sink)
+    file.emit(sink)
 }
 
 /// An event with the members that are needed of it.
@@ -51,27 +56,44 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    fn of(object: &'a [u8]) -> Members<'a> {
+    /// Takes an event; `None` at the end of the text, or if it ends inside of the event. Other values have no members.
+    fn take(scanner: &mut Scanner<'a>) -> Option<Members<'a>> {
         let mut found = Members::default();
-        for (key, value) in members(object) {
-            match key {
-                b"ph" => found.phase = crate::json::inside(value).unwrap_or_default(),
-                b"name" => found.name = text(value),
-                b"cat" => found.category = text(value),
-                b"ts" => found.time = nanoseconds(value),
-                b"dur" => found.duration = nanoseconds(value),
-                b"pid" => found.pid = Some(value),
-                b"tid" => found.tid = Some(value),
-                b"id" => found.id = Some(value),
-                // Numbers of one process, or of all: {"local": "0x1"}.
-                b"id2" => {
-                    found.id = members(value).next().map(|(_, value)| value);
+        let mut inside = *scanner;
+        if inside.take(b'{') {
+            while let Some(key) = inside.next_key() {
+                match inside.value() {
+                    Some(value) => found.add(key, value),
+                    None => break,
                 }
-                b"args" => found.args = value,
-                _ => {}
+            }
+            if inside.take(b'}') {
+                *scanner = inside;
+                return Some(found);
             }
         }
-        found
+        // Damaged, or none: up to where its brackets close.
+        let value = scanner.value()?;
+        let mut found = Members::default();
+        members(value).for_each(|(key, value)| found.add(key, value));
+        Some(found)
+    }
+
+    fn add(&mut self, key: &[u8], value: &'a [u8]) {
+        match key {
+            b"ph" => self.phase = crate::json::inside(value).unwrap_or_default(),
+            b"name" => self.name = text(value),
+            b"cat" => self.category = text(value),
+            b"ts" => self.time = nanoseconds(value),
+            b"dur" => self.duration = nanoseconds(value),
+            b"pid" => self.pid = Some(value),
+            b"tid" => self.tid = Some(value),
+            b"id" => self.id = Some(value),
+            // Numbers of one process, or of all: {"local": "0x1"}.
+            b"id2" => self.id = members(value).next().map(|(_, value)| value),
+            b"args" => self.args = value,
+            _ => {}
+        }
     }
 
     fn kind(&self) -> Kind {
@@ -122,19 +144,12 @@ enum Kind {
     Other,
 }
 
-/// An event in the order of time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    time: i64,
-    /// Of two calls that begin at the same time, the longer one encloses the other.
-    rank: i64,
-    offset: u64,
-}
-
 /// What the first pass finds.
-#[derive(Debug, Default)]
 struct File<'a> {
-    events: Vec<Entry>,
+    map: &'a Map,
+    /// Where pages were last released.
+    released: usize,
+    events: Order,
     /// Offsets of events that name processes and threads.
     names: Vec<u64>,
     types: Types<'a>,
@@ -150,36 +165,47 @@ struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    fn of(bytes: &'a [u8]) -> File<'a> {
-        let mut file = File::default();
-        let start = match bytes.starts_with(b"\xef\xbb\xbf") {
+    fn new(map: &'a Map, temporary_bytes_max: u64) -> File<'a> {
+        File {
+            map,
+            released: 0,
+            events: Order::new(temporary_bytes_max),
+            names: Vec::new(),
+            types: Types::default(),
+            facts: Vec::new(),
+            cut: None,
+            strangers: (0, 0),
+            timeless: (0, 0),
+            unnumbered: (0, 0),
+        }
+    }
+
+    /// Finds all events.
+    fn find(&mut self) -> Result<(), Error> {
+        let bytes: &'a [u8] = self.map;
+        let mut scanner = Scanner::new(bytes);
+        scanner.place = match bytes.starts_with(b"\xef\xbb\xbf") {
             true => 3,
             false => 0,
         };
-        let mut scanner = Scanner::new(bytes);
-        scanner.place = start;
         match scanner.peek() {
-            Some(b'[') => file.array(&mut scanner),
-            Some(b'{') => file.object(&mut scanner),
-            _ => {}
+            Some(b'[') => self.array(&mut scanner),
+            Some(b'{') => self.object(&mut scanner),
+            _ => Ok(()),
         }
-        if !file.events.is_sorted() {
-            file.events.sort_unstable();
-        }
-        file
     }
 
-    fn object(&mut self, scanner: &mut Scanner<'a>) {
+    fn object(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Error> {
         scanner.take(b'{');
         while let Some(key) = scanner.next_key() {
             if key == b"traceEvents" && scanner.peek() == Some(b'[') {
-                self.array(scanner);
+                self.array(scanner)?;
                 continue;
             }
             let start = scanner.place;
             let Some(value) = scanner.value() else {
                 self.cut = self.cut.or(Some(start as u64));
-                return;
+                return Ok(());
             };
             if self.facts.len() < FACTS_MAX && value.len() <= FACT_BYTES {
                 self.facts.push((key, value));
@@ -188,40 +214,44 @@ impl<'a> File<'a> {
         if !scanner.take(b'}') {
             self.cut = self.cut.or(Some(scanner.place as u64));
         }
+        Ok(())
     }
 
-    fn array(&mut self, scanner: &mut Scanner<'a>) {
+    fn array(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Error> {
         scanner.take(b'[');
         loop {
             while scanner.take(b',') {}
             match scanner.peek() {
                 Some(b']') => {
                     scanner.take(b']');
-                    return;
+                    return Ok(());
                 }
                 // The closing bracket may be missing.
-                None => return,
+                None => return Ok(()),
                 Some(_) => {}
             }
             let start = scanner.place;
-            let Some(value) = scanner.value() else {
+            let Some(event) = Members::take(scanner) else {
                 self.cut = Some(start as u64);
-                return;
+                return Ok(());
             };
-            self.event(start as u64, value);
+            self.event(start as u64, &event)?;
+            if start - self.released >= RELEASED_BYTES {
+                self.released = start;
+                self.map.release();
+            }
         }
     }
 
-    fn event(&mut self, offset: u64, value: &'a [u8]) {
-        let event = Members::of(value);
+    fn event(&mut self, offset: u64, event: &Members<'a>) -> Result<(), Error> {
         if event.phase.is_empty() {
             count(&mut self.strangers, offset);
-            return;
+            return Ok(());
         }
         let kind = event.kind();
         if kind == Kind::Name {
             self.names.push(offset);
-            return;
+            return Ok(());
         }
         if event.time.is_none() {
             count(&mut self.timeless, offset);
@@ -241,19 +271,16 @@ impl<'a> File<'a> {
         }
         self.events.push(Entry {
             // An event without a time stays with those before it.
-            time: event
-                .time
-                .or(self.events.last().map(|entry| entry.time))
-                .unwrap_or(0),
+            time: event.time.or(self.events.last_time).unwrap_or(0),
             rank: match kind {
                 Kind::Complete => event.duration.unwrap_or(0).saturating_neg(),
                 _ => i64::MIN,
             },
             offset,
-        });
+        })
     }
 
-    fn emit(&self, bytes: &'a [u8], sink: &mut dyn Sink) -> Result<(), Error> {
+    fn emit(mut self, sink: &mut dyn Sink) -> Result<(), Error> {
         sink.event(Event::Fact(Fact::Clock("trace file")))?;
         for (key, value) in &self.facts {
             sink.event(Event::Fact(Fact::Other {
@@ -262,13 +289,22 @@ impl<'a> File<'a> {
             }))?;
         }
         for &offset in &self.names {
-            name(at(bytes, offset), sink)?;
+            name(&self.at(offset).0, sink)?;
         }
         self.types.declare(sink)?;
-        for (number, entry) in self.events.iter().enumerate() {
-            self.one(at(bytes, entry.offset), sink)?;
+        let events = std::mem::replace(&mut self.events, Order::new(0));
+        let total = Some(events.len() as u64);
+        let mut read_bytes = 0;
+        for (number, entry) in events.sorted()?.enumerate() {
+            let (event, length) = self.at(entry.offset);
+            self.one(&event, sink)?;
+            read_bytes += length;
+            if read_bytes >= RELEASED_BYTES {
+                read_bytes = 0;
+                self.map.release();
+            }
             if number % PROGRESS_EVENTS == 0 {
-                let (done, total) = (number as u64, Some(self.events.len() as u64));
+                let done = number as u64;
                 sink.event(Event::Progress(Progress { done, total }))?;
             }
         }
@@ -297,8 +333,16 @@ impl<'a> File<'a> {
         Ok(())
     }
 
-    fn one(&self, object: &'a [u8], sink: &mut dyn Sink) -> Result<(), Error> {
-        let event = Members::of(object);
+    /// The event at an offset that the first pass has found, and its length.
+    fn at(&self, offset: u64) -> (Members<'a>, usize) {
+        let mut scanner = Scanner::new(self.map);
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        scanner.place = start;
+        let event = Members::take(&mut scanner).unwrap_or_default();
+        (event, scanner.place.saturating_sub(start))
+    }
+
+    fn one(&self, event: &Members<'a>, sink: &mut dyn Sink) -> Result<(), Error> {
         let common = event.common();
         let function = Function::Named {
             name: &event.name,
@@ -337,12 +381,12 @@ impl<'a> File<'a> {
             })),
             Kind::Hit => match self.types.of(event.category.clone(), event.name.clone()) {
                 Some((id, of_type)) => {
-                    let texts = Texts::of(&event, of_type);
-                    hit(&event, common, &texts.values(of_type), Sample::of(id), sink)
+                    let texts = Texts::of(event, of_type);
+                    hit(event, common, &texts.values(of_type), Sample::of(id), sink)
                 }
-                None => self.other(&event, common, sink),
+                None => self.other(event, common, sink),
             },
-            Kind::Other => self.other(&event, common, sink),
+            Kind::Other => self.other(event, common, sink),
             Kind::Name => Ok(()),
         }
     }
@@ -439,8 +483,7 @@ impl<'a> Texts<'a> {
 }
 
 /// Emits the name of a process or thread.
-fn name(object: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
-    let event = Members::of(object);
+fn name(event: &Members<'_>, sink: &mut dyn Sink) -> Result<(), Error> {
     let Some((_, name)) = members(event.args).find(|(key, _)| *key == b"name") else {
         return Ok(());
     };
@@ -468,13 +511,6 @@ fn arguments(args: &[u8]) -> Vec<Vec<u8>> {
     members(args)
         .map(|(name, value)| [name, b"=", &text(value)].concat())
         .collect()
-}
-
-/// The value at an offset that the first pass has found.
-fn at(bytes: &[u8], offset: u64) -> &[u8] {
-    let mut scanner = Scanner::new(bytes);
-    scanner.place = usize::try_from(offset).unwrap_or(usize::MAX);
-    scanner.value().unwrap_or_default()
 }
 
 fn count((count, first): &mut (u64, u64), offset: u64) {

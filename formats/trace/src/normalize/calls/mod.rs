@@ -57,14 +57,14 @@ pub(crate) use names::Names;
 use pairs::{DECLARED, ENTRY_BYTES, MARKER, PROBE, SystemCall};
 pub(crate) use pairs::{Pairs, Recorded, Role};
 use pending::{CallId, Extra, Pending};
-use waiting::PendingRows;
+use waiting::{Extent, PendingRows};
 
 /// Maximum number of open calls in one lane: above any kernel stack, but user code may recurse deeper.
 const DEEPEST: usize = 8192;
 /// Maximum number of lanes: threads and CPUs.
 const LANES: usize = 1 << 18;
 /// Maximum size of the distinct names of functions, callers and arguments, in bytes.
-const TEXT_BYTES: usize = 64 << 20;
+const TEXT_BYTES: usize = 32 << 20;
 /// Maximum number of calls awaited after a nested one.
 const EXPECTED: usize = 1 << 16;
 /// Maximum number of cached names of numbers.
@@ -324,7 +324,7 @@ impl Calls {
         if self.lanes.len() >= LANES && !self.lanes.contains(lane) {
             let (rows, given_up) = (&mut self.rows, &mut self.given_up);
             self.lanes.sweep(|opens| {
-                *given_up += opens.len() as u64;
+                *given_up += without_end(opens);
                 abandon(rows, opens, 0);
             });
         }
@@ -575,20 +575,29 @@ impl Calls {
         selected: &mut Selected,
         all: bool,
     ) -> Result<(), Error> {
+        let is_renewed = !all && self.texts.bytes() > TEXT_BYTES && {
+            let names = self.names(threads);
+            self.rows.write(&names, output, selected, Extent::Ended)?;
+            self.rows.hand_over(&names, output)?;
+            self.renew_texts()
+        };
         let too_much = self.is_too_much();
+        if is_renewed && !too_much {
+            return Ok(());
+        }
         if all || too_much {
             let (rows, given_up) = (&mut self.rows, &mut self.given_up);
             self.lanes.sweep(|opens| {
-                *given_up += if too_much { opens.len() as u64 } else { 0 };
+                *given_up += if too_much { without_end(opens) } else { 0 };
                 abandon(rows, opens, 0);
             });
         }
-        let names = CallNames {
-            comms: threads.comms().clone(),
-            functions: self.texts.names().clone(),
-            contexts: self.contexts.clone(),
+        let names = self.names(threads);
+        let extent = match all || too_much {
+            true => Extent::All,
+            false => Extent::Front,
         };
-        self.rows.write(&names, output, selected, all || too_much)?;
+        self.rows.write(&names, output, selected, extent)?;
         if too_much {
             self.texts = SharedTexts::default();
             self.numbered.clear();
@@ -596,6 +605,40 @@ impl Calls {
         }
         Ok(())
     }
+
+    fn names(&self, threads: &Threads) -> CallNames {
+        CallNames {
+            comms: threads.comms().clone(),
+            functions: self.texts.names().clone(),
+            contexts: self.contexts.clone(),
+        }
+    }
+
+    /// Keeps only the strings of rows that are not written yet: arguments are often distinct, and the calls around them stay
+    /// open. Returns true.
+    fn renew_texts(&mut self) -> bool {
+        let old = std::mem::take(&mut self.texts);
+        let new = &mut self.texts;
+        let mut renew = |id: &mut TextId| *id = new.intern(old.get(*id));
+        self.rows.each(|row| {
+            let names = [&mut row.function, &mut row.module, &mut row.caller];
+            names.into_iter().flatten().for_each(&mut renew);
+            let args = row.extra.iter_mut().flat_map(|extra| &mut extra.args);
+            args.for_each(&mut renew);
+        });
+        self.lanes.sweep(|opens| {
+            let functions = opens.iter_mut().filter_map(|open| open.function.as_mut());
+            functions.for_each(&mut renew);
+        });
+        self.numbered.clear();
+        self.generation += 1;
+        true
+    }
+}
+
+/// The number of open calls that end only by their leave.
+fn without_end(opens: &[Open]) -> u64 {
+    opens.iter().filter(|open| open.end == End::ByLeave).count() as u64
 }
 
 /// Whether the innermost call is the beginning system call, reported by the other events: no system call is inside

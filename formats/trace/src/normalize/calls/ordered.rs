@@ -82,11 +82,25 @@ impl OrderedRows {
 
     /// Writes all rows that wait.
     pub(super) fn finish(&mut self, names: &CallNames, output: &mut Output) -> Result<(), Error> {
-        if let Some(table) = self.table {
-            self.finished
-                .hand_over(names, (&mut output.writer, table))?;
-        }
+        self.hand_over(names, output)?;
         self.write_late(names, output)
+    }
+
+    /// Passes the rows in order to the writer.
+    pub(super) fn hand_over(
+        &mut self,
+        names: &CallNames,
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        match self.table {
+            Some(table) => self.finished.hand_over(names, (&mut output.writer, table)),
+            None => Ok(()),
+        }
+    }
+
+    /// Passes the rows that wait for a separate part to `change`.
+    pub(super) fn each_late(&mut self, mut change: impl FnMut(&mut Pending)) {
+        self.late.iter_mut().for_each(|(_, row)| change(row));
     }
 
     /// Writes late rows into a separate part.

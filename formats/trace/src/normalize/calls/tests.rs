@@ -9,6 +9,7 @@
 //! ```
 //! A row: function, caller, ID of the enclosing call, depth, time, duration, self time; `no entry`, `no exit`.
 
+mod arguments;
 mod late_exits;
 mod system_calls;
 

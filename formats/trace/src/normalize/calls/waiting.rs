@@ -26,6 +26,16 @@ const LOOKED_THROUGH: usize = 1 << 14;
 /// Maximum size of arguments recorded by probes, in waiting rows, in bytes.
 const FETCHED_BYTES: usize = 128 << 20;
 
+/// The rows that [`PendingRows::write`] writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Those that have ended, up to the first that has not.
+    Front,
+    /// All that have ended.
+    Ended,
+    All,
+}
+
 /// The rows, in the order of their entries.
 pub(super) struct PendingRows {
     /// ID of the first row in `waiting`.
@@ -163,6 +173,23 @@ impl PendingRows {
         }
     }
 
+    /// Passes all rows that are not written to `change`.
+    pub(super) fn each(&mut self, mut change: impl FnMut(&mut Pending)) {
+        self.waiting.iter_mut().for_each(&mut change);
+        self.aside.values_mut().for_each(&mut change);
+        self.late.iter_mut().for_each(|(_, row)| change(row));
+        self.ordered.each_late(change);
+    }
+
+    /// Passes the rows that were written on, with the names at their time.
+    pub(super) fn hand_over(
+        &mut self,
+        names: &CallNames,
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        self.ordered.hand_over(names, output)
+    }
+
     /// Sets aside a row that is still open, so that later rows need not wait for it.
     fn set_aside(&mut self, id: CallId, row: Pending) {
         self.aside.insert(id, row);
@@ -194,14 +221,15 @@ impl PendingRows {
             || is_worth_it && self.waiting.front().is_some_and(|row| row.is_closed)
     }
 
-    /// Writes the rows that have ended, up to the first that has not; all rows with `all`.
+    /// Writes rows. Open calls before them are set aside.
     pub(super) fn write(
         &mut self,
         names: &CallNames,
         output: &mut Output,
         selected: &mut Selected,
-        all: bool,
+        extent: Extent,
     ) -> Result<(), Error> {
+        let all = extent == Extent::All;
         self.closed = 0;
         let mut written_bytes = 0;
         let mut ordered = std::mem::take(&mut self.ordered);
@@ -234,7 +262,7 @@ impl PendingRows {
         }
         while let Some(row) = self.waiting.front() {
             let waits = !row.is_closed && !all;
-            if waits && self.waiting.len() < WAITING {
+            if waits && extent == Extent::Front && self.waiting.len() < WAITING {
                 break;
             }
             let Some(mut row) = self.waiting.pop_front() else {
