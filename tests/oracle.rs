@@ -32,6 +32,8 @@ mod kfi_dtrace;
 mod kfi_log;
 #[path = "oracle/lake.rs"]
 mod lake;
+#[path = "oracle/lake_traces.rs"]
+mod lake_traces;
 #[path = "oracle/odd_inputs.rs"]
 mod odd_inputs;
 #[path = "oracle/off_cpu.rs"]

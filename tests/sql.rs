@@ -25,20 +25,54 @@ use sqllogictest::{DB, DBOutput, DefaultColumnType, Runner};
 
 #[test]
 fn queries_return_the_expected_rows() {
+    check_files(run_file);
+}
+
+/// The same rows, where the trace is one of a lake: its files have other types and more columns.
+#[test]
+fn queries_of_a_lake_return_the_expected_rows() {
+    if std::env::var_os("PERFQUET_UPDATE").is_none() {
+        check_files(run_file_in_lake);
+    }
+}
+
+fn check_files(run: fn(&Path) -> Result<(), String>) {
     let mut files: Vec<PathBuf> = std::fs::read_dir(root().join("tests/sql"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
         .collect();
     files.sort();
-    let wrong: Vec<String> = files
-        .iter()
-        .filter_map(|file| run_file(file).err())
-        .collect();
+    let wrong: Vec<String> = files.iter().filter_map(|file| run(file).err()).collect();
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n\n"));
 }
 
 fn run_file(file: &Path) -> Result<(), String> {
+    run_with(file, |trace| Ok(trace.to_owned()))
+}
+
+fn run_file_in_lake(file: &Path) -> Result<(), String> {
+    run_with(file, |trace| {
+        let lake = trace.with_extension("lake");
+        let output = Command::new(bin("perfquet-convert"))
+            .arg(trace)
+            .args(["--partition", "date=2026-11-22", "--to", "lake", "-o"])
+            .arg(&lake)
+            .output()
+            .unwrap();
+        std::fs::remove_dir_all(trace).unwrap();
+        match output.status.success() {
+            true => Ok(format!("lake:{}?date=2026-11-*", lake.display()).into()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    })
+}
+
+/// Runs the queries of a file on what `open` makes of its trace.
+fn run_with(
+    file: &Path,
+    open: impl FnOnce(&Path) -> Result<PathBuf, String>,
+) -> Result<(), String> {
     let text = std::fs::read_to_string(file).unwrap();
     let first = text.lines().next().unwrap_or_default();
     let input = first
@@ -47,6 +81,7 @@ fn run_file(file: &Path) -> Result<(), String> {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("trace.pqt");
     import(&root().join(input.trim()), &trace)?;
+    let trace = open(&trace).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut runner = Runner::new(|| async {
         Ok(Query {
             trace: trace.clone(),

@@ -28,7 +28,7 @@ fn sql(traces: &[&str], question: &str) -> String {
     text.lines().skip(1).collect::<Vec<_>>().join("\n")
 }
 
-fn import(folder: &Path, name: &str, texts: &[String]) -> String {
+pub(crate) fn import(folder: &Path, name: &str, texts: &[String]) -> String {
     let trace = folder.join(format!("{name}.pqt")).display().to_string();
     let mut arguments = Vec::new();
     for (number, text) in texts.iter().enumerate() {
@@ -43,7 +43,7 @@ fn import(folder: &Path, name: &str, texts: &[String]) -> String {
 }
 
 /// Lines of one event with these fields, a microsecond apart.
-fn hits(first: u32, count: u32, fields: &str) -> String {
+pub(crate) fn hits(first: u32, count: u32, fields: &str) -> String {
     let mut text = String::new();
     for number in first..first + count {
         let (seconds, micros) = (1 + number / 1_000_000, number % 1_000_000);

@@ -81,6 +81,8 @@ fn crates_depend_on_each_other_as_documented() {
 fn query_uses_the_trace_directory_only() {
     let allowed = [
         "perfquet_trace::store",
+        // Lakes opened as traces.
+        "perfquet_trace::lake",
         "perfquet_trace::tables",
         "perfquet_trace::function_name",
         "perfquet_trace::system_call",

@@ -52,6 +52,7 @@
 
 pub mod count;
 pub mod function_name;
+pub mod lake;
 #[cfg(test)]
 #[allow(
     dead_code,

@@ -30,10 +30,12 @@ pub mod failure;
 pub mod functions;
 #[doc(hidden)]
 pub mod interrupt;
+mod lake;
 mod linux;
 mod options;
 mod passes;
 mod progress;
+mod published;
 mod register;
 mod running;
 mod session;

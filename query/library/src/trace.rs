@@ -1,6 +1,7 @@
-//! The traces of a query: directories, given one by one or by a pattern.
+//! The traces of a query: directories, given one by one or by a pattern, and those of lakes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use perfquet_trace::store::{
     ColumnSchema, Directory, FILE_NAME, JOURNAL, Part, Source, State, TableEntry, TableSchema,
 };
 
+use crate::lake;
+use crate::published::Published;
 use crate::unit::in_fitting_unit;
 
 /// One trace directory with its manifest.
@@ -20,8 +23,12 @@ pub struct Trace {
     /// Offset added to the IDs of its stacks, frames, calls and aggregates, so that they are unique among several traces. 0 for
     /// the first trace.
     pub id_offset: i64,
-    /// The directory.
+    /// What opens it: its directory, or `lake:DIR?trace=NAME`.
     pub path: PathBuf,
+    /// The directory that the paths of its parts begin in: its own, or the lake's.
+    pub root: PathBuf,
+    /// Its own name and that in the lake, if it is in a lake.
+    pub(crate) published: Option<(String, String)>,
     /// "recording", "complete" or "recovered".
     pub state: String,
     /// Facts by name, in the manifest's order.
@@ -41,9 +48,11 @@ pub(crate) const ID_STRIDE: i64 = 1_000_000_000_000;
 #[derive(Debug)]
 pub struct TraceTable {
     /// Name, columns, and what they mean.
-    pub schema: TableSchema,
+    pub schema: Arc<TableSchema>,
     /// The columns of each form. Only events whose fields changed have more than one.
-    pub forms: Vec<Vec<ColumnSchema>>,
+    pub forms: Vec<Arc<Vec<ColumnSchema>>>,
+    /// How a lake stores each form; empty for a trace directory.
+    pub(crate) published: Vec<Arc<Published>>,
     /// Its files.
     pub parts: Vec<TracePart>,
 }
@@ -134,34 +143,63 @@ impl Trace {
         ))
     }
 
-    fn open(path: &Path) -> Result<Trace> {
-        let directory = Directory::open(path)?;
+    fn of(directory: &Directory, path: PathBuf, shared: &mut Shared) -> Trace {
         let manifest = directory.manifest();
-        let table = |(name, table): (&str, &TableEntry)| {
-            let (mut forms, mut parts) = (Vec::new(), Vec::new());
+        let mut table = |(name, table): (&str, &TableEntry)| {
+            let (mut forms, mut published, mut parts) = (Vec::new(), Vec::new(), Vec::new());
             for (form, of_form) in table.forms().into_iter().enumerate() {
-                forms.extend(of_form.first().map(|part| table.columns_of(part)));
+                let Some(first) = of_form.first() else {
+                    continue;
+                };
+                let columns = table.columns_of(first);
+                if first.range.is_some() {
+                    let columns = Published::of(first, &columns);
+                    published.push(Shared::once(&mut shared.published, columns));
+                }
+                forms.push(Shared::once(&mut shared.forms, columns));
                 parts.extend(of_form.into_iter().map(|part| TracePart {
                     entry: part.clone(),
                     form,
                 }));
             }
             TraceTable {
-                schema: table.schema(name),
+                schema: Shared::once(&mut shared.schemas, table.schema(name)),
                 forms,
+                published,
                 parts,
             }
         };
-        Ok(Trace {
+        Trace {
             name: String::new(),
             id_offset: 0,
-            path: path.to_owned(),
+            path,
+            root: directory.path().to_owned(),
+            published: None,
             state: manifest.state.as_str().to_owned(),
             facts: manifest.facts.by_name(),
             sources: manifest.facts.sources.clone(),
             wall_offset: manifest.facts.wall_offset,
-            tables: directory.tables().map(table).collect(),
-        })
+            tables: directory.tables().map(&mut table).collect(),
+        }
+    }
+}
+
+/// Declarations, which most traces have in common, once in memory.
+#[derive(Default)]
+struct Shared {
+    schemas: HashSet<Arc<TableSchema>>,
+    forms: HashSet<Arc<Vec<ColumnSchema>>>,
+    published: HashSet<Arc<Published>>,
+}
+
+impl Shared {
+    fn once<T: Hash + Eq>(known: &mut HashSet<Arc<T>>, value: T) -> Arc<T> {
+        if let Some(known) = known.get(&value) {
+            return Arc::clone(known);
+        }
+        let value = Arc::new(value);
+        known.insert(Arc::clone(&value));
+        value
     }
 }
 
@@ -194,24 +232,44 @@ impl TraceTable {
 pub struct Traces {
     each: Arc<Vec<Trace>>,
     repeated: Vec<PathBuf>,
+    notes: Vec<String>,
 }
 
 impl Traces {
     /// Opens every trace that matches `patterns`. The path of a directory is used literally; otherwise `*`, `?` and `[…]`
-    /// are expanded, so a quoted pattern is equivalent to one expanded by the shell.
+    /// are expanded, so a quoted pattern is equivalent to one expanded by the shell. `lake:DIR?host=h0*&date=2026-11-2*` opens the traces of a
+    /// lake whose host and date match; `host` and `date` are optional, and `trace` selects by name.
     ///
     /// # Errors
     ///
     /// A path is no trace, a pattern matches none, or a manifest is unreadable.
     pub fn open(patterns: &[impl AsRef<Path>]) -> Result<Traces> {
         let mut traces = Vec::new();
-        let mut opened = std::collections::HashSet::new();
-        let mut repeated = Vec::new();
+        let mut opened = HashSet::new();
+        let (mut repeated, mut notes) = (Vec::new(), Vec::new());
+        let mut shared = Shared::default();
         for pattern in patterns {
+            if let Some(address) = lake::address(pattern.as_ref()) {
+                let address = address?;
+                notes.extend(address.open(|record, directory| {
+                    let path = address.path_of(&record.trace);
+                    if !opened.insert(directory.path().join(&record.trace)) {
+                        repeated.push(path);
+                        return;
+                    }
+                    let mut trace = Trace::of(&directory, path, &mut shared);
+                    trace.published = Some((record.name, record.trace));
+                    traces.push(trace);
+                })?);
+                continue;
+            }
             for path in matching(pattern.as_ref())? {
                 let place = path.canonicalize().unwrap_or_else(|_| path.clone());
                 match opened.insert(place) {
-                    true => traces.push(Trace::open(&path)?),
+                    true => {
+                        let directory = Directory::open(&path)?;
+                        traces.push(Trace::of(&directory, path, &mut shared));
+                    }
                     // Otherwise its rows would count twice.
                     false => repeated.push(path),
                 }
@@ -224,15 +282,17 @@ impl Traces {
         Ok(Traces {
             each: Arc::new(traces),
             repeated,
+            notes,
         })
     }
 
-    /// Returns messages about incomplete traces, and about traces given twice.
+    /// Returns messages about incomplete traces, about traces given twice, and about what of a lake is left out.
     pub fn notes(&self) -> Vec<String> {
         let repeated = self.repeated.iter();
         let repeated = repeated.map(|path| format!("{}: given twice, opened once", path.display()));
         let incomplete = self.each.iter().filter_map(Trace::incompleteness);
-        repeated.chain(incomplete).collect()
+        let lakes = self.notes.iter().cloned();
+        repeated.chain(lakes).chain(incomplete).collect()
     }
 
     pub(crate) fn shared(&self) -> Arc<Vec<Trace>> {
@@ -257,6 +317,9 @@ pub fn is_same(left: &Path, right: &Path) -> bool {
 /// Gives every trace the shortest unique name.
 fn name_all(traces: &mut [Trace]) {
     let parts = |trace: &Trace, count: usize| {
+        if let Some((own, in_lake)) = &trace.published {
+            return if count == 1 { own } else { in_lake }.clone();
+        }
         let parts: Vec<_> = trace
             .path
             .components()
@@ -286,8 +349,13 @@ fn name_all(traces: &mut [Trace]) {
     }
 }
 
-/// Expands a path or pattern to trace directories, sorted by path.
+/// Expands a path or pattern to trace directories, sorted by path; the address of a lake to those of its traces.
 pub fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
+    if let Some(address) = lake::address(pattern) {
+        let address = address?;
+        let names = address.names()?.into_iter();
+        return Ok(names.map(|name| address.path_of(&name)).collect());
+    }
     if pattern.join(FILE_NAME).exists() {
         return Ok(vec![pattern.to_owned()]);
     }
@@ -367,12 +435,14 @@ mod tests {
             time_max: time.map(|time| time.1),
             time_nulls: Some(0),
             columns: Vec::new(),
+            range: None,
         };
         let mut schema = perfquet_trace::tables::all().remove(0);
         schema.name = name.to_owned();
         TraceTable {
-            schema,
+            schema: Arc::new(schema),
             forms: Vec::new(),
+            published: Vec::new(),
             parts: vec![TracePart { entry, form: 0 }],
         }
     }
@@ -382,6 +452,8 @@ mod tests {
             name: "a".to_owned(),
             id_offset: 0,
             path: PathBuf::from("a.pqt"),
+            root: PathBuf::from("a.pqt"),
+            published: None,
             state: "complete".to_owned(),
             facts: Vec::new(),
             wall_offset: None,

@@ -106,7 +106,7 @@ fn sql_text(sql: &mut Sql) -> Result<String> {
         };
     }
     let last = sql.words.last().map(String::as_str).unwrap_or_default();
-    let is_trace = std::path::Path::new(last).exists();
+    let is_trace = last.starts_with("lake:") || std::path::Path::new(last).exists();
     match (sql.words.len(), is_trace) {
         (2.., false) => Ok(sql.words.pop().unwrap_or_default()),
         _ if !std::io::stdin().is_terminal() => from_stdin(),

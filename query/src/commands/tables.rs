@@ -267,7 +267,7 @@ fn declared(traces: &[Trace], name: &str) -> Option<TableSchema> {
         traces
             .iter()
             .flat_map(|trace| &trace.tables)
-            .map(|table| &table.schema)
+            .map(|table| table.schema.as_ref())
     };
     let full = |table: &&TableSchema| match catalog::event_name(&table.name) {
         Some((system, event)) => format!("{system}.{event}") == plain,

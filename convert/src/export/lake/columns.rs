@@ -94,6 +94,18 @@ impl Columns {
         built
     }
 
+    /// Names in the trace and in the lake, of columns whose names differ.
+    pub(super) fn renamed(&self) -> Vec<(String, String)> {
+        let names = self.schema.fields().iter().zip(&self.contents);
+        let renamed = names.filter_map(|(field, content)| match content {
+            Content::Stored(name) if name != field.name() => {
+                Some((name.clone(), field.name().clone()))
+            }
+            Content::Stored(_) | Content::Constant(_) | Content::WallTime(_) => None,
+        });
+        renamed.collect()
+    }
+
     /// Rows of the trace as rows of the lake.
     pub(super) fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let rows = batch.num_rows();

@@ -6,7 +6,8 @@
 //! LAKE/_perfquet/lock                                       held while files get their names
 //! LAKE/_perfquet/staging/x8…/3.part                         written by a running process, which holds a lock
 //! LAKE/_perfquet/pending.json                               a change that is decided: the next process completes it
-//! LAKE/_perfquet/traces/perf-1f….json                       the files of a published trace
+//! LAKE/_perfquet/manifests/perf-1f….json                    the manifest of a published trace; its parts are rows of files
+//! LAKE/_perfquet/traces/perf-1f….json                       its files
 //! ```
 //! A change is decided when `pending.json` has its name: all of its files are complete and synced then. A process that is
 //! killed before leaves the lake as it was, one that is killed later leaves a change that every later process completes
@@ -14,69 +15,26 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use perfquet_trace::lake::{
+    self, Change, HEAD, Head, LOCK, OWN, PENDING, RECORDS, Record, VERSION, is_missing,
+};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use super::partition::Partition;
 
-/// Version of the layout.
-const VERSION: u32 = 1;
-/// Directory of the lake's administration; engines ignore names with an underscore.
-const OWN: &str = "_perfquet";
-const HEAD: &str = "_perfquet/lake.json";
-const LOCK: &str = "_perfquet/lock";
-const PENDING: &str = "_perfquet/pending.json";
 const STAGING: &str = "_perfquet/staging";
-const RECORDS: &str = "_perfquet/traces";
-/// Maximum size of a file of the administration.
-const LARGEST: u64 = 256 << 20;
 
 /// A lake.
 #[derive(Debug)]
 pub(super) struct Lake {
     root: PathBuf,
     pub(super) partition: Partition,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Head {
-    version: u32,
-    partition: Vec<String>,
-}
-
-/// A published trace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
-    /// Its name in the lake.
-    pub(super) trace: String,
-    /// Checksum of what was published.
-    pub(super) content: String,
-    /// Date of the recording, if known.
-    pub(super) date: Option<String>,
-    pub(super) files: Vec<Entry>,
-}
-
-/// A file of a lake.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
-    /// Below the lake.
-    pub(super) path: String,
-    pub(super) bytes: u64,
-}
-
-/// A change: files to rename, files to remove, and the records to write afterwards. Paths are relative to the lake.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Change {
-    pub(super) moves: Vec<(String, String)>,
-    pub(super) deletes: Vec<String>,
-    pub(super) records: Vec<Record>,
-    /// Names of traces that are no longer in the lake.
-    pub(super) forget: Vec<String>,
 }
 
 /// A directory for files that are being written. Dropping it removes what has no other name.
@@ -115,7 +73,9 @@ impl Lake {
             lake.create_folders(folder)?;
         }
         let lock = lake.lock_file()?;
-        match lake.read::<Head>(HEAD)? {
+        let head = lake.read::<Head>(HEAD)?;
+        let is_earlier = head.as_ref().is_some_and(|head| head.version < VERSION);
+        match head {
             Some(head) if head.version > VERSION => bail!(
                 "{}: unsupported version {} of a lake; the latest supported version is {VERSION}",
                 lake.root.display(),
@@ -134,15 +94,13 @@ impl Lake {
                         .map_err(|message| anyhow::anyhow!("{HEAD}: {message}"))?;
                 }
             },
-            None => lake.replace(
-                HEAD,
-                &Head {
-                    version: VERSION,
-                    partition: lake.partition.keys(),
-                },
-            )?,
+            None => lake.write_head()?,
         }
         lake.complete()?;
+        if is_earlier {
+            // Earlier versions would lose the manifests of traces.
+            lake.write_head()?;
+        }
         lake.remove_abandoned()?;
         drop(lock);
         Ok(lake)
@@ -168,6 +126,14 @@ impl Lake {
             );
         }
         Ok(())
+    }
+
+    fn write_head(&self) -> Result<()> {
+        let head = Head {
+            version: VERSION,
+            partition: self.partition.keys(),
+        };
+        self.replace(HEAD, &head)
     }
 
     fn lock_file(&self) -> Result<File> {
@@ -303,31 +269,7 @@ impl Lake {
 
     /// The path of a name below the lake, which contains no link.
     fn inside(&self, name: &str) -> Result<PathBuf> {
-        let mut path = self.root.clone();
-        let mut steps = Path::new(name).components().peekable();
-        if steps.peek().is_none() {
-            bail!(
-                "{}: expected a path inside of the lake, found none",
-                self.root.display()
-            );
-        }
-        while let Some(step) = steps.next() {
-            let Component::Normal(step) = step else {
-                bail!(
-                    "{}: expected a path inside of the lake, found {name:?}",
-                    self.root.display()
-                );
-            };
-            path.push(step);
-            let found = path.symlink_metadata();
-            if found.as_ref().is_ok_and(|found| found.is_symlink()) {
-                bail!("{}: expected no symbolic link in a lake", path.display());
-            }
-            if steps.peek().is_some() && found.is_ok_and(|found| !found.is_dir()) {
-                bail!("{}: expected a directory", path.display());
-            }
-        }
-        Ok(path)
+        Ok(lake::inside(&self.root, name)?)
     }
 
     fn create_folders(&self, name: &str) -> Result<()> {
@@ -347,23 +289,7 @@ impl Lake {
 
     /// Reads a file of the administration; `None` if there is none.
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
-        let path = self.inside(name)?;
-        let file = File::options()
-            .read(true)
-            .custom_flags(NO_FOLLOW)
-            .open(&path);
-        let file = match file {
-            Err(error) if is_missing(&error) => return Ok(None),
-            file => file.with_context(|| format!("cannot open {}", path.display()))?,
-        };
-        let mut text = Vec::new();
-        file.take(LARGEST)
-            .read_to_end(&mut text)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        let value = serde_json::from_slice(&text);
-        Ok(Some(
-            value.with_context(|| format!("{}: damaged", path.display()))?,
-        ))
+        Ok(lake::read(&self.root, name)?)
     }
 
     /// Replaces a file of the administration: a reader sees the old or the new one.
@@ -441,13 +367,6 @@ const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
 
 fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 #[cfg(test)]

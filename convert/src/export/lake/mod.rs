@@ -13,6 +13,7 @@
 //! are replaced.
 
 mod columns;
+mod description;
 mod files;
 mod partition;
 mod tables;
@@ -24,6 +25,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use perfquet_trace::count::counted;
+use perfquet_trace::lake::{Change, Entry, MANIFESTS, Record};
 use perfquet_trace::store::{Directory, Manifest, folder_of};
 use perfquet_trace::tables as declared;
 
@@ -31,7 +33,8 @@ pub(crate) use partition::Partition;
 
 use super::{Exporter, Output};
 use columns::{Columns, HOST};
-use files::{Change, Entry, Lake, Record};
+use description::PublishedTable;
+use files::Lake;
 
 /// `--to lake`
 pub(super) const EXPORTER: Exporter = Exporter {
@@ -43,7 +46,7 @@ pub(super) const EXPORTER: Exporter = Exporter {
 /// The table with a row per trace.
 const TRACES: &str = "traces";
 /// Part of the checksum of a trace: a lake is rewritten when files are written differently.
-const FORM: &str = "1";
+const FORM: &str = "2";
 
 /// What an export to a lake did.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -132,7 +135,9 @@ fn publish_trace(
         Ok(bytes)
     };
     let (mut rows, mut bytes) = (0, 0);
-    let tables = tables_of(&trace, summary);
+    let (tables, omitted) = tables_of(&trace);
+    summary.omitted.extend(omitted.iter().cloned());
+    let mut published = Vec::new();
     for (number, (table, folder)) in tables.iter().enumerate() {
         let entry = trace.table(table).context("a table of the manifest")?;
         let schema = entry.schema(table);
@@ -140,17 +145,38 @@ fn publish_trace(
         let columns = Columns::new(table, &schema.columns, &id, host, facts.wall_offset);
         let metadata = tables::metadata(&id, table, facts, &schema.columns);
         let written = tables::write(&trace, table, &columns, metadata, &stage.file(number).0);
-        rows += written.with_context(|| format!("{shown}: table {table}"))?;
-        bytes += add(folder, number)?;
+        let written = written.with_context(|| format!("{shown}: table {table}"))?;
+        let file_bytes = add(folder, number)?;
+        rows += written;
+        bytes += file_bytes;
+        published.push(PublishedTable {
+            name: table.clone(),
+            path: format!("{folder}/{}/{id}.parquet", place.folder),
+            rows: written,
+            bytes: file_bytes,
+            renamed: columns.renamed(),
+        });
     }
     let last = tables.len();
     rows += tables::trace_row(&trace, &id, &name, host, &stage.file(last).0)?;
     bytes += add(TRACES, last)?;
     let files = entries.len() as u64;
+    let (staged, from) = stage.file(last + 1);
+    let description = description::manifest(manifest, &place, &published, &omitted);
+    let described = description::write(&description, &staged)?;
+    let path = format!("{MANIFESTS}/{id}.json");
+    change.moves.insert(0, (from, path.clone()));
+    let described = Entry {
+        path,
+        bytes: described,
+    };
+    entries.insert(0, described);
     let record = Record {
         trace: id,
+        name,
         content,
         date: place.date,
+        host: place.host,
         files: entries,
     };
     let locked = lake.lock()?;
@@ -177,9 +203,10 @@ fn publish_trace(
 }
 
 /// The tables with rows and their folders in a lake: what others refer to comes first.
-fn tables_of(trace: &Directory, summary: &mut Summary) -> Vec<(String, String)> {
+/// Also returns the tables that no lake can have.
+fn tables_of(trace: &Directory) -> (Vec<(String, String)>, Vec<String>) {
     let fixed = declared::declared();
-    let mut found = Vec::new();
+    let (mut found, mut omitted) = (Vec::new(), Vec::new());
     for (name, table) in trace.tables().filter(|(_, table)| table.rows() > 0) {
         let folder = folder_of(name);
         let is_fixed = fixed.iter().any(|schema| schema.name == name);
@@ -187,7 +214,7 @@ fn tables_of(trace: &Directory, summary: &mut Summary) -> Vec<(String, String)> 
         let is_event = name.starts_with("events/") && folder.split('/').count() == 3;
         match is_fixed || is_event {
             true => found.push((name.to_owned(), folder)),
-            false => summary.omitted.push(name.to_owned()),
+            false => omitted.push(name.to_owned()),
         }
         log::debug!("{name}: {} rows", table.rows());
     }
@@ -197,7 +224,7 @@ fn tables_of(trace: &Directory, summary: &mut Summary) -> Vec<(String, String)> 
             || name.starts_with("events/")
     };
     found.sort_by_key(|(name, _)| has_rows_in_time(name));
-    found
+    (found, omitted)
 }
 
 /// Removes the traces recorded before a date. Returns their number.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Schema};
 use parquet::arrow::ArrowWriter;
@@ -50,11 +50,18 @@ pub(super) fn write(
     let mut writer = Writer::create(path, &columns.schema, properties)?;
     let mut rows = 0;
     for form in trace.forms(table) {
+        let mut of_form = 0;
         for batch in trace.read_form(&form)? {
             let batch = columns.convert(&batch?)?;
-            rows += batch.num_rows() as u64;
+            of_form += batch.num_rows() as u64;
             writer.write(&batch)?;
         }
+        // Readers find the rows of each part by their number.
+        if of_form != form.rows() {
+            let expected = form.rows();
+            bail!("expected {expected} rows, as in the manifest, found {of_form}");
+        }
+        rows += of_form;
     }
     writer.finish()?;
     Ok(rows)

@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
 use perfquet_events::Input;
 use perfquet_import::{ImportOptions, import};
+use perfquet_trace::lake::Lake;
 use perfquet_trace::reopen;
 use perfquet_trace::store::{Directory, FILE_NAME};
 
@@ -31,10 +35,16 @@ impl Room {
 
     /// Imports a golden file of the readers.
     fn trace(&self, name: &str, golden: &str) -> PathBuf {
+        self.trace_of(name, &[golden])
+    }
+
+    fn trace_of(&self, name: &str, golden: &[&str]) -> PathBuf {
         let readers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../formats/readers/src");
         let trace = self.folder.path().join(name);
-        let input = Input::open(&readers.join(golden)).unwrap();
-        import(vec![input], &trace, ImportOptions::default()).unwrap();
+        let inputs = golden
+            .iter()
+            .map(|name| Input::open(&readers.join(name)).unwrap());
+        import(inputs.collect(), &trace, ImportOptions::default()).unwrap();
         trace
     }
 
@@ -91,6 +101,73 @@ fn expected(traces: &[&Path]) -> BTreeMap<String, i64> {
     rows
 }
 
+/// The traces that readers find in a lake; each has all rows of the trace with that name, in its types.
+fn opened(lake: &Path, traces: &[&Path]) -> Vec<String> {
+    let lake = Lake::open(lake).unwrap();
+    let mut names = Vec::new();
+    for record in lake.records().unwrap() {
+        let found = lake.trace(&record).unwrap().expect("a manifest");
+        let is_named = |trace: &&&Path| trace.file_stem().unwrap() == record.name.as_str();
+        let trace = traces.iter().find(is_named).expect("a trace of that name");
+        same_rows(&found, &Directory::open(trace).unwrap());
+        names.push(record.name);
+    }
+    names
+}
+
+/// Lists whose items may be NULL: whether they may depends on the writer.
+fn plain(array: &ArrayRef) -> ArrayRef {
+    let DataType::List(item) = array.data_type() else {
+        return Arc::clone(array);
+    };
+    let item = Arc::new(Field::new("element", item.data_type().clone(), true));
+    arrow::compute::cast(array, &DataType::List(item)).unwrap()
+}
+
+/// Compares all tables.
+fn same_rows(found: &Directory, trace: &Directory) {
+    let names = |trace: &Directory| -> Vec<String> {
+        trace.tables().map(|(name, _)| name.to_owned()).collect()
+    };
+    assert_eq!(names(found), names(trace));
+    for name in names(trace) {
+        let forms = [found, trace].map(|of| {
+            let forms = of.forms(&name).into_iter().filter(|form| form.rows() > 0);
+            let rows = forms.map(|form| {
+                let batches: Vec<_> = of.read_form(&form).unwrap().map(Result::unwrap).collect();
+                let rows = arrow::compute::concat_batches(&batches[0].schema(), &batches).unwrap();
+                let columns = rows
+                    .schema()
+                    .fields()
+                    .iter()
+                    .map(|f| f.name().clone())
+                    .collect();
+                (columns, rows.columns().iter().map(plain).collect())
+            });
+            rows.collect::<Vec<(Vec<String>, Vec<ArrayRef>)>>()
+        });
+        assert!(forms[0] == forms[1], "{name}");
+        // Also some columns, in another order, and what is in a range of time.
+        let entry = trace.table(&name).unwrap();
+        // More rows are read of a file that also has those of other parts.
+        let Some((first, last)) = entry.time_range().filter(|_| entry.parts.len() == 1) else {
+            continue;
+        };
+        let range = (first, first + (last - first) / 2);
+        let some = [found, trace].map(|of| {
+            let forms = of.forms(&name).into_iter().filter(|form| form.rows() > 0);
+            let rows = forms.map(|form| {
+                let names: Vec<&str> = form.columns.iter().rev().map(|c| c.name.as_str()).collect();
+                let (rows, _) = of.read_form_between(&form, Some(&names), range).unwrap();
+                let columns = |batch: RecordBatch| batch.columns().iter().map(plain).collect();
+                rows.map(|batch| columns(batch.unwrap())).collect()
+            });
+            rows.collect::<Vec<Vec<Vec<ArrayRef>>>>()
+        });
+        assert!(some[0] == some[1], "{name}: some columns");
+    }
+}
+
 const PERF: &str = "perf_data/golden/user-regs.data";
 const FTRACE: &str = "trace_dat/golden/graph-events.dat";
 
@@ -133,6 +210,7 @@ fn published_files_share_no_bytes_and_have_no_unsigned_type() {
     }
     assert!(in_traces > 0);
     room.publish(&traces).unwrap();
+    assert_eq!(opened(&room.lake(), &traces), ["a", "b", "c", "d", "e"]);
     for name in room.files().keys() {
         assert_eq!(shares(&room.lake().join(name)), (0, false), "{name}");
     }
@@ -196,6 +274,22 @@ fn rows_have_the_values_of_the_trace_and_its_name() {
 }
 
 #[test]
+fn forms_of_an_event_are_those_of_the_trace() {
+    let room = Room::new();
+    // Kernels whose sys_enter_write differs.
+    let golden = [
+        "trace_dat/golden/events-v7.dat",
+        "trace_dat/golden/events-7.3.dat",
+    ];
+    let both = room.trace_of("both.pqt", &golden);
+    let trace = Directory::open(&both).unwrap();
+    let forms = trace.tables().map(|(name, _)| trace.forms(name).len());
+    assert!(forms.max() > Some(1));
+    room.publish(&[&both]).unwrap();
+    assert_eq!(opened(&room.lake(), &[&both]), ["both"]);
+}
+
+#[test]
 fn publishing_again_changes_nothing_and_symbolized_traces_are_replaced() {
     let room = Room::new();
     let a = room.trace("a.pqt", PERF);
@@ -238,8 +332,9 @@ fn a_change_that_stops_at_any_step_is_completed_by_the_next() {
         // The same trace at another place: its former files are removed.
         let done = done.and_then(|_| room.publish_as(&[&a], "date=2026-11-24,host=h002"));
         STEPS_LEFT.set(None);
-        // Whatever has its name is complete.
+        // Whatever has its name is complete, and whatever can be opened has all rows.
         let seen = room.files();
+        opened(&room.lake(), &[&a, &b]);
         if steps == 0 {
             assert_eq!(seen, before);
         }
@@ -267,6 +362,7 @@ fn a_change_that_stops_at_any_step_is_completed_by_the_next() {
             expected(&[&a, &b]),
             "stopped after {steps} steps"
         );
+        assert_eq!(opened(&room.lake(), &[&a, &b]), ["a", "b"]);
         let staging = room.lake().join("_perfquet/staging");
         assert_eq!(std::fs::read_dir(staging).unwrap().count(), 0);
         assert!(!room.lake().join("_perfquet/pending.json").exists());

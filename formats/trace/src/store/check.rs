@@ -12,13 +12,14 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path};
+use std::sync::LazyLock;
 
 use perfquet_events::Error;
 use serde::Deserialize;
 
 use super::logical::upgrade;
-use super::manifest::{FILE_NAME, JOURNAL, Manifest, Part, Table, VERSION};
-use super::table::ColumnType;
+use super::manifest::{FILE_NAME, JOURNAL, Manifest, Part, PartRange, Table, VERSION};
+use super::table::{ColumnSchema, ColumnType};
 use crate::tables;
 
 /// Maximum number of rows of a table: one row per nanosecond for three days.
@@ -72,8 +73,17 @@ impl Manifest {
         }
         let mut manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
         upgrade(&mut manifest);
-        match check(&manifest) {
-            Ok(()) => Ok(manifest),
+        manifest.checked(&file, Layout::Trace)
+    }
+
+    /// Returns the manifest of a trace in a lake, read from `file`, if it is valid.
+    pub(crate) fn of_lake(self, file: &Path) -> Result<Manifest, Error> {
+        self.checked(file, Layout::Lake)
+    }
+
+    fn checked(self, file: &Path, layout: Layout) -> Result<Manifest, Error> {
+        match check(&self, layout) {
+            Ok(()) => Ok(self),
             Err(message) => Err(Error::Damaged {
                 input: file.display().to_string(),
                 place: perfquet_events::event::Place::Whole,
@@ -83,9 +93,19 @@ impl Manifest {
     }
 }
 
+/// How the parts of a manifest are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Each part is a file, in the directory of its table.
+    Trace,
+    /// Parts are ranges of rows of files, in partitions below the directory of their table.
+    Lake,
+}
+
 /// Returns the first violation.
-pub(super) fn check(manifest: &Manifest) -> Result<(), String> {
+pub(super) fn check(manifest: &Manifest, layout: Layout) -> Result<(), String> {
     let mut files = HashSet::new();
+    let mut ranges: HashMap<&str, Vec<(u64, u64)>> = HashMap::new();
     let mut folders = HashSet::new();
     for (name, table) in &manifest.tables {
         let place = |message: String| format!("table {name:?}: {message}");
@@ -104,12 +124,41 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), String> {
         for part in &table.parts {
             let place = |message: String| place(format!("part {:?}: {message}", part.file));
             check_path(&part.file).map_err(place)?;
-            let own_folder = part.file.rsplit_once('/').map(|(folder, _)| folder);
-            if own_folder != Some(table.folder.as_str()) {
+            let is_inside = match layout {
+                Layout::Trace => {
+                    let own_folder = part.file.rsplit_once('/').map(|(folder, _)| folder);
+                    own_folder == Some(table.folder.as_str())
+                }
+                Layout::Lake => {
+                    let below = part.file.strip_prefix(table.folder.as_str());
+                    below.is_some_and(|below| below.starts_with('/'))
+                }
+            };
+            if !is_inside {
                 return Err(place(format!("expected it in {:?}", table.folder)));
             }
-            if !files.insert(part.file.as_str()) {
-                return Err(place("expected each part once, found it twice".to_owned()));
+            let is_new = files.insert(part.file.as_str());
+            match (layout, part.range) {
+                (Layout::Lake, Some(range)) => {
+                    check_range(part, range).map_err(place)?;
+                    let rows = (range.first_row, part.rows);
+                    ranges.entry(&part.file).or_default().push(rows);
+                }
+                (Layout::Trace, None) if is_new => {}
+                (Layout::Trace, None) => {
+                    return Err(place("expected each part once, found it twice".to_owned()));
+                }
+                (Layout::Lake, None) => {
+                    return Err(place("expected its place in the file".to_owned()));
+                }
+                (Layout::Trace, Some(_)) => {
+                    let message = "expected a whole file, found a place in it, as in a lake";
+                    return Err(place(message.to_owned()));
+                }
+            }
+            if layout == Layout::Trace && part.columns.iter().any(|own| own.stored.is_some()) {
+                let message = "expected columns with their names, found another, as in a lake";
+                return Err(place(message.to_owned()));
             }
             check_part(table, part).map_err(place)?;
             rows = rows.saturating_add(part.rows);
@@ -118,7 +167,28 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), String> {
             return Err(place(format!("expected at most 2^48 rows, found {rows}")));
         }
     }
+    for (file, mut parts) in ranges {
+        parts.sort_unstable();
+        let pairs = parts.iter().zip(parts.iter().skip(1));
+        if pairs.clone().any(|(one, next)| one.0 + one.1 > next.0) {
+            return Err(format!(
+                "{file:?}: expected each row once, found it in two parts"
+            ));
+        }
+    }
     Ok(())
+}
+
+/// Rejects a part outside of its file.
+fn check_range(part: &Part, range: PartRange) -> Result<(), String> {
+    let end = range.first_row.checked_add(part.rows);
+    match range.file_rows <= MOST_ROWS && end.is_some_and(|end| end <= range.file_rows) {
+        true => Ok(()),
+        false => Err(format!(
+            "expected {} rows of {}, found them from row {}",
+            part.rows, range.file_rows, range.first_row
+        )),
+    }
 }
 
 /// Rejects paths outside the trace or in the recorder's journal.
@@ -132,18 +202,26 @@ fn check_path(path: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Types of columns by name.
+type Kinds = HashMap<String, ColumnType>;
+
+fn kinds(columns: Vec<ColumnSchema>) -> Kinds {
+    let columns = columns.into_iter();
+    columns.map(|column| (column.name, column.kind)).collect()
+}
+
 fn check_columns(name: &str, table: &Table) -> Result<(), String> {
+    // Built once: a query may open ten thousand traces.
+    static DECLARED: LazyLock<HashMap<String, Kinds>> = LazyLock::new(|| {
+        let tables = tables::declared().into_iter();
+        let fixed = tables.map(|schema| (schema.name, kinds(schema.columns)));
+        fixed.collect()
+    });
+    static COMMON: LazyLock<Kinds> = LazyLock::new(|| kinds(tables::common::columns()));
     let declared = match name.starts_with("events/") {
-        true => tables::common::columns(),
-        false => tables::declared()
-            .into_iter()
-            .find(|schema| schema.name == name)
-            .map_or_else(Vec::new, |schema| schema.columns),
+        true => Some(&*COMMON),
+        false => DECLARED.get(name),
     };
-    let declared: HashMap<&str, ColumnType> = declared
-        .iter()
-        .map(|column| (column.name.as_str(), column.kind))
-        .collect();
     if table.columns.is_empty() {
         return Err("expected columns, found none".to_owned());
     }
@@ -159,7 +237,7 @@ fn check_columns(name: &str, table: &Table) -> Result<(), String> {
         if !names.insert(column.name.as_str()) {
             return Err(format!("two columns are named {:?}", column.name));
         }
-        match declared.get(column.name.as_str()) {
+        match declared.and_then(|declared| declared.get(&column.name)) {
             Some(kind) if *kind != column.kind => {
                 return Err(format!(
                     "column {}: expected {}, found {}",
@@ -192,13 +270,16 @@ fn check_part(table: &Table, part: &Part) -> Result<(), String> {
     if part.time_min.is_some() != part.time_max.is_some() {
         return Err("expected a first and a last time, found one of them".to_owned());
     }
-    let mut names = HashSet::new();
+    let (mut names, mut stored) = (HashSet::new(), HashSet::new());
     for own in &part.columns {
         let Some(column) = table.columns.iter().find(|column| column.name == own.name) else {
             return Err(format!("column {:?} is not in its table", own.name));
         };
         if !names.insert(own.name.as_str()) {
             return Err(format!("two columns are named {:?}", own.name));
+        }
+        if !stored.insert(own.stored.as_deref().unwrap_or(&own.name)) {
+            return Err(format!("two columns are stored as {:?}", own.stored));
         }
         let is_wide_enough = matches!(column.kind, ColumnType::Text | ColumnType::TextList)
             || ColumnType::holding(&[own.kind, column.kind]) == column.kind;

@@ -7,6 +7,7 @@
 //! Only parts listed in the manifest are read; files left by a killed writer are ignored.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,9 +24,10 @@ use super::chunks::check_chunks;
 use super::logical::{as_read, stored_name};
 use super::manifest::{Manifest, Part, Table};
 use super::panics::guarded;
+use super::published::{as_published, selected};
 use super::table::ColumnSchema;
 
-/// A trace directory.
+/// A trace directory, or a trace in a lake.
 #[derive(Debug, Clone)]
 pub struct Directory {
     path: PathBuf,
@@ -42,7 +44,15 @@ impl Directory {
         })
     }
 
-    /// Returns the path of the trace directory.
+    /// A trace whose parts are below `path`.
+    pub(crate) fn below(path: &Path, manifest: Manifest) -> Directory {
+        Directory {
+            path: path.to_owned(),
+            manifest,
+        }
+    }
+
+    /// Returns the path of the trace directory; of a trace in a lake, that of the lake.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -194,6 +204,8 @@ impl Form<'_> {
     }
 }
 
+const CHANGED: &str = "\nhint: open the lake again: it may have changed since it was opened";
+
 /// Returns the path of a part if it is a file inside the trace with the size in the manifest. Links are not followed:
 /// in a foreign trace they could point anywhere.
 pub fn part_path(trace: &Path, part: &Part) -> Result<PathBuf, Error> {
@@ -201,12 +213,17 @@ pub fn part_path(trace: &Path, part: &Part) -> Result<PathBuf, Error> {
     let mut steps = part.file.split('/').peekable();
     while let Some(step) = steps.next() {
         path.push(step);
-        let found = path.symlink_metadata().map_err(Error::io(&path))?;
         let unfit = |message: String| {
             Err(Error::Unsupported {
                 input: path.display().to_string(),
                 message,
             })
+        };
+        let found = match path.symlink_metadata() {
+            Err(error) if part.range.is_some() && error.kind() == ErrorKind::NotFound => {
+                return unfit(format!("expected a file of the lake, found none{CHANGED}"));
+            }
+            found => found.map_err(Error::io(&path))?,
         };
         let is_last = steps.peek().is_none();
         if found.is_symlink() {
@@ -215,10 +232,11 @@ pub fn part_path(trace: &Path, part: &Part) -> Result<PathBuf, Error> {
             return unfit("expected a directory of parts, found another kind of file".to_owned());
         } else if is_last && !found.is_file() {
             return unfit("expected a part of the trace, found a special file".to_owned());
-        } else if is_last && found.len() != part.bytes {
+        } else if is_last && found.len() != part.file_bytes() {
+            let hint = if part.range.is_some() { CHANGED } else { "" };
             return unfit(format!(
-                "expected a part of {} bytes, as in the manifest, found {}",
-                part.bytes,
+                "expected a part of {} bytes, as in the manifest, found {}{hint}",
+                part.file_bytes(),
                 found.len()
             ));
         }
@@ -255,7 +273,10 @@ fn part_rows(
     let mut order = None;
     if let Some(wanted) = wanted {
         let schema = Arc::clone(reader.schema());
-        let place = |name: &&str| schema.index_of(stored_name(table, name, &schema));
+        let place = |name: &&str| match part.range {
+            Some(_) => schema.index_of(part.stored(name).unwrap_or(name)),
+            None => schema.index_of(stored_name(table, name, &schema)),
+        };
         let places: Vec<usize> = wanted
             .iter()
             .map(place)
@@ -263,15 +284,30 @@ fn part_rows(
             .map_err(|error| damaged(&path, &error))?;
         let mask = ProjectionMask::roots(reader.parquet_schema(), places.iter().copied());
         reader = reader.with_projection(mask);
-        // The reader returns columns in the file's order.
-        let before = |place: &usize| places.iter().filter(|other| *other < place).count();
-        order = Some(places.iter().map(before).collect());
+        // The reader returns columns in the file's order, and a lake's in that of the part.
+        let of_part = |name: &&str| columns.iter().position(|column| column.name == *name);
+        let sorted: Vec<usize> = match part.range {
+            Some(_) => wanted.iter().filter_map(of_part).collect(),
+            None => places,
+        };
+        let before = |place: &usize| sorted.iter().filter(|other| *other < place).count();
+        order = Some(sorted.iter().map(before).collect());
     }
     let mut skipped = 0;
+    let mut within = None;
     if let Some(range) = range {
         let (groups, rows) = groups_within(reader.metadata(), range);
-        reader = reader.with_row_groups(groups);
+        within = Some(groups);
         skipped = rows;
+    }
+    if let Some(range) = part.range {
+        let all = || (0..reader.metadata().num_row_groups()).collect();
+        let groups = within.unwrap_or_else(all);
+        let (groups, rows, others) = selected(reader.metadata(), part.rows, range, &groups);
+        reader = reader.with_row_groups(groups).with_row_selection(rows);
+        skipped = others;
+    } else if let Some(groups) = within {
+        reader = reader.with_row_groups(groups);
     }
     let reader = guarded(|| reader.build()).map_err(|panic| damaged(&path, &panic))?;
     let reader = reader.map_err(|error| damaged(&path, &error))?;
@@ -279,6 +315,7 @@ fn part_rows(
         reader,
         table: table.to_owned(),
         columns,
+        published: part.range.map(|_| part.clone()),
         order,
         path,
         is_over: false,
@@ -321,6 +358,8 @@ pub struct PartRows {
     reader: ParquetRecordBatchReader,
     table: String,
     columns: Vec<ColumnSchema>,
+    /// The part, if it is in a lake.
+    published: Option<Part>,
     order: Option<Vec<usize>>,
     path: PathBuf,
     /// After an error nothing is read any more.
@@ -338,7 +377,10 @@ impl Iterator for PartRows {
         self.is_over = !matches!(rows, Ok(Some(Ok(_))));
         let rows = match rows {
             Ok(rows) => rows?.and_then(|batch| {
-                let batch = as_read(&self.table, &self.columns, &batch)?;
+                let batch = match &self.published {
+                    Some(part) => as_published(&self.columns, part, &batch)?,
+                    None => as_read(&self.table, &self.columns, &batch)?,
+                };
                 match &self.order {
                     Some(order) => batch.project(order),
                     None => Ok(batch),

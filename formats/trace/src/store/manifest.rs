@@ -197,6 +197,7 @@ impl Table {
             let column = |column: &ColumnSchema| PartColumn {
                 name: column.name.clone(),
                 kind: column.kind,
+                stored: None,
             };
             let is_whole = united.len() == form.columns.len()
                 && united
@@ -351,6 +352,20 @@ pub struct Part {
     /// columns are one form of an event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<PartColumn>,
+    /// In a lake, the part's place among the rows of its file; `bytes` is then its share of the file. `None` in a trace directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<PartRange>,
+}
+
+/// Rows of a file that has rows of several parts, often of several traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartRange {
+    /// Number of rows of other parts before.
+    pub first_row: u64,
+    /// Number of rows of the file.
+    pub file_rows: u64,
+    /// Size of the file.
+    pub file_bytes: u64,
 }
 
 /// A column of a part.
@@ -361,9 +376,23 @@ pub struct PartColumn {
     /// Type of the values in this part.
     #[serde(rename = "type")]
     pub kind: ColumnType,
+    /// In a lake, its name in the file if another column has that name. `None` in a trace directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<String>,
 }
 
 impl Part {
+    /// Returns the size of the file in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.range.map_or(self.bytes, |range| range.file_bytes)
+    }
+
+    /// Returns the name in the file of a column, if it has another one there.
+    pub fn stored(&self, column: &str) -> Option<&str> {
+        let own = self.columns.iter().find(|own| own.name == column)?;
+        own.stored.as_deref()
+    }
+
     /// Returns the number in the part's name plus one.
     pub(super) fn number(&self) -> u32 {
         let name = self.file.rsplit('/').next().unwrap_or_default();

@@ -23,6 +23,7 @@ mod order;
 mod panics;
 mod part;
 mod place;
+mod published;
 mod shape;
 mod short;
 mod table;
@@ -40,8 +41,8 @@ pub use fill::Fill;
 pub use job::WriterOptions;
 pub use logical::{stored_name, unsigned, with_items};
 pub use manifest::{
-    Column as ColumnEntry, FILE_NAME, Facts, JOURNAL, Manifest, Part, PartColumn, Source, State,
-    Summary, Table as TableEntry, VERSION,
+    Column as ColumnEntry, FILE_NAME, Facts, JOURNAL, Manifest, Part, PartColumn, PartRange,
+    Source, State, Summary, Table as TableEntry, VERSION,
 };
 pub(crate) use names::Names;
 pub use panics::{reader_panic, watch_readers};
@@ -49,6 +50,7 @@ pub use place::{
     complete_overwriting, earlier_trace, put_back, remove_set_aside, remove_trace, set_aside,
     set_file_aside,
 };
+pub use published::is_published_as_bits;
 pub use table::{ColumnSchema, ColumnType, Encoding, TableSchema};
 pub use unite::unite;
 pub use writer::{TableId, Writer};

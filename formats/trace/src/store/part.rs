@@ -326,6 +326,7 @@ impl Part {
                 time_max,
                 time_nulls: Some(self.time_nulls),
                 columns: Vec::new(),
+                range: None,
             },
         })
     }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Declaration of a table.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TableSchema {
     /// Path below the trace directory: "samples", "events/sched/sched_switch".
     pub name: String,
@@ -19,7 +19,7 @@ pub struct TableSchema {
 }
 
 /// Declaration of a column.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ColumnSchema {
     /// Its name.
     pub name: String,

@@ -269,7 +269,7 @@ impl Seen {
 
 /// Whether all parts of a table have a column.
 fn has_column(trace: &Trace, table: &str, column: &str) -> bool {
-    let has = |form: &Vec<ColumnSchema>| form.iter().any(|own| own.name == column);
+    let has = |form: &Arc<Vec<ColumnSchema>>| form.iter().any(|own| own.name == column);
     trace
         .table(table)
         .is_some_and(|table| table.forms.iter().all(has))
@@ -282,9 +282,9 @@ fn read(trace: &Trace, table: &str, columns: &[&str]) -> Result<Vec<RecordBatch>
         return Ok(batches);
     };
     for part in table.parts.iter().filter(|part| part.entry.rows > 0) {
-        let own = table.forms[part.form].clone();
+        let own = table.forms[part.form].to_vec();
         let name = &table.schema.name;
-        let rows = store::read_part(&trace.path, name, &part.entry, own, Some(columns))?;
+        let rows = store::read_part(&trace.root, name, &part.entry, own, Some(columns))?;
         for batch in rows {
             batches.push(batch?);
         }

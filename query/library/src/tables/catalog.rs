@@ -7,7 +7,7 @@
 //! events, trace_info       views
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,6 +25,7 @@ use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::{ColumnSchema, ColumnType, unite};
 use perfquet_trace::tables;
 
+use crate::published::Published;
 use crate::tables::part_runs::PartFile;
 use crate::tables::parts::{Change, PartsTable, constant_column};
 use crate::tables::stored_columns::StoredColumns;
@@ -132,14 +133,22 @@ fn parts_table(traces: &[Trace], name: &str, tables: &SameTable<'_>) -> PartsTab
         true => vec![constant_column(TRACE, TEXT), id_offset_column()],
         false => Vec::new(),
     };
+    let forms = tables.iter().flat_map(|(_, table)| &table.forms);
+    let forms: HashMap<_, _> = forms.map(|form| (Arc::as_ptr(form), form)).collect();
+    let bits = forms
+        .values()
+        .flat_map(|form| form.iter())
+        .filter(|column| column.kind != column.kind.as_read());
+    let mut stored = Storage::new(name, bits.map(|column| column.name.clone()).collect());
     let runs = tables.iter().flat_map(|&(number, table)| {
         let trace = &traces[number];
         let constants = match several {
             true => vec![text(&trace.name), ScalarValue::Int64(Some(trace.id_offset))],
             false => Vec::new(),
         };
-        runs(trace, table, &constants)
+        runs(trace, table, &constants, &mut stored)
     });
+    let runs: Vec<_> = runs.collect();
     let sort = match tables.first() {
         Some((_, first)) if tables.iter().all(|(_, table)| is_sorted_as(table, first)) => {
             first.schema.sort.clone()
@@ -151,22 +160,13 @@ fn parts_table(traces: &[Trace], name: &str, tables: &SameTable<'_>) -> PartsTab
         Field::new(&column.name, arrow_type(column.kind), column.nullable)
             .with_metadata(unit::metadata(&column.name, &column.unit))
     });
-    let forms = tables.iter().flat_map(|(_, table)| &table.forms);
-    let bits = forms
-        .flatten()
-        .filter(|column| column.kind != column.kind.as_read());
-    let stored = StoredColumns {
-        table: name.to_owned(),
-        bits: bits.map(|column| column.name.clone()).collect(),
-    };
     PartsTable::new(
         Arc::new(Schema::new(fields.collect::<Vec<_>>())),
         constants,
-        runs.collect(),
+        runs,
         sort,
     )
     .with_changes(changes)
-    .with_stored(stored)
 }
 
 /// The columns of a table in all traces together: those of this version for a fixed table, and those of the parts.
@@ -177,9 +177,14 @@ pub fn united_columns<'t>(
     let declared = tables::all().into_iter().find(|schema| schema.name == name);
     let mut forms: Vec<&[ColumnSchema]> = Vec::new();
     forms.extend(declared.iter().map(|schema| schema.columns.as_slice()));
+    // Most traces of many share their declarations.
+    let mut seen = HashSet::new();
     for table in tables {
-        forms.push(&table.schema.columns);
-        forms.extend(table.forms.iter().map(Vec::as_slice));
+        if seen.insert(Arc::as_ptr(&table.schema).cast::<()>()) {
+            forms.push(&table.schema.columns);
+        }
+        let new = |form: &&Arc<Vec<ColumnSchema>>| seen.insert(Arc::as_ptr(form).cast());
+        forms.extend(table.forms.iter().filter(new).map(|form| form.as_slice()));
     }
     unite(forms)
 }
@@ -192,10 +197,13 @@ fn changes(
     columns: &[ColumnSchema],
 ) -> Vec<Change> {
     let mut changes = Vec::new();
+    let mut seen = HashSet::new();
+    let new = |&&(_, table): &&(usize, &TraceTable)| seen.insert(Arc::as_ptr(&table.schema));
+    let tables: Vec<(usize, &TraceTable)> = tables.iter().filter(new).copied().collect();
     for column in columns {
         let mut kinds: Vec<(&str, &str)> = Vec::new();
         let mut is_changed = false;
-        for &(number, table) in tables {
+        for &(number, table) in &tables {
             let same = |other: &&ColumnSchema| other.name == column.name;
             if let Some(other) = table.schema.columns.iter().find(same) {
                 is_changed |= other.kind.changes_in(column.kind);
@@ -283,10 +291,48 @@ fn is_sorted(table: &TraceTable) -> bool {
     table.parts.iter().all(|part| part.entry.sorted)
 }
 
+/// How the columns of a table are stored, each way once.
+struct Storage {
+    ordinary: Arc<StoredColumns>,
+    published: HashMap<*const Published, Arc<StoredColumns>>,
+}
+
+impl Storage {
+    fn new(table: &str, bits: HashSet<String>) -> Storage {
+        Storage {
+            ordinary: Arc::new(StoredColumns {
+                table: table.to_owned(),
+                bits,
+                published: None,
+            }),
+            published: HashMap::new(),
+        }
+    }
+
+    fn of(&mut self, table: &TraceTable, form: usize) -> Arc<StoredColumns> {
+        let Some(published) = table.published.get(form) else {
+            return Arc::clone(&self.ordinary);
+        };
+        let known = self.published.entry(Arc::as_ptr(published));
+        let stored = known.or_insert_with(|| {
+            Arc::new(StoredColumns {
+                published: Some(Arc::clone(published)),
+                ..self.ordinary.as_ref().clone()
+            })
+        });
+        Arc::clone(stored)
+    }
+}
+
 /// The parts of each form follow each other in time.
-fn runs(trace: &Trace, table: &TraceTable, constants: &[ScalarValue]) -> Vec<Vec<PartFile>> {
+fn runs(
+    trace: &Trace,
+    table: &TraceTable,
+    constants: &[ScalarValue],
+    stored: &mut Storage,
+) -> Vec<Vec<PartFile>> {
     let mut runs = vec![Vec::new(); table.forms.len()];
-    let root: Arc<Path> = trace.path.as_path().into();
+    let root: Arc<Path> = trace.root.as_path().into();
     let threads = trace.table(tables::threads::NAME);
     let threads = threads.map_or(0, TraceTable::rows);
     for part in table.parts.iter().filter(|part| part.entry.rows > 0) {
@@ -295,6 +341,7 @@ fn runs(trace: &Trace, table: &TraceTable, constants: &[ScalarValue]) -> Vec<Vec
             entry: part.entry.clone(),
             constants: constants.to_vec(),
             threads,
+            stored: stored.of(table, part.form),
         });
     }
     runs
@@ -341,6 +388,7 @@ fn event_rows(traces: &[Trace]) -> PartsTable {
         count
     };
     let mut runs = Vec::new();
+    let mut stored = Storage::new("", HashSet::new());
     let mut sorted = true;
     for trace in traces {
         for table in trace.tables.iter().filter(|table| table.is_event()) {
@@ -359,7 +407,7 @@ fn event_rows(traces: &[Trace]) -> PartsTable {
             };
             let mut constants = trace_constants(trace);
             constants.push(text(&name));
-            runs.extend(self::runs(trace, table, &constants));
+            runs.extend(self::runs(trace, table, &constants, &mut stored));
         }
     }
     let mut constants = trace_columns();
@@ -369,18 +417,20 @@ fn event_rows(traces: &[Trace]) -> PartsTable {
 
 /// The common columns of all samples.
 fn sample_rows(traces: &[Trace]) -> PartsTable {
+    let mut stored = Storage::new("", HashSet::new());
     let runs = traces.iter().flat_map(|trace| {
         let table = trace.table("samples");
         table.map_or_else(Vec::new, |table| {
-            runs(trace, table, &trace_constants(trace))
+            runs(trace, table, &trace_constants(trace), &mut stored)
         })
     });
+    let runs: Vec<_> = runs.collect();
     let columns = common_columns(&["event"]);
     let sorted = traces
         .iter()
         .filter_map(|trace| trace.table("samples"))
         .all(is_sorted);
-    PartsTable::new(columns, trace_columns(), runs.collect(), by_time(sorted))
+    PartsTable::new(columns, trace_columns(), runs, by_time(sorted))
 }
 
 fn by_time(sorted: bool) -> Vec<String> {

@@ -5,5 +5,6 @@ mod checked_reader;
 mod location;
 mod part_runs;
 mod parts;
+mod row_range;
 mod stored_columns;
 mod text_conditions;

@@ -11,10 +11,12 @@ use std::sync::Arc;
 use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::Part;
 
+use crate::tables::stored_columns::StoredColumns;
+
 /// One Parquet file.
 #[derive(Debug, Clone)]
 pub(crate) struct PartFile {
-    /// The trace directory.
+    /// The trace directory, or the lake.
     pub(crate) trace: Arc<Path>,
     /// Its entry in the manifest.
     pub(crate) entry: Part,
@@ -22,6 +24,8 @@ pub(crate) struct PartFile {
     pub(crate) constants: Vec<ScalarValue>,
     /// Number of threads of the trace; 0 if unknown.
     pub(crate) threads: u64,
+    /// How its columns are stored.
+    pub(crate) stored: Arc<StoredColumns>,
 }
 
 impl PartFile {
@@ -83,6 +87,7 @@ mod tests {
         PartFile {
             trace: Path::new("").into(),
             threads: 0,
+            stored: Arc::default(),
             entry: Part {
                 rows: 1,
                 bytes,

@@ -28,12 +28,14 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::part_path;
 
 use crate::tables::checked_reader::CheckedReaders;
 use crate::tables::location;
 use crate::tables::part_runs::{self, PartFile};
+use crate::tables::row_range;
 use crate::tables::stored_columns::StoredColumns;
 use crate::tables::text_conditions::TextConditions;
 
@@ -64,7 +66,6 @@ pub(crate) struct PartsTable {
     /// Columns by which the rows of each run are ordered, ascending, NULL first.
     sort: Vec<String>,
     changes: Vec<Change>,
-    stored: StoredColumns,
 }
 
 /// Maximum number of sorted runs, each with an open file; more are read in any order.
@@ -97,13 +98,7 @@ impl PartsTable {
             runs,
             sort: if sorted { sort } else { Vec::new() },
             changes: Vec::new(),
-            stored: StoredColumns::default(),
         }
-    }
-
-    /// Reads columns that are stored under another name or in another type.
-    pub(crate) fn with_stored(self, stored: StoredColumns) -> PartsTable {
-        PartsTable { stored, ..self }
     }
 
     /// Reports these changes when the column is first read.
@@ -124,9 +119,44 @@ impl PartsTable {
         }
     }
 
-    fn file_groups(&self, partitions: usize) -> Result<Vec<FileGroup>> {
+    /// The runs, in groups whose files store the columns of a query in the same way. Only traces of lakes differ.
+    fn storage(
+        &self,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+    ) -> Vec<(Arc<StoredColumns>, Vec<Vec<PartFile>>)> {
+        let schema = self.schema.table_schema();
+        let conditions = filters.iter().flat_map(|filter| filter.column_refs());
+        let mut columns: HashSet<String> = conditions.map(|column| column.name.clone()).collect();
+        let read = (0..schema.fields().len())
+            .filter(|index| projection.is_none_or(|read| read.contains(index)));
+        columns.extend(read.map(|index| schema.field(index).name().clone()));
+        let mut groups: Vec<(Arc<StoredColumns>, Vec<Vec<PartFile>>)> = Vec::new();
+        for (number, run) in self.runs.iter().enumerate() {
+            for part in run {
+                let same = |(stored, _): &(Arc<StoredColumns>, _)| {
+                    Arc::ptr_eq(stored, &part.stored) || stored.is_same(&part.stored, &columns)
+                };
+                let group = match groups.iter().position(same) {
+                    Some(known) => &mut groups[known],
+                    None => {
+                        groups.push((Arc::clone(&part.stored), Vec::new()));
+                        groups.last_mut().expect("a group was added")
+                    }
+                };
+                group.1.resize_with(self.runs.len(), Vec::new);
+                group.1[number].push(part.clone());
+            }
+        }
+        for (_, runs) in &mut groups {
+            runs.retain(|run| !run.is_empty());
+        }
+        groups
+    }
+
+    fn file_groups(&self, runs: Vec<Vec<PartFile>>, partitions: usize) -> Result<Vec<FileGroup>> {
         let mut groups = Vec::new();
-        for run in part_runs::split(self.runs.clone(), partitions) {
+        for run in part_runs::split(runs, partitions) {
             let files: Result<Vec<_>> =
                 run.iter().map(|part| self.partitioned_file(part)).collect();
             groups.push(FileGroup::new(files?));
@@ -160,7 +190,10 @@ impl PartsTable {
         }
         let mut file = file.with_partition_values(part.constants.clone());
         file.statistics = Some(Arc::new(known));
-        Ok(file)
+        Ok(match row_range::of(&part.entry) {
+            Some(rows) => file.with_extension(rows),
+            None => file,
+        })
     }
 
     /// Whether a scan decodes columns only for the rows that fulfill the conditions.
@@ -236,14 +269,39 @@ impl TableProvider for PartsTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         self.tell_changes(projection);
-        let mut groups = self.file_groups(state.config().target_partitions())?;
-        if groups.is_empty() {
-            let schema = match projection {
-                Some(columns) => Arc::new(self.schema().project(columns)?),
-                None => self.schema(),
-            };
-            return Ok(Arc::new(EmptyExec::new(schema)));
+        let mut scans = Vec::new();
+        for (stored, runs) in self.storage(projection, filters) {
+            scans.push(
+                self.scan_runs(state, (&stored, runs), projection, filters, limit)
+                    .await?,
+            );
         }
+        match scans.len() {
+            0 => {
+                let schema = match projection {
+                    Some(columns) => Arc::new(self.schema().project(columns)?),
+                    None => self.schema(),
+                };
+                Ok(Arc::new(EmptyExec::new(schema)))
+            }
+            1 => Ok(scans.remove(0)),
+            _ => UnionExec::try_new(scans),
+        }
+    }
+}
+
+impl PartsTable {
+    /// Scans runs whose columns are stored in the same way.
+    async fn scan_runs(
+        &self,
+        state: &dyn Session,
+        (stored, runs): (&StoredColumns, Vec<Vec<PartFile>>),
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let parts: Vec<_> = runs.iter().flatten().cloned().collect();
+        let mut groups = self.file_groups(runs, state.config().target_partitions())?;
         let mut options = TableParquetOptions {
             global: state.config_options().execution.parquet.clone(),
             ..Default::default()
@@ -261,21 +319,25 @@ impl TableProvider for PartsTable {
             for group in &mut groups {
                 let mut files = Vec::new();
                 for file in std::mem::take(group).into_inner() {
-                    files.push(conditions.skip_row_groups(file, readers.as_ref()).await?);
+                    let file = conditions.skip_row_groups(file, stored, readers.as_ref());
+                    files.push(file.await?);
                 }
                 *group = FileGroup::new(files);
             }
         }
+        for group in &mut groups {
+            let files = std::mem::take(group).into_inner().into_iter();
+            *group = FileGroup::new(files.map(row_range::restricted).collect());
+        }
         let source = ParquetSource::new(self.schema.clone())
             .with_table_parquet_options(options)
             .with_parquet_file_reader_factory(readers);
-        let parts: Vec<_> = self.runs.iter().flatten().cloned().collect();
         let scan = FileScanConfigBuilder::new(local, Arc::new(source))
             .with_file_groups(groups)
             .with_statistics(statistics(&self.schema(), &parts))
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
-            .with_expr_adapter(Some(Arc::new(self.stored.clone())))
+            .with_expr_adapter(Some(Arc::new(stored.clone())))
             .with_output_ordering(self.ordering().into_iter().collect())
             .build();
         Ok(DataSourceExec::from_data_source(scan))
@@ -346,6 +408,7 @@ mod tests {
             entry: Part::default(),
             constants: Vec::new(),
             threads,
+            stored: Arc::default(),
         };
         let columns = ["time", "tid"].map(|name| Field::new(name, DataType::Int64, true));
         let schema = Schema::new(columns.to_vec());

@@ -1,11 +1,13 @@
 //! Reads columns as files hold them, like [`perfquet_trace::store::read_part`]: by their former name in a trace of version
-//! 1, and bits as unsigned integers. Expressions over one text column are computed once per distinct text (engine/per_text.rs).
+//! 1, bits as unsigned integers, and those of lakes, which are wider and may have other names. Expressions over one text column
+//! are computed once per distinct text (engine/per_text.rs).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
@@ -13,14 +15,16 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
-use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_adapter::{
     DefaultPhysicalExprAdapterFactory, PhysicalExprAdapter, PhysicalExprAdapterFactory,
 };
+use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::{stored_name, unsigned};
 
 use crate::engine::per_text;
+use crate::published::Published;
 
 /// How the columns of a table are stored.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +33,32 @@ pub(crate) struct StoredColumns {
     pub(crate) table: String,
     /// Columns that are bits, in some part at least.
     pub(crate) bits: HashSet<String>,
+    /// The columns of a file of a lake, which has others, too.
+    pub(crate) published: Option<Arc<Published>>,
+}
+
+impl StoredColumns {
+    /// Whether these columns are stored in the same way.
+    pub(crate) fn is_same(&self, other: &StoredColumns, columns: &HashSet<String>) -> bool {
+        match (&self.published, &other.published) {
+            (Some(one), Some(other)) => {
+                Arc::ptr_eq(one, other)
+                    || columns
+                        .iter()
+                        .all(|column| one.column(column) == other.column(column))
+            }
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
+    /// Name in the file of a column of strings; `None` if the file may lack it.
+    pub(crate) fn text_column<'c>(&'c self, column: &'c str) -> Option<&'c str> {
+        match &self.published {
+            Some(published) => published.column(column).map(|own| own.stored.as_str()),
+            None => Some(column),
+        }
+    }
 }
 
 impl PhysicalExprAdapterFactory for StoredColumns {
@@ -75,7 +105,12 @@ impl PhysicalExprAdapter for Adapter {
 impl Adapter {
     /// The expression for a column that is stored under another name or as bits.
     fn stored(&self, column: &Column) -> Result<Option<Arc<dyn PhysicalExpr>>> {
-        let name = stored_name(&self.columns.table, column.name(), &self.physical);
+        let published = (self.columns.published.as_ref()).map(|all| all.column(column.name()));
+        let name = match published {
+            Some(Some(published)) => &published.stored,
+            Some(None) => return self.missing(column).map(Some),
+            None => stored_name(&self.columns.table, column.name(), &self.physical),
+        };
         let (Ok(index), Ok(wanted)) = (
             self.physical.index_of(name),
             self.logical.field_with_name(column.name()),
@@ -83,8 +118,12 @@ impl Adapter {
             return Ok(None);
         };
         let stored = self.physical.field(index);
-        let is_bits = self.columns.bits.contains(column.name()) && is_signed(stored.data_type());
-        if name == column.name() && !is_bits {
+        let own = published.flatten();
+        let is_bits = self.columns.bits.contains(column.name())
+            || own.is_some_and(|published| published.is_bits);
+        let is_bits = is_bits && is_signed(stored.data_type());
+        let is_bool = own.is_some_and(|own| own.is_bool) && *stored.data_type() == DataType::Int64;
+        if name == column.name() && !is_bits && !is_bool {
             return Ok(None);
         }
         let mut found: Arc<dyn PhysicalExpr> = Arc::new(Column::new(name, index));
@@ -103,10 +142,21 @@ impl Adapter {
                 Arc::new(ConfigOptions::default()),
             )?);
         }
+        if is_bool {
+            found = cast(found, stored.clone().with_data_type(DataType::Boolean));
+        }
         if found.return_field(&self.physical)?.as_ref() == wanted {
             return Ok(Some(found));
         }
         Ok(Some(cast(found, wanted.clone())))
+    }
+
+    /// NULL, for a column that the part lacks. Its file may have one of that name, of another trace or of the lake.
+    fn missing(&self, column: &Column) -> Result<Arc<dyn PhysicalExpr>> {
+        let field = self.logical.field_with_name(column.name())?;
+        let null = ScalarValue::try_from(field.data_type())?;
+        let metadata = FieldMetadata::from(field);
+        Ok(Arc::new(Literal::new_with_metadata(null, Some(metadata))))
     }
 }
 

@@ -15,15 +15,17 @@ use datafusion::catalog::Session;
 use datafusion::common::DFSchema;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
-use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
 use datafusion::error::Result;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
-use parquet::basic::Encoding;
+use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageReader};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::serialized_reader::SerializedPageReader;
+
+use crate::tables::row_range;
+use crate::tables::stored_columns::StoredColumns;
 
 /// Larger dictionaries are not read: nearly every row has its own text.
 const MOST_BYTES: i64 = 1 << 20;
@@ -79,6 +81,7 @@ impl TextConditions {
     pub(crate) async fn skip_row_groups(
         &self,
         file: PartitionedFile,
+        stored: &StoredColumns,
         readers: &dyn ParquetFileReaderFactory,
     ) -> Result<PartitionedFile> {
         let metrics = ExecutionPlanMetricsSet::new();
@@ -91,11 +94,13 @@ impl TextConditions {
             return Ok(file);
         };
         let opened = Arc::new(opened);
-        let mut plan = ParquetAccessPlan::new_all(metadata.num_row_groups());
+        let mut plan = row_range::plan(&file, &metadata)?;
         let mut is_changed = false;
-        for group in 0..metadata.num_row_groups() {
-            let is_possible =
-                |condition: &Condition| condition.is_possible(&metadata, group, &opened);
+        for group in plan.row_group_indexes() {
+            let is_possible = |condition: &Condition| {
+                let column = stored.text_column(&condition.column)?;
+                condition.is_possible(column, &metadata, group, &opened)
+            };
             if !self
                 .0
                 .iter()
@@ -116,14 +121,18 @@ impl Condition {
     /// Whether it holds for a text of the row group; `None` if its texts are not all in a dictionary.
     fn is_possible(
         &self,
+        column: &str,
         metadata: &ParquetMetaData,
         group: usize,
         file: &Arc<File>,
     ) -> Option<bool> {
         let columns = metadata.row_group(group).columns();
-        let is_named =
-            |chunk: &&ColumnChunkMetaData| chunk.column_path().parts() == [self.column.as_str()];
+        let is_named = |chunk: &&ColumnChunkMetaData| chunk.column_path().parts() == [column];
         let chunk = columns.iter().find(is_named)?;
+        // In another trace the column may be a number.
+        if chunk.column_type() != Type::BYTE_ARRAY {
+            return None;
+        }
         let encodings = chunk.page_encoding_stats_mask()?;
         let start = chunk.dictionary_page_offset()?;
         let is_small = chunk.data_page_offset().checked_sub(start)? <= MOST_BYTES;
