@@ -415,7 +415,7 @@ fn files_of_other_kinds_are_no_damaged_traces() {
     let records = record.repeat(64);
     let found = |magic: &[u8]| {
         let bytes = [magic, &records].concat();
-        let found = sniff(&Input::from_bytes("a", bytes.as_slice()).unwrap());
+        let found = sniff(&mut Input::from_bytes("a", bytes.as_slice()).unwrap());
         found.map(|format| format.name).ok()
     };
     assert_eq!(found(&[0xff; 8]), Some("perf.data"));
@@ -445,7 +445,7 @@ fn long_lines_without_a_count_are_no_stacks() {
         )
         .unwrap();
         assert_eq!(
-            sniff(&Input::open(&file).unwrap()).is_ok(),
+            sniff(&mut Input::open(&file).unwrap()).is_ok(),
             expected,
             "{end:?}"
         );
@@ -806,6 +806,6 @@ fn archives_without_traces_and_with_damaged_ones() {
     assert_eq!(refused(&both, None).unwrap(), 1);
     assert!(message(&zip(&[("a/metadata", metadata)])).contains("metadata"));
     // Its files are read by the format that was named.
-    let named = refused(&both, Some(&perfquet_readers::folded::FOLDED)).unwrap();
+    let named = refused(&both, Some(&folded::FOLDED)).unwrap();
     assert_eq!(named, 0);
 }

@@ -89,8 +89,8 @@ impl Head {
             .or_else(|| before().filter(|_| !is_there(stated.offset)))
             .filter(|_| is_believed);
         let start = near.or_else(|| {
-            // In a pipe, the records start after 16 bytes.
-            let begin = if is_believed { HEADER_END } else { 8 }.min(length) as usize;
+            // In a pipe, the records start after 16 bytes; how many of these are left is unknown.
+            let begin = if is_believed { HEADER_END } else { 0 }.min(length) as usize;
             let rest = file.get(begin..).unwrap_or_default();
             Some((begin + chain_in(rest, endian)?) as u64)
         });

@@ -242,6 +242,20 @@ fn pipe_of_two() -> Pipe {
     pipe
 }
 
+/// Any of the 16 bytes before the first record, which declares the event.
+#[test]
+fn a_pipe_without_some_of_its_first_bytes_is_whole() {
+    let mut pipe = Pipe::new();
+    (0..200).for_each(|time| pipe.sample(time + 1000, &[]));
+    let whole = times(&see(&pipe.bytes));
+    assert_eq!(whole.len(), 200);
+    for lost in 1..=16 {
+        let seen = see(&pipe.bytes[lost..]);
+        assert_eq!(times(&seen), whole, "{lost} bytes lost");
+        assert!(!seen.problems.is_empty(), "{lost} bytes lost");
+    }
+}
+
 /// The kernel makes these records longer for each event that receives them, and leaves stale bytes after the trailer.
 #[test]
 fn time_of_a_kernel_symbol_follows_its_name() {
