@@ -36,6 +36,14 @@ fn queries_of_a_lake_return_the_expected_rows() {
     }
 }
 
+/// The same rows, where the trace is one file.
+#[test]
+fn queries_of_an_archive_return_the_expected_rows() {
+    if std::env::var_os("PERFQUET_UPDATE").is_none() {
+        check_files(run_file_in_archive);
+    }
+}
+
 fn check_files(run: fn(&Path) -> Result<(), String>) {
     let mut files: Vec<PathBuf> = std::fs::read_dir(root().join("tests/sql"))
         .unwrap()
@@ -49,6 +57,23 @@ fn check_files(run: fn(&Path) -> Result<(), String>) {
 
 fn run_file(file: &Path) -> Result<(), String> {
     run_with(file, |trace| Ok(trace.to_owned()))
+}
+
+fn run_file_in_archive(file: &Path) -> Result<(), String> {
+    run_with(file, |trace| {
+        let archive = trace.with_extension("pqtz");
+        let output = Command::new(bin("perfquet-convert"))
+            .arg(trace)
+            .args(["--to", "pqtz", "-o"])
+            .arg(&archive)
+            .output()
+            .unwrap();
+        std::fs::remove_dir_all(trace).unwrap();
+        match output.status.success() {
+            true => Ok(archive),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    })
 }
 
 fn run_file_in_lake(file: &Path) -> Result<(), String> {

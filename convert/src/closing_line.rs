@@ -62,7 +62,11 @@ pub(crate) fn written(
         counts.push("nothing to export".to_owned());
     }
     let next = match exporter.output {
-        Output::File { next, .. } | Output::Directory { next, .. } if name != "stdout" => {
+        Output::File { next, .. }
+        | Output::Directory { next, .. }
+        | Output::Archive { next, .. }
+            if name != "stdout" =>
+        {
             format!("; next: {}", next.replace("FILE", name))
         }
         _ => String::new(),
@@ -91,6 +95,15 @@ pub(crate) fn written(
     for note in tally.notes() {
         say(format_args!("{name}: {note}"));
     }
+}
+
+/// Prints what was unpacked.
+pub(crate) fn unpacked(name: &str, parts: u64, size: u64) {
+    say(format_args!(
+        "{name}: {}; {}; next: perfquet-query info {name}",
+        counted(parts, "part"),
+        bytes(size)
+    ));
 }
 
 /// Prints what became of a lake.

@@ -53,9 +53,12 @@ impl Destination {
         let path = match (&arguments.output, exporter.output) {
             (Some(path), _) => Some(path.clone()),
             (None, Output::Text { .. } | Output::Reference { .. } | Output::Lake) => None,
-            (None, Output::File { ending, .. } | Output::Directory { ending, .. }) => {
-                Some(named_after(&arguments.inputs[0], ending))
-            }
+            (
+                None,
+                Output::File { ending, .. }
+                | Output::Directory { ending, .. }
+                | Output::Archive { ending, .. },
+            ) => Some(named_after(&arguments.inputs[0], ending)),
         };
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             return Destination::standard(exporter);
@@ -94,7 +97,7 @@ impl Destination {
                     "use -o DIR",
                 ));
             }
-            Output::File { ending, .. } => {
+            Output::File { ending, .. } | Output::Archive { ending, .. } => {
                 if io::stdout().is_terminal() {
                     return Err(misuse(
                         format!("--to {}: not text, stdout is a terminal", exporter.name),
@@ -118,7 +121,10 @@ impl Destination {
         match (self, exporter.output) {
             (
                 Destination::Stream(mut out),
-                Output::Text { write } | Output::Reference { write } | Output::File { write, .. },
+                Output::Text { write }
+                | Output::Reference { write }
+                | Output::File { write, .. }
+                | Output::Archive { write, .. },
             ) => {
                 write(source, &mut out, tally)?;
                 out.finish()

@@ -7,6 +7,7 @@
 //! complete trace --symbols, --lines or --debuginfod    symbolize again
 //! trace of a killed recorder            complete
 //! complete traces --to lake             publish
+//! archive (.pqtz)                       unpack
 //! ```
 
 use std::io::Write;
@@ -18,14 +19,16 @@ use perfquet_import::{Found, ImportOptions};
 use perfquet_readers::FORMATS;
 use perfquet_trace::Report;
 use perfquet_trace::normalize::TimeRange;
+use perfquet_trace::output_directory::OutputDirectory;
 use perfquet_trace::reopen;
-use perfquet_trace::store::{self, Directory, WriterOptions};
+use perfquet_trace::store::{self, Archive, Directory, WriterOptions};
 use perfquet_trace::symbols::{self, Debuginfod, KernelSource, LineReader};
 
 use crate::cli::Arguments;
 use crate::closing_line;
 use crate::destination::{self, Destination};
-use crate::export::{EXPORTERS, Exporter, Output, Selection, Source, Tally, lake};
+use crate::export::{EXPORTERS, Exporter, Output, Selection, Source, Tally, lake, pqtz};
+use crate::interrupt;
 use crate::misuse::{Misuse, misuse};
 use crate::passing::Passing;
 use crate::progress::Line;
@@ -123,9 +126,10 @@ fn publish(arguments: &Arguments, traces: &[(&Path, Found)]) -> Result<Outcome> 
 
 fn look_at(input: &Path) -> Found {
     // `-` is stdin, even if a directory has this name.
-    match input.as_os_str() != "-" && input.is_dir() {
-        true => perfquet_import::look_into(input),
-        false => Found::Nothing,
+    match input.as_os_str() != "-" {
+        true if input.is_dir() => perfquet_import::look_into(input),
+        true if Archive::is_trace(input) => Found::Whole,
+        _ => Found::Nothing,
     }
 }
 
@@ -250,13 +254,54 @@ fn take_up(arguments: &Arguments, trace: &Path, found: Found) -> Result<Outcome>
             "import the input again with --force; complete parts can be queried as they are",
         )),
         (Found::Whole | Found::Nothing, Some(exporter)) => {
+            if trace.is_file() && matches!(exporter.output, Output::Reference { .. }) {
+                return Err(misuse(
+                    format!(
+                        "--to {}: expected a trace directory, whose files it refers to, found {}",
+                        exporter.name,
+                        trace.display()
+                    ),
+                    "unpack it first with: perfquet-convert FILE.pqtz -o DIR.pqt",
+                ));
+            }
             refuse_selection(arguments, exporter)?;
             let destination = Destination::open(arguments, exporter)?;
             export(arguments, exporter, trace, destination)?;
             Ok(Outcome::Done)
         }
+        (Found::Whole | Found::Nothing, None) if trace.is_file() => unpack(arguments, trace),
         (Found::Whole | Found::Nothing, None) => name_again(arguments, trace),
     }
+}
+
+/// Writes an archived trace as a directory.
+fn unpack(arguments: &Arguments, archive: &Path) -> Result<Outcome> {
+    if !arguments.symbols.is_empty() || arguments.lines || arguments.time.is_some() {
+        return Err(misuse(
+            format!(
+                "{}: --symbols, --lines and --time cannot be used: an archive is only unpacked",
+                archive.display()
+            ),
+            "unpack it first, then use the directory",
+        ));
+    }
+    let output = match &arguments.output {
+        Some(output) if output.as_os_str() == "-" => {
+            return Err(misuse(
+                "-o -: a trace directory cannot be written to stdout".to_owned(),
+                "to export to stdout, use --to FORMAT",
+            ));
+        }
+        Some(output) => output.clone(),
+        None => destination::named_after(archive, ".pqt"),
+    };
+    let trace = Directory::open(archive)?;
+    let folder = OutputDirectory::create(&output, arguments.force)?;
+    interrupt::remove_when_interrupted(folder.temporary())?;
+    let parts = pqtz::unpack(&trace, folder.temporary())?;
+    let (path, size) = folder.finish()?;
+    closing_line::unpacked(&path.display().to_string(), parts, size);
+    Ok(Outcome::Done)
 }
 
 fn recover(arguments: &Arguments, trace: &Path) -> Result<Outcome> {
@@ -314,6 +359,7 @@ fn refuse_selection(arguments: &Arguments, exporter: &Exporter) -> Result<()> {
     let reason = match exporter.output {
         Output::Reference { .. } => "it refers to files with all rows",
         Output::Lake => "a lake has all rows of a trace",
+        Output::Archive { .. } => "it has all rows of the trace",
         Output::Text { .. } | Output::File { .. } | Output::Directory { .. } => return Ok(()),
     };
     let option = [

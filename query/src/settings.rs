@@ -73,7 +73,7 @@ impl Image {
 /// The traces of a command without other positional arguments.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Traces {
-    /// Trace directories or patterns, such as 'runs/*.pqt'
+    /// Traces, patterns such as 'runs/*.pqt', or lakes: 'lake:DIR?host=h0*'
     #[arg(value_name = "TRACE", required = true)]
     pub(crate) traces: Vec<PathBuf>,
 }

@@ -29,6 +29,7 @@ mod paths;
 mod perf_script;
 mod perfetto;
 mod pprof;
+pub(crate) mod pqtz;
 mod protobuf;
 mod source;
 mod speedscope;
@@ -89,6 +90,13 @@ pub(crate) enum Output {
         next: &'static str,
         write: WriteDirectory,
     },
+    /// A file with the whole trace.
+    Archive {
+        ending: &'static str,
+        /// How to open it, for the closing line.
+        next: &'static str,
+        write: WriteFile,
+    },
     /// A directory for many traces, which is added to.
     Lake,
 }
@@ -107,6 +115,7 @@ pub(crate) const EXPORTERS: &[&Exporter] = &[
     &tables::CSV_EXACT,
     &tables::ARROW,
     &lake::EXPORTER,
+    &pqtz::EXPORTER,
     &ddl::DUCKDB,
 ];
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use perfquet_cli::glob_matches;
 use perfquet_trace::store::{
-    ColumnSchema, Directory, FILE_NAME, JOURNAL, Part, Source, State, TableEntry, TableSchema,
+    ARCHIVE_ENDING, Archive, ColumnSchema, Directory, FILE_NAME, JOURNAL, Part, Root, Source,
+    State, TableEntry, TableSchema,
 };
 
 use crate::lake;
@@ -25,8 +26,8 @@ pub struct Trace {
     pub id_offset: i64,
     /// What opens it: its directory, or `lake:DIR?trace=NAME`.
     pub path: PathBuf,
-    /// The directory that the paths of its parts begin in: its own, or the lake's.
-    pub root: PathBuf,
+    /// What the paths of its parts begin in.
+    pub(crate) root: Root,
     /// Its own name and that in the lake, if it is in a lake.
     pub(crate) published: Option<(String, String)>,
     /// "recording", "complete" or "recovered".
@@ -173,7 +174,7 @@ impl Trace {
             name: String::new(),
             id_offset: 0,
             path,
-            root: directory.path().to_owned(),
+            root: directory.root().clone(),
             published: None,
             state: manifest.state.as_str().to_owned(),
             facts: manifest.facts.by_name(),
@@ -326,7 +327,11 @@ fn name_all(traces: &mut [Trace]) {
             .map(|part| part.as_os_str().to_string_lossy().into_owned())
             .collect();
         let name = parts[parts.len().saturating_sub(count)..].join("/");
-        name.strip_suffix(".pqt").unwrap_or(&name).to_owned()
+        let endings = [".pqt", ARCHIVE_ENDING].into_iter();
+        let stem = endings
+            .filter_map(|ending| name.strip_suffix(ending))
+            .next();
+        stem.unwrap_or(&name).to_owned()
     };
     let mut pending: Vec<usize> = (0..traces.len()).collect();
     for count in 1..=32 {
@@ -356,7 +361,7 @@ pub fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
         let names = address.names()?.into_iter();
         return Ok(names.map(|name| address.path_of(&name)).collect());
     }
-    if pattern.join(FILE_NAME).exists() {
+    if is_trace(pattern) {
         return Ok(vec![pattern.to_owned()]);
     }
     if pattern.exists() {
@@ -407,12 +412,17 @@ pub fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
         }
         found = next;
     }
-    found.retain(|path| path.join(FILE_NAME).exists());
+    found.retain(|path| is_trace(path));
     found.sort();
     if found.is_empty() {
         bail!("{}: no matching traces", pattern.display());
     }
     Ok(found)
+}
+
+/// Whether this is a trace directory or an archive.
+fn is_trace(path: &Path) -> bool {
+    path.join(FILE_NAME).exists() || (path.is_file() && Archive::is_archive(path))
 }
 
 /// Whether a file name matches; a leading dot must be literal, as in the shell.
@@ -452,7 +462,7 @@ mod tests {
             name: "a".to_owned(),
             id_offset: 0,
             path: PathBuf::from("a.pqt"),
-            root: PathBuf::from("a.pqt"),
+            root: Root::Directory(Path::new("a.pqt").into()),
             published: None,
             state: "complete".to_owned(),
             facts: Vec::new(),

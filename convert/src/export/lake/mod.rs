@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use perfquet_trace::count::counted;
 use perfquet_trace::lake::{Change, Entry, MANIFESTS, Record};
-use perfquet_trace::store::{Directory, Manifest, folder_of};
+use perfquet_trace::store::{ARCHIVE_ENDING, Directory, Manifest, folder_of};
 use perfquet_trace::tables as declared;
 
 pub(crate) use partition::Partition;
@@ -255,7 +255,11 @@ fn name_of(path: &Path) -> Result<String> {
         .canonicalize()
         .with_context(|| format!("cannot open {}", path.display()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Ok(name.strip_suffix(".pqt").unwrap_or(&name).to_owned())
+    let endings = [".pqt", ARCHIVE_ENDING].into_iter();
+    let stem = endings
+        .filter_map(|ending| name.strip_suffix(ending))
+        .next();
+    Ok(stem.unwrap_or(&name).to_owned())
 }
 
 /// The name of a trace in lakes: its own and a checksum of what was recorded. Symbolizing it again does not change it.

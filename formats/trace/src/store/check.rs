@@ -14,14 +14,18 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path};
 use std::sync::LazyLock;
 
+use parquet::file::reader::Length as _;
 use perfquet_events::Error;
 use serde::Deserialize;
 
+use super::archive::Archive;
 use super::logical::upgrade;
 use super::manifest::{FILE_NAME, JOURNAL, Manifest, Part, PartRange, Table, VERSION};
 use super::table::{ColumnSchema, ColumnType};
 use crate::tables;
 
+/// A trace with a hundred thousand parts has a manifest of 20 MB.
+const LARGEST: u64 = 1 << 30;
 /// Maximum number of rows of a table: one row per nanosecond for three days.
 const MOST_ROWS: u64 = 1 << 48;
 
@@ -50,6 +54,22 @@ impl Manifest {
             }
             Err(error) => return Err(Error::io(file)(error)),
         };
+        Manifest::parse(&text, path, &file)
+    }
+
+    /// Reads the manifest of an archive.
+    pub(super) fn of_archive(archive: &Archive) -> Result<Manifest, Error> {
+        let file = archive.path().join(FILE_NAME);
+        let member = archive.member(FILE_NAME)?;
+        if member.len() > LARGEST {
+            let error = io::Error::other("expected a manifest, found a large file");
+            return Err(Error::io(&file)(error));
+        }
+        let text = member.range(0, member.len()).map_err(Error::io(&file))?;
+        Manifest::parse(&text, archive.path(), &file)
+    }
+
+    fn parse(text: &[u8], path: &Path, file: &Path) -> Result<Manifest, Error> {
         let damaged = |error: serde_json::Error| Error::Damaged {
             input: file.display().to_string(),
             place: perfquet_events::event::Place::Line(error.line() as u64),
@@ -60,7 +80,7 @@ impl Manifest {
         struct Head {
             version: u32,
         }
-        let head: Head = serde_json::from_slice(&text).map_err(damaged)?;
+        let head: Head = serde_json::from_slice(text).map_err(damaged)?;
         if head.version > VERSION {
             return Err(Error::Unsupported {
                 input: path.display().to_string(),
@@ -71,9 +91,9 @@ impl Manifest {
                 ),
             });
         }
-        let mut manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
+        let mut manifest: Manifest = serde_json::from_slice(text).map_err(damaged)?;
         upgrade(&mut manifest);
-        manifest.checked(&file, Layout::Trace)
+        manifest.checked(file, Layout::Trace)
     }
 
     /// Returns the manifest of a trace in a lake, read from `file`, if it is valid.
@@ -297,8 +317,6 @@ fn check_part(table: &Table, part: &Part) -> Result<(), String> {
 
 /// Reads a manifest. Only regular files are read: a link could point anywhere, and a pipe may never end.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    /// A trace with a hundred thousand parts has a manifest of 20 MB.
-    const LARGEST: u64 = 1 << 30;
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)

@@ -6,9 +6,7 @@
 //! ```
 //! Only parts listed in the manifest are read; files left by a killed writer are ignored.
 
-use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,45 +14,104 @@ use arrow_array::RecordBatch;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::ParquetMetaData;
+use parquet::file::reader::Length as _;
 use parquet::file::statistics::Statistics;
 
 use perfquet_events::Error;
 
+use super::archive::Archive;
 use super::chunks::check_chunks;
 use super::logical::{as_read, stored_name};
 use super::manifest::{Manifest, Part, Table};
 use super::panics::guarded;
+use super::part_file::PartFile;
 use super::published::{as_published, selected};
 use super::table::ColumnSchema;
 
-/// A trace directory, or a trace in a lake.
+/// A trace directory, a trace in a lake, or one in an archive.
 #[derive(Debug, Clone)]
 pub struct Directory {
-    path: PathBuf,
+    root: Root,
     manifest: Manifest,
 }
 
+/// What the paths of parts begin in.
+#[derive(Debug, Clone)]
+pub enum Root {
+    /// The directory of a trace, or of a lake.
+    Directory(Arc<Path>),
+    /// A trace as one file.
+    Archive(Arc<Archive>),
+}
+
+impl Root {
+    /// Returns the path of the directory or archive.
+    pub fn path(&self) -> &Path {
+        match self {
+            Root::Directory(path) => path,
+            Root::Archive(archive) => archive.path(),
+        }
+    }
+
+    /// Opens a part if it has the size in the manifest, and returns its path.
+    pub fn part(&self, part: &Part) -> Result<(PathBuf, PartFile), Error> {
+        match self {
+            Root::Directory(path) => {
+                let path = part_path(path, part)?;
+                let file = PartFile::open(&path).map_err(Error::io(&path))?;
+                Ok((path, file))
+            }
+            Root::Archive(archive) => {
+                let file = archive.member(&part.file)?;
+                let path = archive.path().join(&part.file);
+                match file.len() == part.file_bytes() {
+                    true => Ok((path, file)),
+                    false => Err(Error::Unsupported {
+                        input: path.display().to_string(),
+                        message: wrong_size(part, file.len()),
+                    }),
+                }
+            }
+        }
+    }
+}
+
+fn wrong_size(part: &Part, found: u64) -> String {
+    let hint = if part.range.is_some() { CHANGED } else { "" };
+    let expected = part.file_bytes();
+    format!("expected a part of {expected} bytes, as in the manifest, found {found}{hint}")
+}
+
 impl Directory {
-    /// Reads the manifest of the trace directory `path`. A trace that is still being written
+    /// Reads the manifest of the trace directory or archive `path`. A trace that is still being written
     /// shows its complete parts.
     pub fn open(path: &Path) -> Result<Directory, Error> {
-        Ok(Directory {
-            path: path.to_owned(),
-            manifest: Manifest::read(path)?,
-        })
+        if path.is_file() && Archive::is_archive(path) {
+            let archive = Archive::open(path)?;
+            let manifest = Manifest::of_archive(&archive)?;
+            let root = Root::Archive(Arc::new(archive));
+            return Ok(Directory { root, manifest });
+        }
+        let manifest = Manifest::read(path)?;
+        Ok(Directory::below(path, manifest))
     }
 
     /// A trace whose parts are below `path`.
     pub(crate) fn below(path: &Path, manifest: Manifest) -> Directory {
         Directory {
-            path: path.to_owned(),
+            root: Root::Directory(path.into()),
             manifest,
         }
     }
 
-    /// Returns the path of the trace directory; of a trace in a lake, that of the lake.
+    /// Returns what the paths of parts begin in.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Returns the path of the trace directory or archive; of a trace in a lake, that of the lake.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.root.path()
     }
 
     /// Returns the manifest.
@@ -78,7 +135,7 @@ impl Directory {
     /// Returns the files of a table, in order; none if there is no such table.
     pub fn parts(&self, name: &str) -> Vec<PathBuf> {
         let parts = self.table(name).map_or(&[][..], |table| &table.parts);
-        let path = |part: &Part| self.path.join(&part.file);
+        let path = |part: &Part| self.path().join(&part.file);
         parts.iter().map(path).collect()
     }
 
@@ -93,7 +150,7 @@ impl Directory {
         };
         let parts = table.parts.iter();
         let parts =
-            parts.map(|part| read_part(&self.path, name, part, table.columns_of(part), None));
+            parts.map(|part| read_part(&self.root, name, part, table.columns_of(part), None));
         Ok(parts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten())
     }
 
@@ -162,7 +219,7 @@ impl Directory {
             }
             let columns_of = form.columns.clone();
             let (rows, more) = part_rows(
-                &self.path,
+                &self.root,
                 &form.table,
                 part,
                 columns_of,
@@ -181,7 +238,7 @@ impl Directory {
         columns: Option<&[&str]>,
     ) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
         let read =
-            |part: &&Part| read_part(&self.path, &form.table, part, form.columns.clone(), columns);
+            |part: &&Part| read_part(&self.root, &form.table, part, form.columns.clone(), columns);
         let parts: Vec<_> = form.parts.iter().map(read).collect::<Result<_, _>>()?;
         Ok(parts.into_iter().flatten())
     }
@@ -233,12 +290,7 @@ pub fn part_path(trace: &Path, part: &Part) -> Result<PathBuf, Error> {
         } else if is_last && !found.is_file() {
             return unfit("expected a part of the trace, found a special file".to_owned());
         } else if is_last && found.len() != part.file_bytes() {
-            let hint = if part.range.is_some() { CHANGED } else { "" };
-            return unfit(format!(
-                "expected a part of {} bytes, as in the manifest, found {}{hint}",
-                part.file_bytes(),
-                found.len()
-            ));
+            return unfit(wrong_size(part, found.len()));
         }
     }
     Ok(path)
@@ -247,7 +299,7 @@ pub fn part_path(trace: &Path, part: &Part) -> Result<PathBuf, Error> {
 /// Returns the rows of a part in `trace`, a part of the table with this name and with these columns. With `wanted`, only
 /// those columns are read, and come in that order; one that the part lacks is an error.
 pub fn read_part(
-    trace: &Path,
+    trace: &Root,
     table: &str,
     part: &Part,
     columns: Vec<ColumnSchema>,
@@ -258,15 +310,15 @@ pub fn read_part(
 
 /// [`read_part`] without the row groups outside of a range of time, and their number of rows.
 fn part_rows(
-    trace: &Path,
+    trace: &Root,
     table: &str,
     part: &Part,
     columns: Vec<ColumnSchema>,
     wanted: Option<&[&str]>,
     range: Option<(i64, i64)>,
 ) -> Result<(PartRows, u64), Error> {
-    let path = part_path(trace, part)?;
-    let mut reader = part_reader(&path)?.with_batch_size(match wanted {
+    let (path, file) = trace.part(part)?;
+    let mut reader = part_reader(&path, file)?.with_batch_size(match wanted {
         Some(_) => 64 * 1024,
         None => 8192,
     });
@@ -392,14 +444,12 @@ impl Iterator for PartRows {
     }
 }
 
-/// Opens a part whose metadata is valid. Links are not followed.
-pub(super) fn part_reader(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, Error> {
-    let file = File::options()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)
-        .map_err(Error::io(path))?;
-    let bytes = file.metadata().map_err(Error::io(path))?.len();
+/// Reads the metadata of a part, which must be valid.
+pub(super) fn part_reader(
+    path: &Path,
+    file: PartFile,
+) -> Result<ParquetRecordBatchReaderBuilder<PartFile>, Error> {
+    let bytes = file.len();
     let builder = guarded(|| ParquetRecordBatchReaderBuilder::try_new(file))
         .map_err(|panic| damaged(path, &panic))?
         .map_err(|error| damaged(path, &error))?;

@@ -6,6 +6,7 @@
 //! ```
 
 mod about;
+mod archive;
 mod check;
 mod chunks;
 mod column;
@@ -22,6 +23,7 @@ mod names;
 mod order;
 mod panics;
 mod part;
+mod part_file;
 mod place;
 mod published;
 mod shape;
@@ -33,9 +35,10 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use archive::{ARCHIVE_ENDING, Archive};
 pub use chunks::check_chunks;
 pub use column::{Column, Rows};
-pub use directory::{Directory, Form, PartRows, part_path, read_part};
+pub use directory::{Directory, Form, PartRows, Root, part_path, read_part};
 pub use files::folder_of;
 pub use fill::Fill;
 pub use job::WriterOptions;
@@ -46,6 +49,7 @@ pub use manifest::{
 };
 pub(crate) use names::Names;
 pub use panics::{reader_panic, watch_readers};
+pub use part_file::{PartFile, PartReader};
 pub use place::{
     complete_overwriting, earlier_trace, put_back, remove_set_aside, remove_trace, set_aside,
     set_file_aside,

@@ -8,7 +8,6 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
@@ -332,12 +331,11 @@ fn runs(
     stored: &mut Storage,
 ) -> Vec<Vec<PartFile>> {
     let mut runs = vec![Vec::new(); table.forms.len()];
-    let root: Arc<Path> = trace.root.as_path().into();
     let threads = trace.table(tables::threads::NAME);
     let threads = threads.map_or(0, TraceTable::rows);
     for part in table.parts.iter().filter(|part| part.entry.rows > 0) {
         runs[part.form].push(PartFile {
-            trace: Arc::clone(&root),
+            trace: trace.root.clone(),
             entry: part.entry.clone(),
             constants: constants.to_vec(),
             threads,

@@ -9,6 +9,7 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
 use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
 use datafusion::error::Result;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -16,11 +17,32 @@ use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::ParquetMetaData;
-use perfquet_trace::store::check_chunks;
+use perfquet_trace::store::{PartFile, check_chunks};
+
+use crate::tables::archived::OnePart;
 
 /// DataFusion's readers with a metadata cache, plus validation of what they read.
 #[derive(Debug)]
-pub(crate) struct CheckedReaders(pub(crate) CachedParquetFileReaderFactory);
+pub(crate) struct CheckedReaders {
+    files: CachedParquetFileReaderFactory,
+    environment: Arc<RuntimeEnv>,
+}
+
+impl CheckedReaders {
+    pub(crate) fn new(
+        files: CachedParquetFileReaderFactory,
+        environment: Arc<RuntimeEnv>,
+    ) -> CheckedReaders {
+        CheckedReaders { files, environment }
+    }
+
+    /// The reader of a part in an archive.
+    fn archived(&self, file: &PartitionedFile, part: &PartFile) -> CachedParquetFileReaderFactory {
+        let store = OnePart(file.object_meta.clone(), part.clone());
+        let cache = self.environment.cache_manager.get_file_metadata_cache();
+        CachedParquetFileReaderFactory::new(Arc::new(store), cache)
+    }
+}
 
 impl ParquetFileReaderFactory for CheckedReaders {
     fn create_reader(
@@ -32,9 +54,10 @@ impl ParquetFileReaderFactory for CheckedReaders {
     ) -> Result<Box<dyn AsyncFileReader + Send>> {
         let bytes = file.object_meta.size;
         let location = file.object_meta.location.to_string();
-        let reader = self
-            .0
-            .create_reader(partition, file, metadata_size_hint, metrics)?;
+        let archived = file.extension::<PartFile>();
+        let archived = archived.map(|part| self.archived(&file, part));
+        let readers = archived.as_ref().unwrap_or(&self.files);
+        let reader = readers.create_reader(partition, file, metadata_size_hint, metrics)?;
         Ok(Box::new(CheckedReader {
             reader,
             bytes,

@@ -1,5 +1,6 @@
 //! Tables of traces: names in SQL, and Parquet files as DataFusion reads them.
 
+mod archived;
 pub mod catalog;
 mod checked_reader;
 mod location;

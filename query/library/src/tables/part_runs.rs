@@ -5,19 +5,18 @@
 //! runs    0–10 10–20      3–7 8–30      NULL         merged where a plan needs the order
 //! ```
 
-use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::scalar::ScalarValue;
-use perfquet_trace::store::Part;
+use perfquet_trace::store::{Part, Root};
 
 use crate::tables::stored_columns::StoredColumns;
 
 /// One Parquet file.
 #[derive(Debug, Clone)]
 pub(crate) struct PartFile {
-    /// The trace directory, or the lake.
-    pub(crate) trace: Arc<Path>,
+    /// What its path begins in.
+    pub(crate) trace: Root,
     /// Its entry in the manifest.
     pub(crate) entry: Part,
     /// Values of the constant columns.
@@ -80,12 +79,13 @@ pub(crate) fn split(mut runs: Vec<Vec<PartFile>>, count: usize) -> Vec<Vec<PartF
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     type Times = (Option<(i64, i64)>, Option<u64>);
 
     fn part((time, time_nulls): Times, bytes: u64) -> PartFile {
         PartFile {
-            trace: Path::new("").into(),
+            trace: Root::Directory(Path::new("").into()),
             threads: 0,
             stored: Arc::default(),
             entry: Part {

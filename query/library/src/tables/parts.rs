@@ -6,6 +6,7 @@
 //! `event`) are constants of the part, which cost nothing to read or to filter by.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,8 +31,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::scalar::ScalarValue;
-use perfquet_trace::store::part_path;
+use perfquet_trace::store::{Part, Root, part_path};
 
+use crate::tables::archived;
 use crate::tables::checked_reader::CheckedReaders;
 use crate::tables::location;
 use crate::tables::part_runs::{self, PartFile};
@@ -168,21 +170,37 @@ impl PartsTable {
         Ok(groups)
     }
 
-    fn partitioned_file(&self, part: &PartFile) -> Result<PartitionedFile> {
-        let path = part_path(&part.trace, &part.entry)
-            .map_err(|error| DataFusionError::External(error.into()))?;
+    fn file(&self, trace: &Path, part: &Part) -> Result<ObjectMeta> {
+        let path =
+            part_path(trace, part).map_err(|error| DataFusionError::External(error.into()))?;
         let place = |error: std::io::Error| {
             let text = format!("{}: {error}", path.display());
             DataFusionError::IoError(std::io::Error::new(error.kind(), text))
         };
         let metadata = std::fs::symlink_metadata(&path).map_err(place)?;
-        let file = PartitionedFile::new_from_meta(ObjectMeta {
+        Ok(ObjectMeta {
             location: location::of(&path).map_err(DataFusionError::IoError)?,
             last_modified: metadata.modified().map_err(place)?.into(),
             size: metadata.len(),
             e_tag: None,
             version: None,
-        });
+        })
+    }
+
+    fn partitioned_file(&self, part: &PartFile) -> Result<PartitionedFile> {
+        let (file, member) = match &part.trace {
+            Root::Directory(trace) => (self.file(trace, &part.entry)?, None),
+            Root::Archive(archive) => {
+                let (path, member) = (part.trace.part(&part.entry))
+                    .map_err(|error| DataFusionError::External(error.into()))?;
+                let file = archived::meta(archive, &path, &member);
+                (file.map_err(DataFusionError::IoError)?, Some(member))
+            }
+        };
+        let file = match member {
+            Some(member) => PartitionedFile::new_from_meta(file).with_extension(member),
+            None => PartitionedFile::new_from_meta(file),
+        };
         let mut known = statistics(self.schema.file_schema(), std::slice::from_ref(part));
         // Not by `with_statistics`, which declares every constant to be not NULL.
         for constant in &part.constants {
@@ -308,12 +326,12 @@ impl PartsTable {
         };
         options.global.pushdown_filters |= self.filters_rows(projection, filters);
         let local = ObjectStoreUrl::local_filesystem();
-        let environment = state.runtime_env();
+        let environment = Arc::clone(state.runtime_env());
         let readers = CachedParquetFileReaderFactory::new(
             environment.object_store(&local)?,
             environment.cache_manager.get_file_metadata_cache(),
         );
-        let readers = Arc::new(CheckedReaders(readers));
+        let readers = Arc::new(CheckedReaders::new(readers, environment));
         let conditions = TextConditions::of(state, filters, self.schema.file_schema())?;
         if !conditions.is_empty() {
             for group in &mut groups {
@@ -369,7 +387,7 @@ fn statistics(schema: &Schema, parts: &[PartFile]) -> Statistics {
         };
     }
     // A join keeps rows grouped by thread whole, as it knows that they are few, instead of dividing both sides.
-    let threads = parts.iter().map(|part| (&part.trace, part.threads));
+    let threads = parts.iter().map(|part| (part.trace.path(), part.threads));
     let threads: u64 = threads.collect::<BTreeMap<_, _>>().values().sum();
     let ids = ["pid", "tid"].map(|name| schema.index_of(name));
     for id in ids.into_iter().flatten().filter(|_| threads > 0) {
@@ -399,12 +417,11 @@ pub(crate) fn constant_column(name: &str, kind: DataType) -> FieldRef {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfquet_trace::store::Part;
 
     #[test]
     fn threads_of_each_trace_count_once() {
         let part = |trace: &str, threads| PartFile {
-            trace: std::path::Path::new(trace).into(),
+            trace: Root::Directory(Path::new(trace).into()),
             entry: Part::default(),
             constants: Vec::new(),
             threads,

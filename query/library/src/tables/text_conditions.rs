@@ -6,7 +6,6 @@
 //! ```
 //! Texts of traces repeat, so a dictionary has few of them; it is a page before all rows.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch, StringViewBuilder};
@@ -23,6 +22,8 @@ use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageReader};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::serialized_reader::SerializedPageReader;
+
+use perfquet_trace::store::PartFile;
 
 use crate::tables::row_range;
 use crate::tables::stored_columns::StoredColumns;
@@ -90,8 +91,12 @@ impl TextConditions {
         let Ok(metadata) = reader.get_metadata(None).await else {
             return Ok(file);
         };
-        let Ok(opened) = File::open(format!("/{}", file.object_meta.location)) else {
-            return Ok(file);
+        let opened = match file.extension::<PartFile>() {
+            Some(archived) => archived.clone(),
+            None => match PartFile::open(format!("/{}", file.object_meta.location).as_ref()) {
+                Ok(opened) => opened,
+                Err(_) => return Ok(file),
+            },
         };
         let opened = Arc::new(opened);
         let mut plan = row_range::plan(&file, &metadata)?;
@@ -124,7 +129,7 @@ impl Condition {
         column: &str,
         metadata: &ParquetMetaData,
         group: usize,
-        file: &Arc<File>,
+        file: &Arc<PartFile>,
     ) -> Option<bool> {
         let columns = metadata.row_group(group).columns();
         let is_named = |chunk: &&ColumnChunkMetaData| chunk.column_path().parts() == [column];

@@ -177,7 +177,7 @@ fn chunks_outside_the_file_are_rejected() {
     let path = folder.path().join("a.pqt");
     write(&path, WriterOptions::default(), 5);
     let part = path.join("losses/00000.parquet");
-    let valid = directory::part_reader(&part).unwrap();
+    let valid = directory::part_reader(&part, PartFile::open(&part).unwrap()).unwrap();
     let valid = valid.metadata().as_ref().clone();
     let bytes = std::fs::metadata(&part).unwrap().len();
     assert_eq!(check_chunks(&valid, bytes), Ok(()));
