@@ -42,7 +42,7 @@ __all__ = [
 
 
 def open(*paths, memory: int | None = None, threads: int | None = None, init=()) -> Trace:
-    """Opens trace directories, or patterns such as "runs/*.pqt", as one set of tables.
+    """Opens traces as one set of tables: directories, files (.pqtz), patterns such as "runs/*.pqt", "lake:DIR?host=h1".
 
     With several traces, tables have the column `trace`.
 

@@ -202,9 +202,15 @@ class Trace:
         return f"<perfquet.Trace: {', '.join(self.names)}>"
 
 
+_LAKE = "lake:"
+
+
 def _place(path) -> str:
     """A path that stays the same if the process changes its directory, and is no option."""
     text = os.fsdecode(path)
+    if text.startswith(_LAKE):
+        directory, mark, selection = text.removeprefix(_LAKE).partition("?")
+        return _LAKE + os.path.abspath(directory) + mark + selection
     place = os.path.abspath(text)
     if not os.path.lexists(place) and not glob.has_magic(text):
         raise FileNotFoundError(f"{text}: no such trace")
