@@ -276,10 +276,11 @@ fn take_up(arguments: &Arguments, trace: &Path, found: Found) -> Result<Outcome>
 
 /// Writes an archived trace as a directory.
 fn unpack(arguments: &Arguments, archive: &Path) -> Result<Outcome> {
-    if !arguments.symbols.is_empty() || arguments.lines || arguments.time.is_some() {
+    let is_named = !arguments.symbols.is_empty() || arguments.lines || arguments.debuginfod;
+    if is_named || arguments.time.is_some() {
         return Err(misuse(
             format!(
-                "{}: --symbols, --lines and --time cannot be used: an archive is only unpacked",
+                "{}: --symbols, --lines, --debuginfod and --time cannot be used: an archive is only unpacked",
                 archive.display()
             ),
             "unpack it first, then use the directory",
