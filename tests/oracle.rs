@@ -10,6 +10,8 @@ mod callgrind;
 mod chrome;
 #[path = "oracle/ctf.rs"]
 mod ctf;
+#[path = "oracle/ctf_text.rs"]
+mod ctf_text;
 #[path = "oracle/diff.rs"]
 mod diff;
 #[path = "oracle/dtrace_text.rs"]

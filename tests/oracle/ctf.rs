@@ -337,12 +337,12 @@ fn of_kernel<'f>(field: &'f str, value: &Text) -> (&'f str, Text) {
 }
 
 /// Traces that babeltrace2 refuses.
-fn is_refused(name: &str) -> bool {
+pub(crate) fn is_refused(name: &str) -> bool {
     name.starts_with("bt-fail") || name.contains("CTF2") || name.contains("ctf2")
 }
 
 /// The traces of the corpus, unpacked.
-fn traces(scratch: &Path) -> Vec<(String, PathBuf)> {
+pub(crate) fn traces(scratch: &Path) -> Vec<(String, PathBuf)> {
     let Some(folder) = foreign_corpus().map(|corpus| corpus.join("more/ctf")) else {
         return Vec::new();
     };

@@ -4,6 +4,7 @@ use perfquet_events::bytes::Endian;
 use perfquet_events::event::Value;
 
 use super::bits;
+use super::emit::Slots;
 use super::layout::{Choice, IntegerNode, Length, NONE, Node, Role};
 
 /// Longest JSON of an array; the rest is dropped.
@@ -104,21 +105,6 @@ impl<'a> Decoder<'a> {
     pub(super) fn register(&self, register: u32) -> i128 {
         let value = self.registers.get(register as usize);
         value.copied().unwrap_or(0)
-    }
-
-    /// The value of a slot.
-    #[inline]
-    pub(super) fn value(&self, slot: usize) -> Value<'_> {
-        match self.slots.get(slot).copied().unwrap_or(Slot::Null) {
-            Slot::Null => Value::Null,
-            Slot::Int(value) => Value::Int(value),
-            Slot::UInt(value) => Value::UInt(value),
-            Slot::Float(value) => Value::Float(value),
-            Slot::Bytes(bytes) => Value::Bytes(bytes),
-            Slot::IntList(start, end) => Value::IntList(range(&self.ints, start, end)),
-            Slot::UIntList(start, end) => Value::UIntList(range(&self.uints, start, end)),
-            Slot::Scratch(start, end) => Value::Bytes(range(&self.scratch, start, end)),
-        }
     }
 
     #[inline]
@@ -515,4 +501,20 @@ fn push_text(json: &mut Vec<u8>, start: usize, text: &[u8]) {
         }
     }
     json.push(b'"');
+}
+
+impl Slots for Decoder<'_> {
+    #[inline]
+    fn value(&self, slot: usize) -> Value<'_> {
+        match self.slots.get(slot).copied().unwrap_or(Slot::Null) {
+            Slot::Null => Value::Null,
+            Slot::Int(value) => Value::Int(value),
+            Slot::UInt(value) => Value::UInt(value),
+            Slot::Float(value) => Value::Float(value),
+            Slot::Bytes(bytes) => Value::Bytes(bytes),
+            Slot::IntList(start, end) => Value::IntList(range(&self.ints, start, end)),
+            Slot::UIntList(start, end) => Value::UIntList(range(&self.uints, start, end)),
+            Slot::Scratch(start, end) => Value::Bytes(range(&self.scratch, start, end)),
+        }
+    }
 }

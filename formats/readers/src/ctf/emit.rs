@@ -8,7 +8,6 @@ use perfquet_events::event::{
     Switch, Value,
 };
 
-use super::decode::Decoder;
 use super::layout::{ClassLayout, Column, ScopeOf};
 use super::names::{self, Change, Identity, Tracer};
 use crate::placeholder::module_of;
@@ -307,6 +306,11 @@ struct Running {
     tid: i32,
 }
 
+/// The values of an event, by column.
+pub(super) trait Slots {
+    fn value(&self, slot: usize) -> Value<'_>;
+}
+
 /// Turns decoded events into ours.
 #[derive(Debug, Default)]
 pub(super) struct Emitter {
@@ -336,7 +340,7 @@ impl Emitter {
     pub(super) fn emit(
         &mut self,
         plan: &Plan,
-        decoder: &Decoder<'_>,
+        decoder: &impl Slots,
         time: Option<i64>,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
@@ -443,7 +447,7 @@ impl Emitter {
     fn special(
         &mut self,
         plan: &Plan,
-        decoder: &Decoder<'_>,
+        decoder: &impl Slots,
         sample: &mut Sample<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {

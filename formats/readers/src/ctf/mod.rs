@@ -15,6 +15,7 @@
 //! - Structures become columns `a.b`, variants a column for each option, enumerations the number and `NAME_label`, other arrays JSON.
 //! - `lttng_ust_cyg_profile` becomes calls; `lttng_ust_statedump:bin_info`, `lttng_ust_lib:load` and `lttng_ust_dl:dlopen` become mappings, too.
 //! - Growing `events_discarded` and gaps in `packet_seq_num` become losses. A damaged packet is skipped up to the next magic number, and counted.
+//! - The text that babeltrace and babeltrace2 print has the same rows (`text/`).
 //! - CTF 2 (<https://diamon.org/ctf/>) has its metadata in JSON (`json.rs`), and the same packets.
 
 mod bits;
@@ -33,17 +34,33 @@ mod schema;
 mod sniff;
 #[cfg(test)]
 mod tests;
+mod text;
 
-use perfquet_events::Format;
+use perfquet_events::event::Sink;
+use perfquet_events::{Error, Format, Input};
 
 /// CTF 1.8 and 2.
 pub const CTF: Format = Format {
     name: "ctf",
-    about: "Common Trace Format 1.8 and 2 (LTTng, perf data convert, barectf): a directory, .tar or .zip",
+    about: "Common Trace Format 1.8 and 2 (LTTng, perf data convert, barectf): a directory, .tar or .zip, the text of babeltrace2",
     main_file: Some("**/metadata"),
     sniff: sniff::sniff,
-    read_file: read::read,
+    read_file: read,
 };
+
+fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
+    if text::is_details(input.head()) {
+        return Err(Error::Unsupported {
+            input: input.name().to_owned(),
+            message: "this is the output of babeltrace2's component sink.text.details\nhint: print the trace with: babeltrace2 --clock-seconds TRACE"
+                .to_owned(),
+        });
+    }
+    match text::is_text(input.head()) {
+        true => text::read(input, sink),
+        false => read::read(input, sink),
+    }
+}
 
 /// Identifies the clock of a trace by its metadata: times of traces with equal clocks can be compared. `None` if the metadata cannot be read.
 pub fn clock_name(metadata: &[u8]) -> Option<String> {
