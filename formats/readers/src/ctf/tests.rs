@@ -311,3 +311,45 @@ proptest! {
         refused(&text);
     }
 }
+
+/// A process may have 1,024 open files, a trace of many CPUs or programs more streams.
+#[test]
+fn streams_do_not_stay_open() {
+    struct OpenFiles {
+        folder: std::path::PathBuf,
+        most: usize,
+        events: usize,
+    }
+    impl perfquet_events::event::Sink for OpenFiles {
+        fn event(
+            &mut self,
+            event: perfquet_events::event::Event<'_>,
+        ) -> Result<(), perfquet_events::Error> {
+            if let perfquet_events::event::Event::Sample(_) = event {
+                self.events += 1;
+                let files = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+                let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+                let open = links.filter(|link| link.starts_with(&self.folder));
+                self.most = self.most.max(open.count());
+            }
+            Ok(())
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let metadata = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };\n\
+        stream { packet.context := struct { integer { size = 64; align = 8; } content_size; }; };\n\
+        event { name = \"ev\"; fields := struct { integer { size = 32; align = 8; } n; }; };";
+    std::fs::write(folder.path().join("metadata"), metadata).unwrap();
+    for stream in 0..300_u32 {
+        let packet = [&96_u64.to_le_bytes()[..], &stream.to_le_bytes()].concat();
+        std::fs::write(folder.path().join(format!("stream{stream}")), packet).unwrap();
+    }
+    let mut sink = OpenFiles {
+        folder: folder.path().to_owned(),
+        most: 0,
+        events: 0,
+    };
+    CTF.read(&mut Input::open(folder.path()).unwrap(), &mut sink)
+        .unwrap();
+    assert_eq!((sink.events, sink.most), (300, 0));
+}
