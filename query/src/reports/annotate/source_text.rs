@@ -101,7 +101,7 @@ fn read(path: &Path) -> Option<File> {
     let starts = std::iter::once(0)
         .chain(ends.map(|(end, _)| end + 1))
         .collect();
-    let changed = map.file().metadata().ok();
+    let changed = map.file().and_then(|file| file.metadata().ok());
     let changed = changed.and_then(|metadata| metadata.modified().ok());
     Some(File {
         map,
