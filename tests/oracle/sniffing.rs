@@ -127,10 +127,6 @@ const REFUSED: &[(&str, &str)] = &[
         "more/strace/attach-detach.stderr.txt",
         "strace's messages about threads, no calls",
     ),
-    (
-        "more/strace/relatives/perf-trace-6.1.txt",
-        "the text of perf trace",
-    ),
     ("perf-data/6.12/nothing.script", "empty"),
     (
         "perf-data/6.12/threads.data/data.0",

@@ -240,6 +240,7 @@ impl<'a> Reader<'a> {
         let error = outcome.error.map(|error| [b"error=", error].concat());
         let text_of_program = args.iter().copied().find(|arg| arg.starts_with(b"\""));
         let flags = args.iter().any(|arg| contains(arg, b"CLONE_THREAD"));
+        let is_naming = name == b"prctl" && args.first() == Some(&&b"PR_SET_NAME"[..]);
         if let Some(error) = &error {
             args.push(error);
         }
@@ -263,7 +264,10 @@ impl<'a> Reader<'a> {
             may_nest: self.ahead.is_ltrace,
         }))?;
         if is_execve {
-            return self.renamed(&common, text_of_program.unwrap_or_default(), sink);
+            return self.renamed(&common, text_of_program.unwrap_or_default(), true, sink);
+        }
+        if is_naming && outcome.value == Some(0) {
+            return self.renamed(&common, text_of_program.unwrap_or_default(), false, sink);
         }
         let is_fork = matches!(name, b"clone" | b"clone2" | b"clone3" | b"fork" | b"vfork");
         match outcome.value.and_then(|value| i32::try_from(value).ok()) {
@@ -303,17 +307,22 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Names a thread: by its program at `execve`, as it calls itself with `prctl`.
     fn renamed(
         &self,
         common: &Common<'_>,
-        program: &[u8],
+        text: &[u8],
+        exec: bool,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
         // A shortened string ends with `"...`.
-        let path = program
+        let text = text
             .strip_prefix(b"\"")
-            .and_then(|path| path.strip_suffix(b"\""));
-        let name = path.and_then(|path| path.rsplit(|&byte| byte == b'/').next());
+            .and_then(|text| text.strip_suffix(b"\""));
+        let name = text.and_then(|text| match exec {
+            true => text.rsplit(|&byte| byte == b'/').next(),
+            false => Some(text),
+        });
         match (name, common.tid) {
             (Some(name), Some(tid)) if !name.is_empty() && !name.contains(&b'\\') => {
                 sink.event(Event::Comm(Comm {
@@ -321,7 +330,7 @@ impl<'a> Reader<'a> {
                     pid: common.pid,
                     tid,
                     comm: name.get(..COMM_BYTES).unwrap_or(name),
-                    exec: true,
+                    exec,
                 }))
             }
             _ => Ok(()),

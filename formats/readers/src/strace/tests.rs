@@ -112,3 +112,15 @@ fn perf_trace_adds_up_to_its_table() {
         assert!((sum - milliseconds).abs() < 0.003, "{name}: {sum}");
     }
 }
+
+#[test]
+fn threads_name_themselves() {
+    check(
+        "7 1795954282.487518 prctl(PR_SET_NAME, \"worker/a\") = 0 <0.000095>\n7 1795954283.000000 prctl(PR_SET_NAME, 0x1) = -1 EFAULT (Bad address) <0.000001>\n",
+        &[
+            "call time=1795954282487518000 tid=7 function=\"sys_prctl\" args=[\"PR_SET_NAME\", \"\\\"worker/a\\\"\"] duration=95000 retval=0 leaf=true",
+            "Comm(Comm { time: Some(1795954282487518000), pid: None, tid: 7, comm: \"worker/a\", exec: false })",
+            "call time=1795954283000000000 tid=7 function=\"sys_prctl\" args=[\"PR_SET_NAME\", \"0x1\", \"error=EFAULT\"] duration=1000 retval=-14 leaf=true",
+        ],
+    );
+}
