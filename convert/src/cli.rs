@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// Trace files to import, - for stdin; or one trace directory
     ///
     /// A trace directory is completed if its recorder was killed, symbolized with --symbols, --lines or --debuginfod, or exported with --to.
-    #[arg(value_name = "INPUT", required_unless_present_any = ["list", "retain"])]
+    #[arg(value_name = "INPUT", required_unless_present_any = ["list", "retain", "compact"])]
     pub(crate) inputs: Vec<PathBuf>,
 
     /// Output path [default: name of the first input with .pqt]
@@ -72,6 +72,12 @@ pub(crate) struct Arguments {
     /// Remove traces from the lake that were recorded more than DAYS ago, such as 30d
     #[arg(long, value_name = "DAYS", value_parser = days, requires = "to")]
     pub(crate) retain: Option<Duration>,
+
+    /// Merge the small files of a lake, those of each table and partition
+    ///
+    /// A partition is rewritten as a whole, and only if no other process changes it at the same time.
+    #[arg(long, requires = "to")]
+    pub(crate) compact: bool,
 
     /// Keep only this time range, from the first event, such as 1.2s..1.5s
     ///

@@ -62,9 +62,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     {
         return publish(arguments, &traces);
     }
-    if arguments.partition.is_some() || arguments.retain.is_some() {
+    if arguments.partition.is_some() || arguments.retain.is_some() || arguments.compact {
         return Err(misuse(
-            "--partition and --retain: expected --to lake".to_owned(),
+            "--partition, --retain and --compact: expected --to lake".to_owned(),
             "use --to lake -o DIR",
         ));
     }
@@ -119,7 +119,8 @@ fn publish(arguments: &Arguments, traces: &[(&Path, Found)]) -> Result<Outcome> 
     }
     let paths: Vec<&Path> = arguments.inputs.iter().map(AsRef::as_ref).collect();
     let partition = arguments.partition.as_ref();
-    let summary = lake::publish(&paths, lake, partition, arguments.retain)?;
+    let (retain, compact) = (arguments.retain, arguments.compact);
+    let summary = lake::publish(&paths, lake, partition, retain, compact)?;
     closing_line::published(lake, &summary);
     Ok(Outcome::Done)
 }

@@ -45,9 +45,21 @@ fn check(writer: Child) {
     assert!(output.status.success(), "{stderr}");
 }
 
-/// Rows of each table and trace. Every file with a name is complete.
-fn rows(lake: &Path) -> BTreeMap<(String, String), i64> {
+/// Rows of each table of the lake as a whole.
+fn rows_of_tables(lake: &Path) -> BTreeMap<String, i64> {
     let mut rows = BTreeMap::new();
+    for (path, count) in files(lake) {
+        let name = path.strip_prefix(lake).expect("inside");
+        let name = name.display().to_string();
+        let table = name.split("/date=").next().unwrap_or_default().to_owned();
+        *rows.entry(table).or_default() += count;
+    }
+    rows
+}
+
+/// All files of tables, with their rows. Every file with a name is complete.
+fn files(lake: &Path) -> Vec<(PathBuf, i64)> {
+    let mut found = Vec::new();
     let mut folders = vec![lake.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -59,18 +71,24 @@ fn rows(lake: &Path) -> BTreeMap<(String, String), i64> {
                 let metadata = ArrowReaderMetadata::load(&file, Default::default());
                 let metadata = metadata.expect("a complete file");
                 let count = metadata.metadata().file_metadata().num_rows();
-                let name = path
-                    .strip_prefix(lake)
-                    .expect("inside")
-                    .display()
-                    .to_string();
-                let (table, file) = name.split_once("/date=").expect("a partition");
-                let trace = file.rsplit('/').next().unwrap_or_default();
-                let trace = trace.split('-').next().unwrap_or_default();
-                let former = rows.insert((table.to_owned(), trace.to_owned()), count);
-                assert_eq!(former, None, "{name} is there twice");
+                found.push((path, count));
             }
         }
+    }
+    found
+}
+
+/// Rows of each table and trace.
+fn rows(lake: &Path) -> BTreeMap<(String, String), i64> {
+    let mut rows = BTreeMap::new();
+    for (path, count) in files(lake) {
+        let name = path.strip_prefix(lake).expect("inside");
+        let name = name.display().to_string();
+        let (table, file) = name.split_once("/date=").expect("a partition");
+        let trace = file.rsplit('/').next().unwrap_or_default();
+        let trace = trace.split('-').next().unwrap_or_default();
+        let former = rows.insert((table.to_owned(), trace.to_owned()), count);
+        assert_eq!(former, None, "{name} is there twice");
     }
     rows
 }
@@ -113,4 +131,37 @@ fn two_writers_at_once_publish_each_trace_once() {
     writer.wait().expect("an end");
     check(publish(&traces, &lake).spawn().expect("a writer"));
     assert_eq!(rows(&lake), expected);
+}
+
+#[test]
+fn compactions_and_writers_at_once_keep_each_row() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let traces = traces(folder.path());
+    let mut expected = BTreeMap::new();
+    for ((table, _), count) in self::expected(&traces) {
+        *expected.entry(table).or_default() += count;
+    }
+    let compact = |lake: &Path| {
+        let mut command = Command::new(CONVERT);
+        command.args(["--to", "lake", "--compact", "-o"]).arg(lake);
+        command.stderr(Stdio::piped()).spawn().expect("a process")
+    };
+    for round in 0..4 {
+        let lake = folder.path().join(format!("lake{round}"));
+        check(publish(&traces[..2], &lake).spawn().expect("a writer"));
+        let first = compact(&lake);
+        let writer = publish(&traces, &lake).spawn().expect("a writer");
+        let mut killed = compact(&lake);
+        let second = compact(&lake);
+        std::thread::sleep(Duration::from_millis(5 * round));
+        killed.kill().expect("a signal");
+        killed.wait().expect("an end");
+        [first, writer, second].into_iter().for_each(check);
+        check(publish(&traces, &lake).spawn().expect("a writer"));
+        assert_eq!(rows_of_tables(&lake), expected, "round {round}");
+        check(compact(&lake));
+        assert_eq!(rows_of_tables(&lake), expected, "round {round}, compacted");
+        let lake = perfquet_trace::lake::Lake::open(&lake).expect("a lake");
+        assert_eq!(lake.records().expect("records").len(), traces.len());
+    }
 }

@@ -75,11 +75,26 @@ pub struct Entry {
     pub path: String,
     /// Size of the file.
     pub bytes: u64,
+    /// The rows of the trace in the file; `None` if it has none, as its manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<EntryRows>,
+}
+
+/// Rows of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryRows {
+    /// Number of rows of other traces before.
+    pub first: u64,
+    /// Number of rows.
+    pub count: u64,
 }
 
 /// A decided change: files to rename, files to remove, and the records to write afterwards. Paths are relative to the lake.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Change {
+    /// Files to remove before others get their names, which have their rows.
+    #[serde(default)]
+    pub first: Vec<String>,
     /// Files to rename.
     pub moves: Vec<(String, String)>,
     /// Files to remove.

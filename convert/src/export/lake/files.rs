@@ -206,6 +206,11 @@ impl Lake {
     /// Makes a decided change. It may have been made in part before.
     fn apply(&self, change: &Change) -> Result<()> {
         let mut folders = BTreeSet::new();
+        for path in &change.first {
+            step()?;
+            self.remove(path)?;
+            folders.insert(parent(path).to_owned());
+        }
         for (from, to) in &change.moves {
             step()?;
             let source = self.inside(from)?;
@@ -221,14 +226,8 @@ impl Lake {
         }
         for path in &change.deletes {
             step()?;
-            let target = self.inside(path)?;
-            match std::fs::remove_file(&target) {
-                Err(error) if !is_missing(&error) => {
-                    return Err(error)
-                        .with_context(|| format!("cannot remove {}", target.display()));
-                }
-                _ => folders.insert(parent(path).to_owned()),
-            };
+            self.remove(path)?;
+            folders.insert(parent(path).to_owned());
         }
         for folder in folders {
             let target = self.inside(&folder)?;
@@ -258,6 +257,16 @@ impl Lake {
         }
     }
 
+    fn remove(&self, path: &str) -> Result<()> {
+        let target = self.inside(path)?;
+        match std::fs::remove_file(&target) {
+            Err(error) if !is_missing(&error) => {
+                Err(error).with_context(|| format!("cannot remove {}", target.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Removes the empty folders of a partition; one with files stays.
     fn remove_empty(&self, folder: &str) -> Result<()> {
         let mut folder = folder;
@@ -268,7 +277,7 @@ impl Lake {
     }
 
     /// The path of a name below the lake, which contains no link.
-    fn inside(&self, name: &str) -> Result<PathBuf> {
+    pub(super) fn inside(&self, name: &str) -> Result<PathBuf> {
         Ok(lake::inside(&self.root, name)?)
     }
 
@@ -288,7 +297,7 @@ impl Lake {
     }
 
     /// Reads a file of the administration; `None` if there is none.
-    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+    pub(super) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
         Ok(lake::read(&self.root, name)?)
     }
 

@@ -13,8 +13,10 @@
 //! are replaced.
 
 mod columns;
+mod compact;
 mod description;
 mod files;
+mod merge;
 mod partition;
 mod tables;
 #[cfg(test)]
@@ -25,7 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use perfquet_trace::count::counted;
-use perfquet_trace::lake::{Change, Entry, MANIFESTS, Record};
+use perfquet_trace::lake::{Change, Entry, EntryRows, MANIFESTS, Record};
 use perfquet_trace::store::{ARCHIVE_ENDING, Directory, Manifest, folder_of};
 use perfquet_trace::tables as declared;
 
@@ -57,6 +59,12 @@ pub(crate) struct Summary {
     pub(crate) files: u64,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
+    /// Files that were merged.
+    pub(crate) merged: u64,
+    /// Files that could not be merged, as their columns differ in type.
+    pub(crate) unmerged: u64,
+    /// Partitions that another process changed at the same time.
+    pub(crate) busy: u64,
     /// Tables that no lake can have.
     pub(crate) omitted: Vec<String>,
 }
@@ -65,6 +73,17 @@ impl Summary {
     /// `2 traces published, 1 trace unchanged, 52 files, 1,200 rows`
     pub(crate) fn sentence(&self) -> String {
         let mut parts = vec![format!("{} published", counted(self.published, "trace"))];
+        if self.merged > 0 {
+            parts.push(format!("{} merged", counted(self.merged, "file")));
+        }
+        if self.unmerged > 0 {
+            let files = counted(self.unmerged, "file");
+            parts.push(format!("{files} not merged, as types of columns differ"));
+        }
+        if self.busy > 0 {
+            let partitions = counted(self.busy, "partition");
+            parts.push(format!("{partitions} skipped, changed by another process"));
+        }
         if self.unchanged > 0 {
             parts.push(format!("{} unchanged", counted(self.unchanged, "trace")));
         }
@@ -73,18 +92,21 @@ impl Summary {
         }
         if self.files > 0 {
             parts.push(counted(self.files, "file"));
+        }
+        if self.rows > 0 {
             parts.push(counted(self.rows, "row"));
         }
         parts.join(", ")
     }
 }
 
-/// Publishes complete traces in a lake, one after the other, then removes those recorded before the last `retain`.
+/// Publishes complete traces in a lake, one after the other, then removes those recorded before the last `retain`, and merges small files.
 pub(crate) fn publish(
     traces: &[&Path],
     lake: &Path,
     partition: Option<&Partition>,
     retain: Option<Duration>,
+    is_compacted: bool,
 ) -> Result<Summary> {
     let lake = Lake::open(lake, partition)?;
     // The lake stores the keys of its partition, not their values.
@@ -98,6 +120,9 @@ pub(crate) fn publish(
         let days = now.saturating_sub(retain).as_secs() / 86_400;
         let first = partition::date_of(i64::try_from(days)?);
         summary.removed = remove_before(&lake, &first)?;
+    }
+    if is_compacted {
+        compact::compact(&lake, &mut summary)?;
     }
     Ok(summary)
 }
@@ -126,12 +151,20 @@ fn publish_trace(
     crate::interrupt::remove_when_interrupted(stage.path())?;
     let mut change = Change::default();
     let mut entries = Vec::new();
-    let mut add = |folder: &str, number: usize| -> Result<u64> {
+    let mut add = |folder: &str, number: usize, rows: u64| -> Result<u64> {
         let (staged, from) = stage.file(number);
         let bytes = staged.metadata()?.len();
         let path = format!("{folder}/{}/{id}.parquet", place.folder);
         change.moves.push((from, path.clone()));
-        entries.push(Entry { path, bytes });
+        let rows = EntryRows {
+            first: 0,
+            count: rows,
+        };
+        entries.push(Entry {
+            path,
+            bytes,
+            rows: Some(rows),
+        });
         Ok(bytes)
     };
     let (mut rows, mut bytes) = (0, 0);
@@ -146,7 +179,7 @@ fn publish_trace(
         let metadata = tables::metadata(&id, table, facts, &schema.columns);
         let written = tables::write(&trace, table, &columns, metadata, &stage.file(number).0);
         let written = written.with_context(|| format!("{shown}: table {table}"))?;
-        let file_bytes = add(folder, number)?;
+        let file_bytes = add(folder, number, written)?;
         rows += written;
         bytes += file_bytes;
         published.push(PublishedTable {
@@ -159,7 +192,7 @@ fn publish_trace(
     }
     let last = tables.len();
     rows += tables::trace_row(&trace, &id, &name, host, &stage.file(last).0)?;
-    bytes += add(TRACES, last)?;
+    bytes += add(TRACES, last, 1)?;
     let files = entries.len() as u64;
     let (staged, from) = stage.file(last + 1);
     let description = description::manifest(manifest, &place, &published, &omitted);
@@ -169,6 +202,7 @@ fn publish_trace(
     let described = Entry {
         path,
         bytes: described,
+        rows: None,
     };
     entries.insert(0, described);
     let record = Record {
@@ -190,10 +224,12 @@ fn publish_trace(
         return Ok(());
     }
     let is_replaced = |entry: &Entry| record.files.iter().any(|new| new.path == entry.path);
-    let former = former.into_iter().flat_map(|former| former.files);
-    let former = former.filter(|entry| !is_replaced(entry));
-    change.deletes = former.map(|entry| entry.path).collect();
-    change.records = vec![record];
+    let former: Vec<Record> = former.into_iter().collect();
+    let entries = former.iter().flat_map(|former| &former.files);
+    let entries = entries.filter(|entry| !is_replaced(entry) && !compact::is_shared(&entry.path));
+    change.deletes = entries.map(|entry| entry.path.clone()).collect();
+    compact::detach(lake, &locked, &stage, last + 2, &former, &mut change)?;
+    change.records.push(record);
     locked.commit(&change, Some(&mut stage))?;
     summary.published += 1;
     summary.files += files;
@@ -229,22 +265,27 @@ fn tables_of(trace: &Directory) -> (Vec<(String, String)>, Vec<String>) {
 
 /// Removes the traces recorded before a date. Returns their number.
 fn remove_before(lake: &Lake, date: &str) -> Result<u64> {
+    let mut stage = lake.stage()?;
+    crate::interrupt::remove_when_interrupted(stage.path())?;
     let locked = lake.lock()?;
     let mut change = Change::default();
-    for record in locked.records()? {
-        if record
+    let mut gone = locked.records()?;
+    gone.retain(|record| {
+        record
             .date
             .as_deref()
             .is_some_and(|recorded| recorded < date)
-        {
-            // The row in `traces` first.
-            let files = record.files.into_iter().rev();
-            change.deletes.extend(files.map(|entry| entry.path));
-            change.forget.push(record.trace);
-        }
+    });
+    for record in &gone {
+        // The row in `traces` first.
+        let files = record.files.iter().rev();
+        let own = files.filter(|entry| !compact::is_shared(&entry.path));
+        change.deletes.extend(own.map(|entry| entry.path.clone()));
+        change.forget.push(record.trace.clone());
     }
+    compact::detach(lake, &locked, &stage, 0, &gone, &mut change)?;
     if !change.forget.is_empty() {
-        locked.commit(&change, None)?;
+        locked.commit(&change, Some(&mut stage))?;
     }
     Ok(change.forget.len() as u64)
 }

@@ -54,7 +54,7 @@ impl Room {
 
     fn publish_as(&self, traces: &[&Path], partition: &str) -> anyhow::Result<Summary> {
         let partition = Partition::parse(partition).unwrap();
-        publish(traces, &self.lake(), Some(&partition), None)
+        publish(traces, &self.lake(), Some(&partition), None, false)
     }
 
     /// The files of the lake below the tables, and their rows. Every file can be read.
@@ -346,7 +346,7 @@ fn a_change_that_stops_at_any_step_is_completed_by_the_next() {
             0 => room.publish(&[&b]).map(|_| ()).unwrap(),
             // Also if nothing is published.
             _ => {
-                publish(&[], &room.lake(), None, None).unwrap();
+                publish(&[], &room.lake(), None, None, false).unwrap();
                 assert!(!room.lake().join("_perfquet/pending.json").exists());
                 // A decided change has all of its files.
                 let records = room.lake().join("_perfquet/traces");
@@ -397,7 +397,14 @@ fn write_until_killed(words: &str) {
     KILL_IN.set(Some(step.parse().unwrap()));
     for (trace, host) in [(b, "h001"), (a, "h002")] {
         let partition = Partition::parse(&format!("date=2026-11-22,host={host}")).unwrap();
-        publish(&[Path::new(trace)], Path::new(lake), Some(&partition), None).unwrap();
+        publish(
+            &[Path::new(trace)],
+            Path::new(lake),
+            Some(&partition),
+            None,
+            false,
+        )
+        .unwrap();
     }
 }
 
@@ -444,11 +451,11 @@ fn old_dates_are_removed_whole() {
     room.publish_as(&[&a], "date=2001-01-01,host=h001").unwrap();
     let future = Partition::parse("date=9000-01-01,host=h001").unwrap();
     let days = std::time::Duration::from_secs(30 * 86_400);
-    let summary = publish(&[&b], &room.lake(), Some(&future), Some(days)).unwrap();
+    let summary = publish(&[&b], &room.lake(), Some(&future), Some(days), false).unwrap();
     assert_eq!((summary.published, summary.removed), (1, 1));
     assert_eq!(room.rows(), expected(&[&b]));
     assert!(!room.lake().join("samples/date=2001-01-01").exists());
-    let summary = publish(&[], &room.lake(), None, Some(days)).unwrap();
+    let summary = publish(&[], &room.lake(), None, Some(days), false).unwrap();
     assert_eq!((summary.published, summary.removed), (0, 0));
 }
 
@@ -518,7 +525,7 @@ fn nothing_is_written_outside_of_a_lake() {
 fn host_and_date_are_those_of_the_recording_or_required() {
     let room = Room::new();
     let trace = room.trace("a.pqt", "folded/golden/dd.folded");
-    let error = publish(&[&trace], &room.lake(), None, None).unwrap_err();
+    let error = publish(&[&trace], &room.lake(), None, None, false).unwrap_err();
     let error = format!("{error:#}");
     assert!(
         error.contains("a.pqt: the date of the recording is unknown"),
@@ -540,7 +547,7 @@ fn host_and_date_are_those_of_the_recording_or_required() {
         }
     }
     write(&json);
-    publish(&[&trace], &room.lake(), None, None).unwrap();
+    publish(&[&trace], &room.lake(), None, None, false).unwrap();
     let folder = "/date=2026-11-22/host=box/";
     assert!(
         room.files().keys().all(|name| name.contains(folder)),
@@ -548,3 +555,173 @@ fn host_and_date_are_those_of_the_recording_or_required() {
         room.files()
     );
 }
+
+impl Room {
+    fn compact(&self) -> anyhow::Result<Summary> {
+        publish(&[], &self.lake(), None, None, true)
+    }
+
+    /// Traces of five recordings, with fields and tables that differ.
+    fn five(&self) -> Vec<PathBuf> {
+        let inputs = [
+            ("a.pqt", PERF),
+            ("b.pqt", FTRACE),
+            ("c.pqt", "trace_dat/golden/events-v7.dat"),
+            ("d.pqt", "trace_dat/golden/events-7.3.dat"),
+            ("e.pqt", "perf_data/golden/stat.data"),
+        ];
+        inputs.map(|(name, golden)| self.trace(name, golden)).into()
+    }
+}
+
+#[test]
+fn compacted_lakes_have_the_same_rows_whatever_follows() {
+    let room = Room::new();
+    let traces = room.five();
+    let traces: Vec<&Path> = traces.iter().map(PathBuf::as_path).collect();
+    let names = ["a", "b", "c", "d", "e"];
+    room.publish(&traces).unwrap();
+    let before = room.files().len();
+    let summary = room.compact().unwrap();
+    assert_eq!(
+        (summary.published, summary.unmerged, summary.busy),
+        (0, 0, 0)
+    );
+    // One file of each table.
+    let tables = room.rows().len();
+    assert_eq!(room.files().len(), tables);
+    let alone = before as u64 - summary.merged;
+    assert_eq!(alone + summary.files, tables as u64);
+    assert_eq!(room.rows(), expected(&traces));
+    assert_eq!(opened(&room.lake(), &traces), names);
+    // Again, nothing is left to do, and nothing is published twice.
+    let files = room.files();
+    assert_eq!(room.compact().unwrap().merged, 0);
+    let again = room.publish(&traces).unwrap();
+    assert_eq!((again.published, again.unchanged), (0, 5));
+    assert_eq!(room.files(), files);
+    // A trace that was symbolized since leaves the common files, and so does one that moves.
+    reopen::name_again(traces[0], Default::default()).unwrap();
+    assert_eq!(room.publish(&traces).unwrap().published, 1);
+    assert_eq!(room.rows(), expected(&traces));
+    assert_eq!(opened(&room.lake(), &traces), names);
+    room.publish_as(&[traces[3]], "date=2026-11-23,host=h002")
+        .unwrap();
+    assert_eq!(room.rows(), expected(&traces));
+    assert_eq!(opened(&room.lake(), &traces), names);
+    // Merged files are merged with new ones.
+    assert!(room.compact().unwrap().merged > 0);
+    assert_eq!(room.rows(), expected(&traces));
+    assert_eq!(opened(&room.lake(), &traces), names);
+    // A file that somebody removed is written again, of all traces that had rows in it.
+    let common = room
+        .files()
+        .into_keys()
+        .find(|name| name.contains("compact."));
+    std::fs::remove_file(room.lake().join(common.unwrap())).unwrap();
+    room.publish_as(&[traces[3]], "date=2026-11-23,host=h002")
+        .unwrap();
+}
+
+#[test]
+fn old_traces_leave_common_files() {
+    let room = Room::new();
+    let a = room.trace("a.pqt", PERF);
+    let b = room.trace("b.pqt", FTRACE);
+    // The date is not part of the path.
+    for (trace, date) in [(&a, 0_i64), (&b, 40_000)] {
+        let manifest = trace.join(FILE_NAME);
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let first = json["tables"].as_object().unwrap().values();
+        let parts = first.flat_map(|table| table["parts"].as_array().unwrap().clone());
+        let first = parts
+            .filter_map(|part| part["time_min"].as_i64())
+            .min()
+            .unwrap();
+        json["facts"]["wall_offset"] = (date * 86_400_000_000_000 - first).into();
+        std::fs::write(&manifest, serde_json::to_vec(&json).unwrap()).unwrap();
+    }
+    room.publish_as(&[&a, &b], "host=h001").unwrap();
+    assert!(room.compact().unwrap().merged > 0);
+    let days = std::time::Duration::from_secs(30 * 86_400);
+    let summary = publish(&[], &room.lake(), None, Some(days), false).unwrap();
+    assert_eq!(summary.removed, 1);
+    assert_eq!(opened(&room.lake(), &[&b]), ["b"]);
+    let rows = |rows: BTreeMap<String, i64>| rows.values().sum::<i64>();
+    assert_eq!(rows(room.rows()), rows(expected(&[&b])));
+}
+
+#[test]
+fn a_compaction_that_stops_at_any_step_is_completed_by_the_next() {
+    let room = Room::new();
+    let traces = room.five();
+    let traces: Vec<&Path> = traces[..3].iter().map(PathBuf::as_path).collect();
+    let expected = expected(&traces);
+    let mut stopped = 0;
+    for steps in 0.. {
+        let _ = std::fs::remove_dir_all(room.lake());
+        room.publish(&traces).unwrap();
+        STEPS_LEFT.set(Some(steps));
+        let done = room.compact();
+        STEPS_LEFT.set(None);
+        // Each trace has all of its rows, or is not opened.
+        opened(&room.lake(), &traces);
+        if done.is_ok() {
+            break;
+        }
+        stopped += 1;
+        match steps % 2 {
+            0 => drop(publish(&[], &room.lake(), None, None, false).unwrap()),
+            _ => drop(room.publish(&traces).unwrap()),
+        }
+        assert_eq!(room.rows(), expected, "stopped after {steps} steps");
+        assert_eq!(opened(&room.lake(), &traces), ["a", "b", "c"]);
+        let staging = room.lake().join("_perfquet/staging");
+        assert_eq!(std::fs::read_dir(staging).unwrap().count(), 0);
+    }
+    assert!(stopped > 50, "{stopped}");
+}
+
+#[test]
+fn a_killed_compaction_leaves_nothing_double_and_nothing_lost() {
+    if let Ok(words) = std::env::var(KILLED_COMPACTION) {
+        let (step, lake) = words.split_once('\n').unwrap();
+        KILL_IN.set(Some(step.parse().unwrap()));
+        publish(&[], Path::new(lake), None, None, true).unwrap();
+        return;
+    }
+    let room = Room::new();
+    let traces = room.five();
+    let traces: Vec<&Path> = traces[..3].iter().map(PathBuf::as_path).collect();
+    let expected = expected(&traces);
+    let mut killed = 0;
+    for step in 0.. {
+        let _ = std::fs::remove_dir_all(room.lake());
+        room.publish(&traces).unwrap();
+        let test =
+            "export::lake::tests::a_killed_compaction_leaves_nothing_double_and_nothing_lost";
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--test-threads=1"])
+            .env(
+                KILLED_COMPACTION,
+                format!("{step}\n{}", room.lake().display()),
+            )
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status()
+            .unwrap();
+        opened(&room.lake(), &traces);
+        room.publish(&traces).unwrap();
+        assert_eq!(room.rows(), expected, "killed before step {step}");
+        assert_eq!(opened(&room.lake(), &traces), ["a", "b", "c"]);
+        if status.success() {
+            break;
+        }
+        killed += 1;
+    }
+    assert!(killed > 30, "{killed}");
+}
+
+/// Names the step and the lake for the process that is killed.
+const KILLED_COMPACTION: &str = "PERFQUET_TEST_KILLED_COMPACTION";
