@@ -66,7 +66,7 @@ fn compact_partition(lake: &Lake, records: Vec<Record>, summary: &mut Summary) -
     }
     locked.commit(&change, Some(&mut stage))?;
     summary.merged += merged;
-    summary.files += into;
+    summary.merged_into += into;
     summary.bytes += bytes;
     Ok(())
 }

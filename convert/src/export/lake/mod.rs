@@ -26,7 +26,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use perfquet_trace::count::counted;
+use perfquet_trace::count::{counted, grouped};
 use perfquet_trace::lake::{Change, Entry, EntryRows, MANIFESTS, Record};
 use perfquet_trace::store::{ARCHIVE_ENDING, Directory, Manifest, folder_of};
 use perfquet_trace::tables as declared;
@@ -61,6 +61,8 @@ pub(crate) struct Summary {
     pub(crate) bytes: u64,
     /// Files that were merged.
     pub(crate) merged: u64,
+    /// Files that they became.
+    pub(crate) merged_into: u64,
     /// Files that could not be merged, as their columns differ in type.
     pub(crate) unmerged: u64,
     /// Partitions that another process changed at the same time.
@@ -74,7 +76,11 @@ impl Summary {
     pub(crate) fn sentence(&self) -> String {
         let mut parts = vec![format!("{} published", counted(self.published, "trace"))];
         if self.merged > 0 {
-            parts.push(format!("{} merged", counted(self.merged, "file")));
+            let merged = counted(self.merged, "file");
+            parts.push(format!(
+                "{merged} merged into {}",
+                grouped(self.merged_into)
+            ));
         }
         if self.unmerged > 0 {
             let files = counted(self.unmerged, "file");

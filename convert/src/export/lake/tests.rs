@@ -591,7 +591,7 @@ fn compacted_lakes_have_the_same_rows_whatever_follows() {
     let tables = room.rows().len();
     assert_eq!(room.files().len(), tables);
     let alone = before as u64 - summary.merged;
-    assert_eq!(alone + summary.files, tables as u64);
+    assert_eq!(alone + summary.merged_into, tables as u64);
     assert_eq!(room.rows(), expected(&traces));
     assert_eq!(opened(&room.lake(), &traces), names);
     // Again, nothing is left to do, and nothing is published twice.
