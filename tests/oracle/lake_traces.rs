@@ -217,6 +217,39 @@ fn a_lake_answers_as_its_traces() {
     );
 }
 
+/// All traces in one partition, whose files are merged: a table has the rows of several traces in one row group.
+#[test]
+fn a_compacted_lake_answers_as_its_traces() {
+    let folder = tempfile::tempdir().unwrap();
+    let (traces, _) = traces_and_lake(folder.path());
+    let merged = folder.path().join("merged").display().to_string();
+    let mut words: Vec<&str> = traces.iter().map(String::as_str).collect();
+    words.extend(["--to", "lake", "-o", &merged, "--compact"]);
+    words.extend(["--partition", "date=2026-11-22,host=h"]);
+    printed("perfquet-convert", &words);
+    let lake = [format!("lake:{merged}")];
+    for sql in [
+        "SELECT * FROM samples",
+        "SELECT * FROM my_event",
+        "SELECT * FROM event_types",
+        "SELECT * FROM threads",
+        "SELECT * FROM frames",
+        "SELECT * FROM sched_switch ORDER BY time LIMIT 7",
+        "SELECT * FROM syscalls",
+        "SELECT trace, event, count(*), min(time) FROM events GROUP BY ALL",
+        "SELECT count(*) FROM my_event WHERE host = '7' OR name LIKE '%x%'",
+        "SELECT stack_text(coalesce(user_stack, kernel_stack)), count(*) FROM samples GROUP BY ALL",
+    ] {
+        let words = ["sql", sql, "--format", "csv"];
+        let (expected, found) = (asked(&traces, &words), asked(&lake, &words));
+        assert!(
+            expected.0 && found == expected,
+            "{sql}: {}",
+            difference(&found.1, &expected.1)
+        );
+    }
+}
+
 /// The first lines that differ.
 fn difference(found: &[String], expected: &[String]) -> String {
     let place = found.iter().zip(expected).position(|(a, b)| a != b);
