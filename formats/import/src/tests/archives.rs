@@ -1,0 +1,152 @@
+//! Archives with traces and other files.
+
+use super::*;
+
+/// An archive with stored files (formats/events has tests with all others).
+fn zip(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    for (name, bytes) in files {
+        let mut crc = flate2::Crc::new();
+        crc.update(bytes);
+        let size = u32::try_from(bytes.len()).unwrap();
+        let offset = u32::try_from(out.len()).unwrap();
+        let mut head = vec![20, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        head.extend([crc.sum(), size, size].map(u32::to_le_bytes).concat());
+        head.extend([u8::try_from(name.len()).unwrap(), 0, 0, 0]);
+        out.extend([b"PK\x03\x04", &head[..], name.as_bytes(), bytes].concat());
+        directory.extend([b"PK\x01\x02\x14\x03", &head[..], &[0; 10]].concat());
+        directory.extend([&offset.to_le_bytes(), name.as_bytes()].concat());
+    }
+    let size = u32::try_from(directory.len()).unwrap();
+    let offset = u32::try_from(out.len()).unwrap();
+    let count = u8::try_from(files.len()).unwrap();
+    out.extend(directory);
+    out.extend(b"PK\x05\x06\0\0\0\0");
+    out.extend([count, 0, count, 0]);
+    out.extend([size, offset].map(u32::to_le_bytes).concat());
+    out.extend([0, 0]);
+    out
+}
+
+fn golden(name: &str) -> Vec<u8> {
+    let readers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../readers/src");
+    std::fs::read(readers.join(name)).unwrap()
+}
+
+/// Every trace of an archive is an input, also in archives inside, whatever their format; other files are not in the way.
+#[test]
+fn an_archive_may_hold_several_traces() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |inputs: Vec<Input>, name: &str| {
+        let report = import(inputs, &folder.path().join(name), options()).unwrap();
+        let rows: Vec<_> = report
+            .rows
+            .into_iter()
+            .filter(|(_, rows)| *rows > 0)
+            .collect();
+        (report.formats, rows, report.input_bytes)
+    };
+    let data = golden("perf_data/golden/group.data");
+    let tar = golden("ctf/golden/kernel.tar");
+    let uftrace = golden("uftrace/golden/args.tar");
+    let stacks = b"main;work 3\nmain;rest 1\n";
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(
+        &mut gz,
+        &zip(&[("deep/uftrace.tar", &uftrace), ("session.tar", &tar)]),
+    )
+    .unwrap();
+    let nested = gz.finish().unwrap();
+    let bytes = zip(&[
+        ("README.md", b"What this is\n"),
+        ("a/group.data", &data),
+        ("a/nested.zip.gz", &nested),
+        ("b/stacks.folded", stacks),
+    ]);
+    let one = |bytes: &[u8]| Input::from_bytes("x", bytes).unwrap();
+    let (formats, found, _) = rows(vec![one(&bytes)], "all.pqt");
+    assert_eq!(formats, ["perf.data", "uftrace", "ctf", "folded"]);
+    let single = vec![one(&data), one(&uftrace), one(&tar), one(stacks)];
+    assert_eq!(rows(single, "single.pqt").1, found);
+    let trace = Directory::open(&folder.path().join("all.pqt")).unwrap();
+    let sources: Vec<_> = trace
+        .manifest()
+        .facts
+        .sources
+        .iter()
+        .map(|source| source.name.clone())
+        .collect();
+    assert_eq!(
+        sources,
+        [
+            "x/a/group.data",
+            "x/a/nested.zip.gz/deep/uftrace.tar/v013-args.data",
+            "x/a/nested.zip.gz/session.tar/session/kernel",
+            "x/b/stacks.folded"
+        ]
+    );
+    // The same in a directory.
+    let directory = folder.path().join("d");
+    std::fs::create_dir_all(directory.join("a")).unwrap();
+    std::fs::write(directory.join("a/group.data"), &data).unwrap();
+    std::fs::write(directory.join("a/nested"), &nested).unwrap();
+    std::fs::write(directory.join("stacks"), stacks).unwrap();
+    assert_eq!(
+        rows(vec![Input::open(&directory).unwrap()], "d.pqt").1,
+        found
+    );
+    // Of an archive with one trace, all formats read its files.
+    let single = zip(&[("x/group.data", &data)]);
+    let expected = rows(vec![one(&data)], "one.pqt").1;
+    let path = folder.path().join("one.zip");
+    std::fs::write(&path, &single).unwrap();
+    let (_, found, size) = rows(vec![Input::open(&path).unwrap()], "z.pqt");
+    assert_eq!((found, size), (expected, single.len() as u64));
+}
+
+#[test]
+fn archives_without_traces_and_with_damaged_ones() {
+    let refused = |bytes: &[u8], from| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = options();
+        options.from = from;
+        let inputs = vec![Input::from_bytes("x.zip", bytes).unwrap()];
+        import(inputs, &folder.path().join("a.pqt"), options).map(|report| report.counts.problems)
+    };
+    let message = |bytes: &[u8]| refused(bytes, None).unwrap_err().to_string();
+    assert_eq!(
+        message(&zip(&[("a", b"text\n"), ("b", b"")])),
+        "x.zip: unknown trace format: none of its 1 file is a trace, such as a"
+    );
+    assert_eq!(
+        message(&zip(&[])),
+        "x.zip: unknown trace format: it is an archive without a file that is a trace"
+    );
+    let own = zip(&[
+        ("a.pqt/manifest.json", b"{\n  \"version\": 2"),
+        ("a.pqt/samples.parquet", b"PAR1"),
+    ]);
+    assert!(
+        message(&own).contains("x.zip/a.pqt is a trace directory"),
+        "{}",
+        message(&own)
+    );
+    // Archives without end.
+    let mut bytes = zip(&[("stacks.folded", b"main;work 3\nmain;rest 1\n")]);
+    for _ in 0..8 {
+        bytes = zip(&[("again.zip", &bytes)]);
+    }
+    assert!(
+        message(&bytes).contains("none of its 1 file is a trace"),
+        "{}",
+        message(&bytes)
+    );
+    // A damaged trace among others is a problem.
+    let (metadata, stacks) = (b"/* CTF 1.8 */ trace {", b"main;work 3\nmain;rest 1\n");
+    let both = zip(&[("a/metadata", metadata), ("stacks", stacks)]);
+    assert_eq!(refused(&both, None).unwrap(), 1);
+    assert!(message(&zip(&[("a/metadata", metadata)])).contains("metadata"));
+    // Its files are read by the format that was named.
+    let named = refused(&both, Some(&folded::FOLDED)).unwrap();
+    assert_eq!(named, 0);
+}
