@@ -84,6 +84,11 @@ impl PrintFormat {
         self.shown(|kind| matches!(kind, Kind::Pointer(pointer) if is_address(pointer)))
     }
 
+    /// Returns the indexes of the fields that `%pS` or `%ps` print unchanged: addresses of code.
+    pub fn code(&self) -> Vec<usize> {
+        self.shown(|kind| matches!(kind, Kind::Pointer(Pointer::Symbol { .. })))
+    }
+
     /// Returns the indexes of the fields that such a conversion prints unchanged.
     fn shown(&self, is_wanted: impl Fn(Kind) -> bool) -> Vec<usize> {
         let mut found = Vec::new();

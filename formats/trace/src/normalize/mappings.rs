@@ -291,6 +291,17 @@ impl Mappings {
     }
 }
 
+/// The space of an instruction pointer whose recorded space may be unknown.
+#[inline]
+pub(crate) fn space_of_ip(ip: u64, space: Space) -> Space {
+    match space {
+        // 64-bit kernels use the upper half; the space is unknown on 32-bit kernels.
+        Space::Unknown if ip >> 63 == 1 => Space::Kernel,
+        Space::Unknown => Space::User,
+        known => known,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    EventKind, EventType, FieldType, Fields, Hit, Loss, Purpose, Sample, Space, Value,
+    EventKind, EventType, Field, FieldType, Fields, Hit, Loss, Purpose, Sample, Space, Value,
 };
+use perfquet_events::event_format::print::PrintFormat;
 
 use super::calls::Role;
 use super::event_tables::Target;
 use super::fields::{Lists, push_field};
+use super::frames::Frames;
 use super::heads::Head;
 use super::hits::Decoder;
 use super::kernel_texts::KernelTexts;
-use super::mappings::Mappings;
+use super::life::Life;
+use super::mappings::{Mappings, space_of_ip};
 use super::output::{Output, TypeRow};
 use super::sample_rows::SampleRow;
 use crate::store::{Column, Names, Rows, TableId};
@@ -24,6 +27,8 @@ pub(crate) struct Plan {
     event: EventType,
     /// Strings of fields that are addresses of kernel strings: their columns are text, but the fields are numbers.
     texts: Option<KernelTexts>,
+    /// The fields that are addresses of code in the kernel.
+    code: Vec<usize>,
     /// Where its rows go; made at the first hit.
     target: Option<Target>,
     way: Way,
@@ -89,6 +94,7 @@ impl Plan {
         }
         Plan {
             role,
+            code: code_fields(&event),
             event,
             texts: (!kernel_texts.is_empty()).then(|| texts.clone()),
             target: None,
@@ -308,6 +314,20 @@ impl Plan {
         }
     }
 
+    /// Adds frames for the fields that are addresses of code, so that they get names. Returns whether there are such fields.
+    #[inline]
+    pub(crate) fn see_code(&self, fields: Fields<'_>, life: &Life, frames: &mut Frames) -> bool {
+        for &field in &self.code {
+            if let Value::UInt(address) = fields.value(field)
+                && space_of_ip(address, Space::Unknown) == Space::Kernel
+            {
+                let map = life.mappings.of(None, Space::Kernel);
+                frames.at(address, false, Space::Kernel, map, &life.modules);
+            }
+        }
+        !self.code.is_empty()
+    }
+
     /// Ends the input: counts the rows, and creates the table of an event without hits.
     pub(crate) fn finish(mut self, output: &mut Output) -> Result<(), Error> {
         let target = match self.target.take() {
@@ -323,6 +343,18 @@ impl Plan {
         });
         Ok(())
     }
+}
+
+/// The fields that `print fmt` prints as functions, such as `call_site` of kmem's events.
+fn code_fields(event: &EventType) -> Vec<usize> {
+    let format = event.print_format.as_deref().unwrap_or_default();
+    let is_address = |field: &Field| field.kind == FieldType::UInt(8);
+    if !format.contains("%p") || !event.fields.iter().any(is_address) {
+        return Vec::new();
+    }
+    let mut code = PrintFormat::new(format, &event.fields).code();
+    code.retain(|&index| event.fields.get(index).is_some_and(is_address));
+    code
 }
 
 /// "sched:sched_switch"; counters go by their name alone.

@@ -8,6 +8,7 @@ use super::calls::{EdgeHit, Recorded};
 use super::frames::Frames;
 use super::heads::Head;
 use super::life::Life;
+use super::mappings::space_of_ip;
 use super::rows::{LastIp, Plan};
 use super::selected::Selected;
 use super::stacks::{Chain, StackId, Stacks};
@@ -83,6 +84,7 @@ impl Normalizer<'_> {
                 }
             };
         }
+        plan.see_code(sample.fields, life, frames);
         let mut pair = stacks_of(sample, pid, plan, life, stacks, frames);
         if let (false, Some(pid), Some(registers)) =
             (sample.user_memory.is_empty(), pid, &sample.user_registers)
@@ -205,6 +207,7 @@ impl Normalizer<'_> {
             .named(comm)
             .on(pair.kernel, pair.user);
         let edge = plan.role.as_mut().map(|role| pairs.is_recorded(role));
+        let has_code = plan.see_code(hit.payload.map_or(Fields::None, Fields::Raw), life, frames);
         plan.push_usual(output, life.threads.comms(), head, hit)?;
         if let Some(recorded) = edge
             && recorded != Recorded::No
@@ -216,7 +219,7 @@ impl Normalizer<'_> {
             };
             self.pair(edge, recorded)?;
         }
-        if may_be_new {
+        if may_be_new || has_code {
             self.make_room()?;
         }
         Ok(true)
@@ -324,17 +327,6 @@ pub(super) fn stack_of(
             stacks.of(chain, frames)
         }
         Stack::Named(chain) => stacks.of_named(chain, frames),
-    }
-}
-
-/// The space of an instruction pointer whose recorded space may be unknown.
-#[inline]
-pub(super) fn space_of_ip(ip: u64, space: Space) -> Space {
-    match space {
-        // 64-bit kernels use the upper half; the space is unknown on 32-bit kernels.
-        Space::Unknown if ip >> 63 == 1 => Space::Kernel,
-        Space::Unknown => Space::User,
-        known => known,
     }
 }
 

@@ -1,5 +1,7 @@
 //! End to end: events in, the rows of a trace directory out.
 
+mod code_fields;
+
 use std::path::Path;
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};

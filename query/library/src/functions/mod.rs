@@ -9,6 +9,7 @@ mod code_names;
 mod duration;
 mod flame;
 mod integer_sum;
+mod kernel_symbol;
 mod len;
 mod mode;
 mod quantile;
@@ -66,6 +67,7 @@ pub const FUNCTIONS: &[&Function] = &[
     &stack_parts::STACK_CONTAINS,
     &stack_parts::STACK_TRIM,
     &blocked_function::FUNCTION,
+    &kernel_symbol::FUNCTION,
     &code_names::ERRNO_NAME,
     &code_names::SIGNAL_NAME,
     &code_names::SYSCALL_NAME,

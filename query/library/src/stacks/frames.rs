@@ -31,6 +31,8 @@ pub struct Frames {
     outer: Vec<u32>,
     /// For each frame, the first one of the same function; built on first use.
     same_function: OnceLock<Vec<u32>>,
+    /// A frame at each address of the kernel; built on first use.
+    of_kernel: OnceLock<HashMap<u64, u32>>,
 }
 
 impl Frames {
@@ -110,6 +112,7 @@ impl Frames {
             inner,
             outer,
             same_function: OnceLock::new(),
+            of_kernel: OnceLock::new(),
             batch,
         })
     }
@@ -130,6 +133,22 @@ impl Frames {
         self.function
             .is_valid(row)
             .then(|| self.function.value(row))
+    }
+
+    /// The outermost frame at an address of the kernel.
+    pub fn kernel_frame(&self, address: u64) -> Option<u32> {
+        let frames = self.of_kernel.get_or_init(|| {
+            let addresses = self.batch.column(3).as_primitive::<UInt64Type>();
+            let rows = 0..self.len();
+            let rows = rows.filter(|&row| {
+                let is_inlined = self.outer.get(row + 1).is_some_and(|&outer| outer != 0);
+                self.kernel.value(row) && addresses.is_valid(row) && !is_inlined
+            });
+            // The first of an address.
+            let frames = rows.rev().map(|row| (addresses.value(row), row as u32 + 1));
+            frames.collect()
+        });
+        frames.get(&address).copied()
     }
 
     /// File with the code, if known.

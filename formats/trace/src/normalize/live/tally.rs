@@ -14,9 +14,9 @@ use super::super::frames::{FrameId, FrameKey, Frames};
 use super::super::generated::Generated;
 use super::super::life::Life;
 use super::super::limits::Limits;
+use super::super::mappings::space_of_ip;
 use super::super::names::{self, InputSymbols};
 use super::super::rows::full_name;
-use super::super::samples::space_of_ip;
 use super::super::texts::TextId;
 use crate::symbols::{KernelFacts, Options, Origin};
 

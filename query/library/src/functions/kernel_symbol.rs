@@ -1,0 +1,69 @@
+//! `ksym(address)`: the kernel's function at an address, as bpftrace's function of that name.
+//!
+//! ```text
+//! SELECT ksym(call_site), sum(bytes_alloc) FROM kmem.kmalloc GROUP BY 1      alloc_skb 1048576
+//! ```
+//! Known are the functions of the trace's stacks, and those at the fields that the kernel prints as functions (`%pS`).
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use arrow::datatypes::{DataType, Int64Type, UInt64Type};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, TypeSignature};
+
+use super::Function;
+use super::stack_text::of_stack_with;
+use crate::stacks::{Forest, Tree};
+
+pub(super) const FUNCTION: Function = Function {
+    usage: "ksym(address [, trace])",
+    about: "the kernel's function at an address, such as call_site of kmem's events",
+    register: |context, forest| {
+        let forms = [DataType::UInt64, DataType::Int64].map(|address| {
+            let alone = TypeSignature::Exact(vec![address.clone()]);
+            [
+                alone,
+                TypeSignature::Exact(vec![address, DataType::Utf8View]),
+            ]
+        });
+        let forms = forms.concat();
+        context.register_udf(of_stack_with("ksym", DataType::Utf8, forest, forms, names));
+    },
+};
+
+fn names(forest: &Forest, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
+    let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+    let address = |row: usize| match arrays[0].data_type() {
+        _ if arrays[0].is_null(row) => None,
+        DataType::UInt64 => Some(arrays[0].as_primitive::<UInt64Type>().value(row)),
+        // A signed field has the bits of an address.
+        _ => Some(arrays[0].as_primitive::<Int64Type>().value(row) as u64),
+    };
+    let traces = arrays.get(1).map(|names| names.as_string_view());
+    let trees: Vec<Arc<Tree>> = (0..forest.len())
+        .map(|trace| forest.tree(trace))
+        .collect::<anyhow::Result<_>>()
+        .map_err(|error| DataFusionError::External(error.into()))?;
+    let name_in = |trace: usize, address: u64| {
+        let frames = &trees.get(trace)?.frames;
+        frames.function(frames.kernel_frame(address)?)
+    };
+    let rows = 0..arrays[0].len();
+    let names: StringArray = rows
+        .map(|row| {
+            let address = address(row)?;
+            match traces {
+                Some(traces) if traces.is_null(row) => None,
+                Some(traces) => name_in(forest.trace(traces.value(row))?, address),
+                // A kernel is elsewhere after each boot: what two traces name differently has no name.
+                None => {
+                    let mut names = (0..trees.len()).filter_map(|trace| name_in(trace, address));
+                    let first = names.next()?;
+                    names.all(|name| name == first).then_some(first)
+                }
+            }
+        })
+        .collect();
+    Ok(Arc::new(names))
+}
