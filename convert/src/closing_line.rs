@@ -24,8 +24,12 @@ const LISTED: usize = 20;
 /// Prints the closing lines of an import.
 pub(crate) fn imported(output: &Path, report: &Report) {
     let name = output.display().to_string();
-    let mut formats = report.formats.clone();
-    formats.dedup();
+    let mut formats: Vec<&str> = Vec::new();
+    for &format in &report.formats {
+        if !formats.contains(&format) {
+            formats.push(format);
+        }
+    }
     say(format_args!(
         "{name}: {}; {} {}, trace {}",
         contents(report),

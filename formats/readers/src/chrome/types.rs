@@ -140,7 +140,7 @@ fn field(name: &str, kind: FieldType) -> Field {
 fn kind_of(value: &[u8]) -> FieldType {
     match value.first() {
         Some(b't' | b'f') => FieldType::Bool,
-        Some(b'-' | b'0'..=b'9') if crate::lines::signed(value).is_some() => FieldType::Int(64),
+        Some(b'-' | b'0'..=b'9') if crate::lines::signed(value).is_some() => FieldType::Int(8),
         Some(b'-' | b'0'..=b'9') => FieldType::Float,
         _ => FieldType::Text,
     }

@@ -16,8 +16,8 @@ pub(super) fn signal_type() -> EventType {
         fields: vec![
             field("signal", FieldType::Text),
             field("code", FieldType::Text),
-            field("sender_pid", FieldType::Int(32)),
-            field("sender_uid", FieldType::Int(64)),
+            field("sender_pid", FieldType::Int(4)),
+            field("sender_uid", FieldType::Int(8)),
             field("status", FieldType::Text),
         ],
         ..EventType::default()
