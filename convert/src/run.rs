@@ -11,7 +11,7 @@
 //! ```
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use perfquet_events::{Error, Input};
@@ -165,21 +165,24 @@ fn import_files(arguments: &Arguments) -> Result<Outcome> {
     if let Some(exporter) = arguments.to {
         return import_and_export(arguments, exporter);
     }
-    let output = match &arguments.output {
-        Some(output) if output.as_os_str() == "-" => {
-            return Err(misuse(
-                "-o -: a trace directory cannot be written to stdout".to_owned(),
-                "to export to stdout, use --to FORMAT",
-            ));
-        }
-        Some(output) => output.clone(),
-        None => destination::named_after(&arguments.inputs[0], ".pqt"),
-    };
+    let output = trace_directory(arguments, &arguments.inputs[0])?;
     let report = import_into(arguments, &output, arguments.time)?;
     closing_line::imported(&output, &report);
     closing_line::unwound(&report);
     closing_line::unnamed(&report, arguments);
     Ok(outcome(arguments, &report))
+}
+
+/// Returns the trace directory to write: that of `-o`, or one named after the input.
+fn trace_directory(arguments: &Arguments, input: &Path) -> Result<PathBuf> {
+    match &arguments.output {
+        Some(output) if output.as_os_str() == "-" => Err(misuse(
+            "-o -: a trace directory cannot be written to stdout".to_owned(),
+            "to export to stdout, use --to FORMAT",
+        )),
+        Some(output) => Ok(output.clone()),
+        None => Ok(destination::named_after(input, ".pqt")),
+    }
 }
 
 fn import_into(arguments: &Arguments, output: &Path, time: Option<TimeRange>) -> Result<Report> {
@@ -287,16 +290,7 @@ fn unpack(arguments: &Arguments, archive: &Path) -> Result<Outcome> {
             "unpack it first, then use the directory",
         ));
     }
-    let output = match &arguments.output {
-        Some(output) if output.as_os_str() == "-" => {
-            return Err(misuse(
-                "-o -: a trace directory cannot be written to stdout".to_owned(),
-                "to export to stdout, use --to FORMAT",
-            ));
-        }
-        Some(output) => output.clone(),
-        None => destination::named_after(archive, ".pqt"),
-    };
+    let output = trace_directory(arguments, archive)?;
     let trace = Directory::open(archive)?;
     let folder = OutputDirectory::create(&output, arguments.force)?;
     interrupt::remove_when_interrupted(folder.temporary())?;

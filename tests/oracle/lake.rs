@@ -27,6 +27,13 @@ const INPUTS: [(&str, &str); 4] = [
     ("trace_dat/golden/stacktrace.dat", "h002"),
 ];
 
+/// Adds a trace to a lake.
+pub(crate) fn publish(trace: &str, lake: &str, partition: &str) {
+    let partition = format!("--partition={partition}");
+    let words = [trace, "--to", "lake", "-o", lake, &partition];
+    printed("perfquet-convert", &words);
+}
+
 #[test]
 fn engines_answer_from_a_lake_as_from_the_traces() {
     let folder = tempfile::tempdir().unwrap();
@@ -40,18 +47,7 @@ fn engines_answer_from_a_lake_as_from_the_traces() {
         let trace = path.display().to_string();
         printed("perfquet-convert", &[&input, "--no-symbols", "-o", &trace]);
         let partition = format!("date=2026-11-22,host={host}");
-        printed(
-            "perfquet-convert",
-            &[
-                &trace,
-                "--to",
-                "lake",
-                "-o",
-                &lake,
-                "--partition",
-                &partition,
-            ],
-        );
+        publish(&trace, &lake, &partition);
         let opened = Directory::open(&path).unwrap();
         *rows.entry(("traces".to_owned(), host)).or_default() += 1;
         for (name, table) in opened.tables().filter(|(_, table)| table.rows() > 0) {

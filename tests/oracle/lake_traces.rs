@@ -5,6 +5,7 @@ use std::process::Command;
 
 use perfquet_tests::{bin, root};
 
+use super::lake::publish;
 use super::several::{hits, import, printed};
 
 /// Inputs, below `formats/readers/src`: three kernels, two formats.
@@ -75,16 +76,7 @@ fn traces_and_lake(folder: &Path) -> (Vec<String>, String) {
     let lake = folder.join("lake").display().to_string();
     for (number, trace) in traces.iter().enumerate() {
         let partition = format!("date=2026-11-2{},host=h{number}", number / 4);
-        let words = [
-            trace,
-            "--to",
-            "lake",
-            "-o",
-            &lake,
-            "--partition",
-            &partition,
-        ];
-        printed("perfquet-convert", &words);
+        publish(trace, &lake, &partition);
     }
     (traces, format!("lake:{lake}"))
 }
@@ -277,16 +269,7 @@ fn small_lake(folder: &Path) -> String {
     for (number, fields) in FIELDS.iter().enumerate() {
         let trace = import(folder, &format!("t{number}"), &[hits(1, 50, fields)]);
         let partition = format!("date=2026-11-20,host=h{number}");
-        let words = [
-            &trace,
-            "--to",
-            "lake",
-            "-o",
-            &lake,
-            "--partition",
-            &partition,
-        ];
-        printed("perfquet-convert", &words);
+        publish(&trace, &lake, &partition);
     }
     lake
 }
@@ -434,16 +417,7 @@ fn a_lake_that_is_written_at_the_same_time_has_whole_traces() {
                     break;
                 }
                 let partition = format!("date=2026-11-20,host=x{}", number % 2);
-                let words = [
-                    &more,
-                    "--to",
-                    "lake",
-                    "-o",
-                    &lake,
-                    "--partition",
-                    &partition,
-                ];
-                printed("perfquet-convert", &words);
+                publish(&more, &lake, &partition);
             }
         });
         let mut answers = std::collections::BTreeMap::<String, u32>::new();

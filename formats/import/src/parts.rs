@@ -3,7 +3,7 @@
 //! ```text
 //! a.data                                         a.data
 //! session/kernel/metadata, ust/…/metadata        one trace of LTTng, if the clock is the same
-//! x.zip: a.data, b/uftrace.data/…, c.tar.gz      a.data, b/uftrace.data, and what is in c.tar.gz
+//! x.zip: a.data, b/uftrace.data/…, c.tar.gz      a.data, b/uftrace.data, the traces in c.tar.gz
 //! ```
 //! A directory with the main file of a format ([`Format::main_file`]) is a trace with all files below it. Every other file is a trace if a
 //! format recognizes it. The rest is counted in a note: an archive may have a README.

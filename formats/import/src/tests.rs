@@ -408,7 +408,7 @@ fn a_perf_data_without_its_first_page_is_recognized() {
     assert!(sniff(&mut Input::open(&file).unwrap()).is_err());
 }
 
-/// Numbers of a program may look like records; what is left of a trace does not begin like a program.
+/// Data of a program may look like records, but a damaged trace does not begin with the magic number of a program.
 #[test]
 fn files_of_other_kinds_are_no_damaged_traces() {
     let mut record = [0; 16];

@@ -147,7 +147,7 @@ fn same_rows(found: &Directory, trace: &Directory) {
             rows.collect::<Vec<(Vec<String>, Vec<ArrayRef>)>>()
         });
         assert!(forms[0] == forms[1], "{name}");
-        // Also some columns, in another order, and what is in a range of time.
+        // Reads also a subset of the columns, in another order, and a range of time.
         let entry = trace.table(&name).unwrap();
         // More rows are read of a file that also has those of other parts.
         let Some((first, last)) = entry.time_range().filter(|_| entry.parts.len() == 1) else {

@@ -68,7 +68,7 @@ pub enum Method {
 pub struct Flaw {
     /// Offset in the archive.
     pub offset: u64,
-    /// What is missing, and why.
+    /// The missing part and the reason.
     pub message: String,
 }
 

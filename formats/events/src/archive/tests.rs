@@ -201,7 +201,7 @@ fn names_links_and_methods_that_are_not_read() {
     );
 }
 
-/// Sizes that are not those of the content: what is there is read, and no more than was said.
+/// Wrong sizes: the content is read up to the stated size.
 #[test]
 fn wrong_sizes_and_checksums() {
     let bytes = archive(&[Content::of("a", 8, b"aaaa")]);

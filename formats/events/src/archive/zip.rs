@@ -393,7 +393,7 @@ impl List<'_> {
         Some(Ok(next))
     }
 
-    /// Adds a file whose bytes are cut: what is there is read, and its end is an error.
+    /// Adds a truncated file: its bytes are read, and its end is an error.
     fn cut(&mut self, at: usize, name: String, method: Method, first: usize, check: Option<Check>) {
         let bytes = first..self.archive.len();
         let member = Member {
@@ -434,7 +434,8 @@ fn deflated(bytes: &[u8], left: &mut u64) -> Option<usize> {
     usize::try_from(inflated.total_in()).ok()
 }
 
-/// Reads sizes and checksum after the bytes of a file; returns their length. There are four forms, which what follows tells apart.
+/// Reads the data descriptor (sizes and checksum after the bytes of a file) and returns its length. The bytes after it tell
+/// which of its four forms it has.
 fn descriptor(after: &[u8], head: &mut Head) -> usize {
     let marked = usize::from(after.starts_with(b"PK\x07\x08")) * 4;
     for (width, length) in [(4, 12), (8, 20)] {

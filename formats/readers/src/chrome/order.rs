@@ -121,7 +121,7 @@ pub(super) struct Sorted {
     /// Without a temporary file.
     entries: std::vec::IntoIter<Entry>,
     map: Option<Arc<Map>>,
-    /// What is left of each run, and the next entry of each.
+    /// The remaining entries of each run, and the next entry of each.
     rest: Vec<Range<usize>>,
     heads: BinaryHeap<Reverse<(Entry, usize)>>,
     taken: u64,

@@ -2,8 +2,8 @@
 
 use hashbrown::{HashMap, HashSet};
 use perfquet_events::event::{
-    Action, Aggregate, AggregateValue, Call, Comm, Common, Event, EventId, Exit, Fact, Fields,
-    Fork, Function, Leave, NamedFrame, Place, Problem, Sample, Sink, Space, Stack, Value,
+    Action, AggregateValue, Call, Comm, Common, Event, EventId, Exit, Fact, Fields, Fork, Function,
+    Leave, NamedFrame, Place, Problem, Sample, Sink, Space, Stack, Value,
 };
 use perfquet_events::{Error, Input};
 
@@ -443,24 +443,7 @@ impl<'a> Reader<'a> {
                 row.seconds.map(AggregateValue::Float),
             ),
         ];
-        for (name, action, value) in sums {
-            if value.is_none() {
-                continue;
-            }
-            sink.event(Event::Aggregate(&Aggregate {
-                name,
-                action: Some(action),
-                keys: &[row.name],
-                value,
-                kernel_stack: Stack::None,
-                user_stack: Stack::None,
-                snapshot: self.tables.saturating_sub(1),
-                since: None,
-                time: None,
-                buckets: &[],
-            }))?;
-        }
-        Ok(())
+        summary::emit(&sums, &[row.name], self.tables.saturating_sub(1), sink)
     }
 
     fn finish(self, sink: &mut dyn Sink) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! The event of a signal. Its table also tells the view of system calls that arguments are with the calls.
+//! The event type of signals. The view of system calls recognizes a strace trace by its table.
 
 use perfquet_events::event::{EventKind, EventType, Field, FieldType};
 

@@ -9,7 +9,37 @@
 //! ```
 //! The columns can be chosen (`--summary-columns`), so a column is found by its name and the ruler below it.
 
+use perfquet_events::Error;
+use perfquet_events::event::{Action, Aggregate, AggregateValue, Event, Sink, Stack};
+
 use crate::lines::{unsigned, words};
+
+/// A column of a row: its name, what it sums, and its value, if the table has it.
+pub(super) type Sum<'a> = (&'a [u8], Action, Option<AggregateValue>);
+
+/// Emits the sums of a row. `snapshot` is the number of the table.
+pub(super) fn emit(
+    sums: &[Sum<'_>],
+    keys: &[&[u8]],
+    snapshot: u32,
+    sink: &mut dyn Sink,
+) -> Result<(), Error> {
+    for (name, action, value) in sums.iter().filter(|(_, _, value)| value.is_some()) {
+        sink.event(Event::Aggregate(&Aggregate {
+            name,
+            action: Some(*action),
+            keys,
+            value: *value,
+            kernel_stack: Stack::None,
+            user_stack: Stack::None,
+            snapshot,
+            since: None,
+            time: None,
+            buckets: &[],
+        }))?;
+    }
+    Ok(())
+}
 
 /// A table, from its head on.
 #[derive(Debug, Default)]

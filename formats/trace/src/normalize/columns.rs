@@ -33,7 +33,7 @@ pub(crate) fn sql_name(table: &str) -> String {
 /// The declaration of an event's table.
 pub(crate) fn event_schema(table: &str, event: &EventType, extras: Extras) -> TableSchema {
     let mut columns = tables::common::columns();
-    let addresses = printed_addresses(event);
+    let addresses = printed_words(event, PrintFormat::addresses);
     for (index, field) in event.fields.iter().enumerate() {
         let name = field_name(&field.name, &columns);
         let is_printed = addresses.contains(&index);
@@ -112,12 +112,17 @@ fn extra_columns() -> impl Iterator<Item = (ColumnSchema, Recorded)> {
     columns.into_iter()
 }
 
-/// The fields that are printed as addresses of code, such as `call_site`, an `unsigned long`.
-fn printed_addresses(event: &EventType) -> Vec<usize> {
+/// The fields of 64 bits among those that `shown` finds in the print format: addresses are declared as `unsigned long`.
+pub(crate) fn printed_words(
+    event: &EventType,
+    shown: impl FnOnce(&PrintFormat) -> Vec<usize>,
+) -> Vec<usize> {
     let is_word = |field: &Field| field.kind == FieldType::UInt(8);
     match &event.print_format {
         Some(format) if format.contains("%p") && event.fields.iter().any(is_word) => {
-            PrintFormat::new(format, &event.fields).addresses()
+            let mut shown = shown(&PrintFormat::new(format, &event.fields));
+            shown.retain(|&index| event.fields.get(index).is_some_and(is_word));
+            shown
         }
         _ => Vec::new(),
     }
@@ -139,7 +144,7 @@ fn field_column(name: String, field: &Field, is_printed_address: bool) -> Column
     if name != field.name {
         doc = format!("Field {} of the event: {doc}", field.name);
     }
-    let is_pointer = is_pointer(field) || is_printed_address && field.kind == FieldType::UInt(8);
+    let is_pointer = is_pointer(field) || is_printed_address;
     ColumnSchema {
         name,
         kind: match (column_type(field.kind), is_pointer) {

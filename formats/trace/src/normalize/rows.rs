@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use perfquet_events::Error;
 use perfquet_events::event::{
-    EventKind, EventType, Field, FieldType, Fields, Hit, Loss, Purpose, Sample, Space, Value,
+    EventKind, EventType, FieldType, Fields, Hit, Loss, Purpose, Sample, Space, Value,
 };
 use perfquet_events::event_format::print::PrintFormat;
 
 use super::calls::Role;
+use super::columns::printed_words;
 use super::event_tables::Target;
 use super::fields::{Lists, push_field};
 use super::frames::Frames;
@@ -27,7 +28,7 @@ pub(crate) struct Plan {
     event: EventType,
     /// Strings of fields that are addresses of kernel strings: their columns are text, but the fields are numbers.
     texts: Option<KernelTexts>,
-    /// The fields that are addresses of code in the kernel.
+    /// The fields that the kernel prints as functions, such as `call_site`: addresses of code.
     code: Vec<usize>,
     /// Where its rows go; made at the first hit.
     target: Option<Target>,
@@ -94,7 +95,7 @@ impl Plan {
         }
         Plan {
             role,
-            code: code_fields(&event),
+            code: printed_words(&event, PrintFormat::code),
             event,
             texts: (!kernel_texts.is_empty()).then(|| texts.clone()),
             target: None,
@@ -343,18 +344,6 @@ impl Plan {
         });
         Ok(())
     }
-}
-
-/// The fields that `print fmt` prints as functions, such as `call_site` of kmem's events.
-fn code_fields(event: &EventType) -> Vec<usize> {
-    let format = event.print_format.as_deref().unwrap_or_default();
-    let is_address = |field: &Field| field.kind == FieldType::UInt(8);
-    if !format.contains("%p") || !event.fields.iter().any(is_address) {
-        return Vec::new();
-    }
-    let mut code = PrintFormat::new(format, &event.fields).code();
-    code.retain(|&index| event.fields.get(index).is_some_and(is_address));
-    code
 }
 
 /// "sched:sched_switch"; counters go by their name alone.

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, TypeSignature}
 
 use super::Function;
 use super::stack_text::of_stack_with;
-use crate::stacks::{Forest, Tree};
+use crate::stacks::Forest;
 
 pub(super) const FUNCTION: Function = Function {
     usage: "ksym(address [, trace])",
@@ -41,29 +41,37 @@ fn names(forest: &Forest, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
         _ => Some(arrays[0].as_primitive::<Int64Type>().value(row) as u64),
     };
     let traces = arrays.get(1).map(|names| names.as_string_view());
-    let trees: Vec<Arc<Tree>> = (0..forest.len())
-        .map(|trace| forest.tree(trace))
-        .collect::<anyhow::Result<_>>()
-        .map_err(|error| DataFusionError::External(error.into()))?;
     let name_in = |trace: usize, address: u64| {
-        let frames = &trees.get(trace)?.frames;
-        frames.function(frames.kernel_frame(address)?)
+        let tree = forest.tree(trace);
+        let frames = &tree
+            .map_err(|error| DataFusionError::External(error.into()))?
+            .frames;
+        let frame = frames.kernel_frame(address);
+        Ok::<_, DataFusionError>(frame.and_then(|frame| frames.function(frame).map(str::to_owned)))
+    };
+    // A kernel is elsewhere after each boot: what two traces name differently has no name.
+    let agreed = |address: u64| {
+        let mut agreed: Option<String> = None;
+        for trace in 0..forest.len() {
+            match (name_in(trace, address)?, &agreed) {
+                (Some(name), Some(other)) if name != *other => return Ok(None),
+                (Some(name), None) => agreed = Some(name),
+                _ => {}
+            }
+        }
+        Ok(agreed)
     };
     let rows = 0..arrays[0].len();
-    let names: StringArray = rows
-        .map(|row| {
-            let address = address(row)?;
-            match traces {
-                Some(traces) if traces.is_null(row) => None,
-                Some(traces) => name_in(forest.trace(traces.value(row))?, address),
-                // A kernel is elsewhere after each boot: what two traces name differently has no name.
-                None => {
-                    let mut names = (0..trees.len()).filter_map(|trace| name_in(trace, address));
-                    let first = names.next()?;
-                    names.all(|name| name == first).then_some(first)
-                }
-            }
+    let names: Result<StringArray> = rows
+        .map(|row| match (address(row), traces) {
+            (None, _) => Ok(None),
+            (Some(address), None) => agreed(address),
+            (Some(_), Some(traces)) if traces.is_null(row) => Ok(None),
+            (Some(address), Some(traces)) => match forest.trace(traces.value(row)) {
+                Some(trace) => name_in(trace, address),
+                None => Ok(None),
+            },
         })
         .collect();
-    Ok(Arc::new(names))
+    Ok(Arc::new(names?))
 }

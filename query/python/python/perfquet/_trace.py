@@ -134,7 +134,7 @@ class Trace:
         for row in self.tables():
             name = row["table"]
             if "(" not in name:
-                connection.register(name.replace(".", "_").replace('"', ""), self[name])
+                connection.register(name.replace(".", "_").replace('"', ""), self.query(f"SELECT * FROM {name}"))
         return connection
 
     def report(self, name: str, *words: str, **options) -> Rows:

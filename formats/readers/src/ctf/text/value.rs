@@ -28,7 +28,7 @@ pub(super) enum Parsed<'a> {
     Array(Vec<Parsed<'a>>),
 }
 
-/// What is left of a line.
+/// The unread rest of a line.
 pub(super) struct Scanner<'a> {
     text: &'a [u8],
     at: usize,

@@ -21,15 +21,16 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 use perfquet_events::event::{
-    Action, Aggregate, AggregateValue, Call, Common, Event, EventId, EventKind, EventType, Fact,
-    Field, FieldType, Fields, Function, Leave, Loss, NamedFrame, Place, Problem, Sample, Sink,
-    Space, Stack, Value,
+    Action, AggregateValue, Call, Common, Event, EventId, EventKind, EventType, Fact, Field,
+    FieldType, Fields, Function, Leave, Loss, NamedFrame, Place, Problem, Sample, Sink, Space,
+    Stack, Value,
 };
 use perfquet_events::{Error, Input};
 
 use super::call::{Outcome, arguments};
 use super::line::cut;
 use super::signal_type::signal_type;
+use super::summary;
 use crate::lines::{Counts, Line, Lines, Meter, hexadecimal, signed, unsigned, words};
 use line::{Body, Row, SUMMARY, frame, is_name, lost, milliseconds};
 
@@ -142,7 +143,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let ahead = Ahead::of(&map);
     sink.event(Event::Fact(Fact::Recorder("perf trace")))?;
     sink.event(Event::Fact(Fact::Clock("perf trace")))?;
-    // Its table tells the view of system calls where the arguments are.
+    // The view of system calls recognizes these traces by this table.
     sink.event(Event::Type(&signal_type()))?;
     for ((system, name), kind) in &ahead.kinds {
         sink.event(Event::Type(&kind.declared(system, name)))?;
@@ -429,24 +430,7 @@ impl<'a> Reader<'a> {
         ];
         let mut keys = vec![cell(b"syscall").unwrap_or_default()];
         keys.extend(thread.iter().flat_map(|(comm, tid)| [*comm, *tid]));
-        for (name, action, value) in sums {
-            if value.is_none() {
-                continue;
-            }
-            sink.event(Event::Aggregate(&Aggregate {
-                name,
-                action: Some(action),
-                keys: &keys,
-                value,
-                kernel_stack: Stack::None,
-                user_stack: Stack::None,
-                snapshot: 0,
-                since: None,
-                time: None,
-                buckets: &[],
-            }))?;
-        }
-        Ok(())
+        summary::emit(&sums, &keys, 0, sink)
     }
 
     fn finish(self, sink: &mut dyn Sink) -> Result<(), Error> {
