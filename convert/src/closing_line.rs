@@ -276,7 +276,7 @@ fn debuginfod(counts: &DebuginfodCounts) -> String {
     format!("debuginfod: {}", parts.join("; "))
 }
 
-/// "12 events, 1,310 calls, 9 stack nodes (8 of 9 frames named)"
+/// "12 events, 1,310 calls, 9 stack nodes (8 of 9 frames named)"; "12 events, 8 of 9 addresses named"
 fn contents(report: &Report) -> String {
     let counts = &report.counts;
     let mut parts = Vec::new();
@@ -290,12 +290,16 @@ fn contents(report: &Report) -> String {
         }
     }
     if counts.frames > 0 {
-        parts.push(format!(
-            "{} ({} of {} named)",
-            counted(counts.stacks, "stack node"),
-            grouped(counts.named_frames),
-            counted(counts.frames, "frame")
-        ));
+        let named = grouped(counts.named_frames);
+        parts.push(match counts.stacks {
+            // Fields may refer to functions where nothing has a stack.
+            0 => format!("{named} of {} named", counted(counts.frames, "address")),
+            stacks => format!(
+                "{} ({named} of {} named)",
+                counted(stacks, "stack node"),
+                counted(counts.frames, "frame")
+            ),
+        });
     }
     parts.join(", ")
 }

@@ -17,10 +17,14 @@ pub fn grouped(number: impl Into<u128>) -> String {
     text
 }
 
-/// Formats a count with its noun, whose plural ends with "s": `1 event`, `1,417 events`.
+/// Formats a count with its noun, whose plural ends with "s" or "es": `1 event`, `1,417 events`, `2 addresses`.
 pub fn counted(count: impl Into<u128>, noun: &str) -> String {
     let count = count.into();
-    let plural = if count == 1 { "" } else { "s" };
+    let plural = match (count, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, false) => "s",
+        (_, true) => "es",
+    };
     format!("{} {noun}{plural}", grouped(count))
 }
 
@@ -44,5 +48,7 @@ mod tests {
         check(1, "1 event");
         check(2, "2 events");
         check(1_417, "1,417 events");
+        assert_eq!(counted(1u64, "address"), "1 address");
+        assert_eq!(counted(2u64, "address"), "2 addresses");
     }
 }

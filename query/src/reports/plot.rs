@@ -122,8 +122,8 @@ impl Report for PlotReport {
         let mut subtitle = format!("{values} of {}", names[1]);
         let omitted = (omitted > 0).then(|| {
             format!(
-                "{} with the fewest values omitted",
-                counted(omitted as u64, "series")
+                "{} series with the fewest values omitted",
+                grouped(omitted as u64)
             )
         });
         if let Some(omitted) = &omitted {
