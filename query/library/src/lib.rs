@@ -22,6 +22,7 @@
 //!                                                     sql, explain ─► plan, Session ─► Answer
 //! ```
 
+pub mod align;
 mod engine;
 #[doc(hidden)]
 pub mod explain;

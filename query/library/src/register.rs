@@ -90,15 +90,11 @@ pub(crate) fn with_definitions(
 fn extend(context: &SessionContext, traces: &[Trace], macros: &Arc<Macros>) -> PlanResult<()> {
     engine::extend(context)?;
     times::register(context);
-    let starts = traces.iter().map(|trace| {
-        let start = trace.time_range().map(|(start, _)| start);
-        (trace.name.clone(), start)
-    });
     let state = context.state_ref();
     let mut state = state.write();
     let config = state.config_mut();
     config.set_extension(Arc::clone(macros));
-    config.set_extension(Arc::new(Starts(starts.collect())));
+    config.set_extension(Arc::new(Starts::new(traces)));
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use perfquet_trace::store::{
     State, TableEntry, TableSchema,
 };
 
+use crate::align::{self, Clock, Method, Placement};
 use crate::lake;
 use crate::published::Published;
 use crate::unit::in_fitting_unit;
@@ -36,6 +37,8 @@ pub struct Trace {
     pub facts: Vec<(String, String)>,
     /// Offset from `time` to nanoseconds since 1970 (UTC).
     pub wall_offset: Option<i64>,
+    /// Where it stands on the timeline of the first of the opened traces; `None` if nothing tells.
+    pub placement: Option<Placement>,
     /// The inputs.
     pub sources: Vec<Source>,
     /// Tables in the order of the manifest.
@@ -78,6 +81,22 @@ impl Trace {
     /// Returns a table by its name in the manifest: "samples", "events/sched/sched_switch".
     pub fn table(&self, name: &str) -> Option<&TraceTable> {
         self.tables.iter().find(|table| table.schema.name == name)
+    }
+
+    /// What it says of its clock.
+    pub fn clock(&self) -> Clock<'_> {
+        Clock {
+            trace: &self.name,
+            facts: &self.facts,
+            wall_offset: self.wall_offset,
+            start: self.time_range().map(|(start, _)| start),
+        }
+    }
+
+    /// Returns a fact by its name.
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        let found = self.facts.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
     }
 
     /// First and last time of any event, and of the printouts of aggregates.
@@ -180,6 +199,7 @@ impl Trace {
             facts: manifest.facts.by_name(),
             sources: manifest.facts.sources.clone(),
             wall_offset: manifest.facts.wall_offset,
+            placement: None,
             tables: directory.tables().map(&mut table).collect(),
         }
     }
@@ -239,7 +259,8 @@ pub struct Traces {
 impl Traces {
     /// Opens every trace that matches `patterns`. The path of a directory is used literally; otherwise `*`, `?` and `[…]`
     /// are expanded, so a quoted pattern is equivalent to one expanded by the shell. `lake:DIR?host=h0*&date=2026-11-2*` opens the traces of a
-    /// lake whose host and date match; `host` and `date` are optional, and `trace` selects by name.
+    /// lake whose host and date match; `host` and `date` are optional, and `trace` selects by name. A file `*.align.json` opens the traces of
+    /// an alignment, with their placements; it must be the first of `patterns`.
     ///
     /// # Errors
     ///
@@ -249,8 +270,25 @@ impl Traces {
         let mut opened = HashSet::new();
         let (mut repeated, mut notes) = (Vec::new(), Vec::new());
         let mut shared = Shared::default();
-        for pattern in patterns {
-            if let Some(address) = lake::address(pattern.as_ref()) {
+        let mut placements = Vec::new();
+        let mut all: Vec<PathBuf> = Vec::new();
+        for (number, pattern) in patterns.iter().enumerate() {
+            let pattern = pattern.as_ref();
+            if !align::file::is_alignment(pattern) {
+                all.push(pattern.to_owned());
+                continue;
+            }
+            if number > 0 {
+                bail!(
+                    "{}: only the first trace may be an alignment: it determines the timeline",
+                    pattern.display()
+                );
+            }
+            placements = align::file::read(pattern)?;
+            all.extend(placements.iter().map(|(path, _)| path.clone()));
+        }
+        for pattern in &all {
+            if let Some(address) = lake::address(pattern) {
                 let address = address?;
                 notes.extend(address.open(|record, directory| {
                     let path = address.path_of(&record.trace);
@@ -264,7 +302,7 @@ impl Traces {
                 })?);
                 continue;
             }
-            for path in matching(pattern.as_ref())? {
+            for path in matching(pattern)? {
                 let place = path.canonicalize().unwrap_or_else(|_| path.clone());
                 match opened.insert(place) {
                     true => {
@@ -279,7 +317,10 @@ impl Traces {
         name_all(&mut traces);
         for (number, trace) in traces.iter_mut().enumerate() {
             trace.id_offset = ID_STRIDE.saturating_mul(number as i64);
+            let placed = placements.iter().find(|(path, _)| *path == trace.path);
+            trace.placement = placed.and_then(|(_, placement)| *placement);
         }
+        place(&mut traces);
         Ok(Traces {
             each: Arc::new(traces),
             repeated,
@@ -313,6 +354,19 @@ impl std::ops::Deref for Traces {
 pub fn is_same(left: &Path, right: &Path) -> bool {
     left == right
         || (left.canonicalize().ok()).is_some_and(|left| right.canonicalize().ok() == Some(left))
+}
+
+/// Places traces on the timeline of the first by what they say of their clocks. Traces that have a place keep it.
+fn place(traces: &mut [Trace]) {
+    let Some((reference, others)) = traces.split_first_mut() else {
+        return;
+    };
+    reference
+        .placement
+        .get_or_insert(Placement::shifted(0, Method::Reference, Some(0)));
+    for trace in others.iter_mut().filter(|trace| trace.placement.is_none()) {
+        trace.placement = align::by_facts(&reference.clock(), &trace.clock()).ok();
+    }
 }
 
 /// Gives every trace the shortest unique name.
@@ -363,6 +417,10 @@ pub fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     }
     if is_trace(pattern) {
         return Ok(vec![pattern.to_owned()]);
+    }
+    if align::file::is_alignment(pattern) {
+        let traces = align::file::read(pattern)?;
+        return Ok(traces.into_iter().map(|(path, _)| path).collect());
     }
     if pattern.exists() {
         if pattern.is_dir() && pattern.join(JOURNAL).is_dir() {
@@ -467,6 +525,7 @@ mod tests {
             state: "complete".to_owned(),
             facts: Vec::new(),
             wall_offset: None,
+            placement: None,
             sources: Vec::new(),
             tables,
         }

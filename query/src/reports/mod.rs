@@ -1,6 +1,7 @@
 //! The reports: one file each, with its SQL. A report is a subcommand.
 
 mod agg;
+mod align;
 mod annotate;
 mod boxes;
 mod call_tree;
@@ -55,5 +56,6 @@ pub(crate) const REPORTS: &[&Subcommand] = &[
     &io::REPORT,
     &utilization::REPORT,
     &critical_path::REPORT,
+    &align::REPORT,
     &page::REPORT,
 ];

@@ -24,7 +24,7 @@ pub(super) const IDS_PER_ATTR: usize = 8000;
 pub(super) mod update {
     pub(in crate::journal) const NAME: u64 = 2;
     pub(super) use perfquet_events::wire::update::{
-        FILTER, FUNCTION, PURPOSE, RUNTIMES, SCOPE, SELECTION, USER_STACKS,
+        BOOT, FILTER, FUNCTION, MOMENTS, PURPOSE, RUNTIMES, SCOPE, SELECTION, USER_STACKS,
     };
 }
 
@@ -67,6 +67,9 @@ pub(crate) fn head(recording: &Recording, selection: &Selection) -> Vec<u8> {
     }
     add_selection(&mut updates, recording, selection);
     add_whole(&mut updates, recording, update::SCOPE, &recording.scope);
+    if let Some(id) = host::boot_id() {
+        add_whole(&mut updates, recording, update::BOOT, &id);
+    }
     head.extend(updates.bytes());
     if recording.has_addresses {
         head.extend(kernel_maps::records());
@@ -154,6 +157,13 @@ pub(crate) fn user_stacks(recording: &Recording, text: &str) -> Vec<u8> {
 pub(crate) fn runtimes(recording: &Recording, text: &str) -> Vec<u8> {
     let mut records = Records::new();
     add_whole(&mut records, recording, update::RUNTIMES, text);
+    records.into_bytes()
+}
+
+/// Moments on the trace's clock and on the wall's.
+pub(crate) fn moments(recording: &Recording, text: &str) -> Vec<u8> {
+    let mut records = Records::new();
+    add_whole(&mut records, recording, update::MOMENTS, text);
     records.into_bytes()
 }
 

@@ -28,7 +28,7 @@ use crate::runtimes::Runtimes;
 use crate::stat::Counters;
 use crate::switch::Switch;
 use crate::sys::child::{self, Ended};
-use crate::sys::clock;
+use crate::sys::clock::{self, Moments};
 use crate::sys::signals::{Signal, Signals};
 use crate::target::Target;
 use crate::target::containers::Containers;
@@ -70,6 +70,7 @@ pub(crate) struct Running {
     counters: Option<Counters>,
     /// The limit of CPU use, and the periods that it has changed.
     cpu_limit: Option<(CpuLimit, Arc<Mutex<Periods>>)>,
+    moments: Moments,
 }
 
 /// When aggregates are read.
@@ -143,6 +144,7 @@ impl Running {
             }
             self.read_aggregates()?;
             self.keep_cpu_limit();
+            self.moments.look();
             self.reap();
             let pids = self.containers.look(&self.target, self.command);
             if let (Some(runtimes), Some(pids)) = (&self.runtimes, pids) {

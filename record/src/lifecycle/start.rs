@@ -29,7 +29,7 @@ use crate::side_band::Watchers;
 use crate::stat::Counters;
 use crate::switch::Switch;
 use crate::sys::child::Waiting;
-use crate::sys::clock;
+use crate::sys::clock::{self, Moments};
 use crate::sys::limits::{self, Resource};
 use crate::target::Target;
 use crate::target::containers::Containers;
@@ -221,6 +221,7 @@ impl Running {
                 live: is_live.then(Live::new),
             }),
             handover,
+            moments: Moments::start(),
         })
     }
 }

@@ -72,6 +72,7 @@ impl Running {
             counters: self.counters,
             counts,
             cpu_limit: self.cpu_limit.map(|(limit, _)| limit),
+            moments: self.moments.end(),
             command: self.command,
             command_ended: self.command_ended,
             progress: self.progress,
@@ -91,6 +92,8 @@ pub(crate) struct Stopped {
     pub(crate) cpu_limit: Option<CpuLimit>,
     /// Records of the last counts.
     pub(crate) counts: Vec<u8>,
+    /// Moments on the trace's clock and on the wall's.
+    pub(crate) moments: String,
     command: Option<i32>,
     command_ended: Option<Ended>,
     progress: Progress,

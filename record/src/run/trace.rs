@@ -238,6 +238,7 @@ fn complete_journal(
             journal.append(&records.into_bytes())?;
         }
         journal.append(&std::mem::take(&mut stopped.counts))?;
+        journal.append(&header::moments(&stopped.recording, &stopped.moments))?;
         if let Some(counts) = &stopped.user_stacks {
             journal.append(&header::user_stacks(&stopped.recording, &counts.text()))?;
         }

@@ -37,6 +37,12 @@ pub(crate) fn names() -> Names {
     }
 }
 
+/// The ID of this boot, which other recorders write too; `None` without /proc.
+pub(crate) fn boot_id() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned())
+}
+
 /// Whether the kernel is this version or newer; `false` if its version is unknown.
 pub(crate) fn is_linux(major: u32, minor: u32) -> bool {
     is_since(&names().release, (major, minor))

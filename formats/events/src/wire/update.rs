@@ -20,3 +20,7 @@ pub const USER_STACKS: u64 = 0x7071_0006;
 pub const RUNTIMES: u64 = 0x7071_0007;
 /// Symbol of a module: `u64 start, u32 length, u32 line`, then name, file and module, each with its NUL.
 pub const SYMBOL: u64 = 0x7071_0008;
+/// ID of the boot, as in `/proc/sys/kernel/random/boot_id`.
+pub const BOOT: u64 = 0x7071_0009;
+/// Moments on the clock of the recording and on the wall's, `TIME=WALL TIME=WALL …` in nanoseconds; at the end of a recording.
+pub const MOMENTS: u64 = 0x7071_000a;

@@ -196,6 +196,14 @@ fn facts(traces: &[Trace<'_>], sink: &mut dyn Sink) -> Result<(), Error> {
     let Some(trace) = traces.first() else {
         return Ok(());
     };
+    // The clocks of LTTng have the ID of the boot.
+    let boot = clocks().next().and_then(|clock| clock.uuid.as_deref());
+    if let (Tracer::LttngKernel | Tracer::LttngUser, Some(boot)) = (trace.tracer, boot) {
+        sink.event(Event::Fact(Fact::Other {
+            name: "clock.boot_id",
+            value: boot.trim_matches('"'),
+        }))?;
+    }
     let env = |name: &str| trace.metadata.env(name);
     if let Some(tracer) = env("tracer_name") {
         let mut recorder = tracer.to_owned();

@@ -47,6 +47,7 @@ pub const FUNCTIONS: &[&Function] = &[
     &trace_times::SINCE_START,
     &trace_times::WALL_TIME,
     &trace_times::AT,
+    &trace_times::ALIGNED,
     &sum::FUNCTION,
     &mode::FUNCTION,
     &len::FUNCTION,

@@ -101,7 +101,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &LogicalPlan) -> Option<String> {
                 "whole_sum" => return of_operation(Operator::Plus, &call.args, of),
                 "whole_difference" => return of_operation(Operator::Minus, &call.args, of),
                 "since_start" => return Some(SECONDS.to_owned()),
-                "at" => return Some(TIME.to_owned()),
+                "at" | "aligned" => return Some(TIME.to_owned()),
                 _ => {}
             }
             let argument = call.args.first()?;

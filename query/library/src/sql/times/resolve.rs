@@ -14,7 +14,9 @@ use crate::sql::result_units;
 use crate::unit::{SECONDS, TIME, UNIT};
 
 /// The functions whose result depends on the trace of a row.
-const OF_TRACES: [&str; 3] = ["at", "since_start", "wall_time"];
+const OF_TRACES: [&str; 4] = ["at", "since_start", "wall_time", ALIGNED];
+
+const ALIGNED: &str = "aligned";
 
 /// Resolves all marks, and gives functions of times the trace of the row if several are open.
 pub(crate) fn resolve(plan: LogicalPlan, starts: &Starts) -> Result<LogicalPlan> {
@@ -176,6 +178,22 @@ impl Scope<'_> {
             };
             return ns.map(|ns| self.relative(value, op, ns)).transpose();
         }
+        if let Some(call) = called(value, ALIGNED)
+            && let [time] = call.args.as_slice()
+        {
+            let place = match (marked(with)?, with) {
+                (Some(offset), _) => {
+                    let start = self.starts.all.first().and_then(|first| first.time);
+                    Some(start.unwrap_or_default().saturating_add(offset.ns))
+                }
+                (None, Expr::Literal(ScalarValue::Int64(place), _)) => *place,
+                _ => None,
+            };
+            return match place {
+                Some(place) => self.aligned(time, op, place),
+                None => Ok(None),
+            };
+        }
         let since_start = called(value, "since_start").filter(|call| call.args.len() == 1);
         let Some(offset) = marked(with)? else {
             // `since_start(time) > 5.5`: reaches the scan as a condition on the time.
@@ -220,16 +238,65 @@ impl Scope<'_> {
             let with = lit(start.saturating_add(offset));
             Expr::BinaryExpr(BinaryExpr::new(Box::new(time.clone()), op, Box::new(with)))
         };
-        if let [(_, start)] = self.starts.0.as_slice() {
-            return Ok(compared(start.unwrap_or_default()));
+        if let [start] = self.starts.all.as_slice() {
+            return Ok(compared(start.time.unwrap_or_default()));
         }
         let trace = self.trace(time)?;
-        let with_start = self.starts.0.iter();
-        let each = with_start.filter_map(|(name, start)| Some((name, (*start)?)));
+        let with_start = self.starts.all.iter();
+        let each = with_start.filter_map(|start| Some((&start.trace, start.time?)));
         let each = each.filter_map(|(name, start)| {
             conjunction([trace.clone().eq(lit(name.as_str())), compared(start)])
         });
         Ok(disjunction(each).unwrap_or_else(|| lit(false)))
+    }
+
+    /// The comparison of the aligned time with a place on the timeline, as one of the time in each trace; `None` for operators that no
+    /// range of times can answer.
+    fn aligned(&self, time: &Expr, op: Operator, place: i64) -> Result<Option<Expr>> {
+        use Operator::{Eq, Gt, GtEq, Lt, LtEq};
+        if !matches!(op, Eq | Gt | GtEq | Lt | LtEq) {
+            return Ok(None);
+        }
+        let trace = match self.starts.all.len() {
+            1 => None,
+            _ => Some(self.trace(time)?),
+        };
+        let mut each = Vec::new();
+        for start in &self.starts.all {
+            let compared = match &start.placement {
+                Some(placement) => {
+                    let here = placement.first_at(place);
+                    let after = place
+                        .checked_add(1)
+                        .and_then(|next| placement.first_at(next));
+                    // NULL stays NULL, which a constant would not.
+                    let from = |first: Option<i64>| match first {
+                        Some(first) => time.clone().gt_eq(lit(first)),
+                        None => time.clone().gt(lit(i64::MAX)),
+                    };
+                    let before = |first: Option<i64>| match first {
+                        Some(first) => time.clone().lt(lit(first)),
+                        None => time.clone().lt_eq(lit(i64::MAX)),
+                    };
+                    match op {
+                        Gt => from(after),
+                        GtEq => from(here),
+                        Lt => before(here),
+                        LtEq => before(after),
+                        _ => from(here).and(before(after)),
+                    }
+                }
+                None => {
+                    self.starts.warn_of_unplaced();
+                    lit(ScalarValue::Boolean(None))
+                }
+            };
+            each.push(match &trace {
+                Some(trace) => trace.clone().eq(lit(start.trace.as_str())).and(compared),
+                None => compared,
+            });
+        }
+        Ok(disjunction(each))
     }
 
     /// The column with the trace of the row that `expr` is of.
@@ -247,7 +314,7 @@ impl Scope<'_> {
         let of_table = traces.iter().find(|trace| tables.contains(&trace.relation));
         match (of_table, traces.as_slice()) {
             (Some(trace), _) | (None, [trace]) => Ok(Expr::Column(trace.clone())),
-            _ => Err(several(self.starts.0.len())),
+            _ => Err(several(self.starts.all.len())),
         }
     }
 
@@ -258,7 +325,10 @@ impl Scope<'_> {
                 *arg = lit(offset.ns);
             }
         }
-        if call.args.len() == 1 && self.starts.0.len() > 1 {
+        if call.name() == ALIGNED {
+            self.starts.warn_of_unplaced();
+        }
+        if call.args.len() == 1 && self.starts.all.len() > 1 {
             let trace = self.trace(&call.args[0])?;
             call.args.push(cast(trace, DataType::Utf8));
         }
