@@ -1,121 +1,19 @@
 //! `perfquet-query serve`: who is answered, that tiles have the counts of SQL, and the page in headless Chromium.
 
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+#[path = "explorer/index.rs"]
+mod index;
+#[path = "explorer/server.rs"]
+mod server;
 
-use perfquet_tests::{bin, needs, root};
+use std::fmt::Write as _;
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::Command;
+
+use perfquet_tests::{needs, root};
 use serde_json::Value;
 
-/// A server that ends with the test.
-struct Server {
-    child: Child,
-    address: String,
-    port: u16,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Server {
-    fn of(traces: &[&Path]) -> Server {
-        let mut child = Command::new(bin("perfquet-query"))
-            .arg("serve")
-            .args(traces)
-            .arg("--no-browser")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut address = String::new();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut address).unwrap();
-        let address = address.trim().to_owned();
-        let port = address.split(['/', ':']).find_map(|part| part.parse().ok());
-        Server {
-            child,
-            port: port.unwrap(),
-            address,
-        }
-    }
-
-    fn token(&self) -> &str {
-        self.address.rsplit('=').next().unwrap()
-    }
-
-    /// Status, head and body of the answer to a request as it is sent.
-    fn raw(&self, request: &str) -> (u16, String, String) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        // A refused request may be answered before it is sent.
-        let _ = stream.write_all(request.as_bytes());
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head
-            .split(' ')
-            .nth(1)
-            .and_then(|status| status.parse().ok());
-        (status.unwrap_or(0), head.to_owned(), body.to_owned())
-    }
-
-    fn request(&self, line: &str, headers: &str, body: &str) -> (u16, String, String) {
-        let length = match body.is_empty() {
-            true => String::new(),
-            false => format!("Content-Length: {}\r\n", body.len()),
-        };
-        self.raw(&format!(
-            "{line} HTTP/1.1\r\n{headers}{length}Connection: close\r\n\r\n{body}"
-        ))
-    }
-
-    /// Headers of the page itself.
-    fn own(&self) -> String {
-        let (port, token) = (self.port, self.token());
-        format!("Host: 127.0.0.1:{port}\r\nCookie: a=b; perfquet-{port}={token}\r\n")
-    }
-
-    fn get(&self, path: &str) -> Value {
-        let (status, _, body) = self.request(&format!("GET {path}"), &self.own(), "");
-        assert_eq!(status, 200, "{path}: {body}");
-        serde_json::from_str(&body).unwrap()
-    }
-
-    fn sql(&self, sql: &str) -> (u16, String) {
-        let headers = format!("{}Content-Type: application/json\r\n", self.own());
-        let body = serde_json::json!({ "sql": sql }).to_string();
-        let (status, _, body) = self.request("POST /api/sql", &headers, &body);
-        (status, body)
-    }
-
-    fn rows(&self, sql: &str) -> Vec<Vec<Value>> {
-        let (status, body) = self.sql(sql);
-        assert_eq!(status, 200, "{sql}: {body}");
-        let answer: Value = serde_json::from_str(&body).unwrap();
-        serde_json::from_value(answer["rows"].clone()).unwrap()
-    }
-}
-
-fn converted(directory: &Path, name: &str, content: &str) -> PathBuf {
-    let input = directory.join(name);
-    std::fs::write(&input, content).unwrap();
-    let trace = input.with_extension("pqt");
-    let output = Command::new(bin("perfquet-convert"))
-        .arg(&input)
-        .arg("-o")
-        .arg(&trace)
-        .args(["--no-symbols", "--force"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    trace
-}
+use server::{Server, converted};
 
 /// Switches of threads on two CPUs, at odd distances.
 fn switches() -> String {
@@ -392,11 +290,13 @@ fn counted(tile: &Value, from: i64, to: i64) -> i64 {
         let counts: Vec<i64> = serde_json::from_value(row["n"].clone()).unwrap();
         sum += counts.iter().sum::<i64>();
         if row.get("d").is_some() {
+            // Of what is sorted, the differences.
             let begins: Vec<i64> = serde_json::from_value(row["t"].clone()).unwrap();
-            sum += begins
-                .iter()
-                .filter(|&&begin| (from..to).contains(&begin))
-                .count() as i64;
+            let mut begin = 0;
+            for difference in begins {
+                begin += difference;
+                sum += i64::from((from..to).contains(&begin));
+            }
         }
     }
     sum

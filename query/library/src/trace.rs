@@ -1,7 +1,8 @@
 //! The traces of a query: directories, given one by one or by a pattern, and those of lakes.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::Hash;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -122,6 +123,45 @@ impl Trace {
         });
         let (start, end) = self.time_range().filter(|_| !all_are_notes)?;
         Some(end.saturating_sub(start)).filter(|&length| length > 0)
+    }
+
+    /// Its path, and all that says whether its content is still the same: the tables of its manifest, and size, times and number
+    /// of each file.
+    ///
+    /// # Errors
+    ///
+    /// A file is missing.
+    pub fn identity(&self) -> std::io::Result<(String, String)> {
+        let root = std::fs::canonicalize(self.root.path())?;
+        let path = format!("{:?} {:?}", root, self.published);
+        let mut files = BTreeSet::from([root.clone()]);
+        let mut text = format!("{} {:?} {:?}\n", self.state, self.facts, self.wall_offset);
+        for table in &self.tables {
+            text.push_str(&format!("{:?}\n", table.schema));
+            for part in &table.parts {
+                text.push_str(&format!("{:?} {}\n", part.entry, part.form));
+                if let Root::Directory(_) = self.root {
+                    files.insert(root.join(&part.entry.file));
+                }
+            }
+        }
+        for file in files {
+            let found = std::fs::metadata(&file)?;
+            if found.is_dir() {
+                // Files may come and go beside those of the trace.
+                continue;
+            }
+            text.push_str(&format!(
+                "{file:?} {} {} {} {:?} {} {}\n",
+                found.dev(),
+                found.ino(),
+                found.len(),
+                found.modified()?,
+                found.ctime(),
+                found.ctime_nsec(),
+            ));
+        }
+        Ok((path, text))
     }
 
     /// Whether its writer has finished.

@@ -43,18 +43,37 @@ export interface TrackList {
 export interface TileRow {
   id: number;
   depth?: number;
-  /** Steps, and of each: number of events, sum of times, place of the event if it is alone, what it is. */
+  /** Steps, and of each: number of events; of calls, the sum of their times; of CPUs, the thread that ran longest. */
   x: number[];
   n: number[];
   sum?: number[];
   y?: number[];
-  /** Of what is drawn one by one: begin, duration, function, state, CPU, thread. Of counts: time of a lone event within its step. */
+  /** How much of each step a CPU was used, and each state was: in units of `unit(step)`. */
+  share?: number[];
+  shares?: Record<string, number[]>;
+  /** Of counts: time of a lone event within its step. */
+  at?: number[];
+  /** Of what is drawn one by one: begin, duration, function, state, CPU, thread. */
   t: number[];
   d?: number[];
   f?: number[];
   s?: number[];
   c?: number[];
   w?: number[];
+}
+
+/** Nanoseconds of the unit of shares. */
+export function unit(step: number): number {
+  return Math.max(1, step / 256);
+}
+
+/** The columns x and t come as differences: sums them. */
+export function restore(tile: Tile): Tile {
+  for (const row of tile.rows) {
+    row.t ??= [];
+    for (const column of [row.x, row.t]) for (let at = 1; at < column.length; at++) column[at]! += column[at - 1]!;
+  }
+  return tile;
 }
 
 export interface Tile {
@@ -84,6 +103,11 @@ export interface PanelRows {
   grid?: Grid;
   error?: string;
   notes?: string;
+}
+
+/** How far the index of a trace is that is computed; null if none is. */
+export interface Progress {
+  thousandths: number | null;
 }
 
 export type Kind = "events" | "samples" | "cpusamples" | "calls" | "states" | "cpus";

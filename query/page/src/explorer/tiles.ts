@@ -1,6 +1,6 @@
 // Tiles of the rows in view, by kind. While the next one is on its way, the last one is drawn at its new place.
 
-import { type Kind, type Tile, get, isCanceled, message } from "./api.ts";
+import { type Kind, type Progress, type Tile, get, isCanceled, message, restore } from "./api.ts";
 
 /** Tiles that are kept. */
 const MOST = 60;
@@ -30,6 +30,9 @@ export class Tiles {
   private readonly last = new Map<Kind, Shown>();
   private readonly wanted = new Map<Kind, Wanted>();
   readonly errors = new Map<Kind, string>();
+  /** Thousandths of the states that are read, if they are waited for. */
+  progress: number | null = null;
+  private timer = 0;
   /** Time of the last finished picture in milliseconds, for measurements. */
   private begin = 0;
 
@@ -74,11 +77,12 @@ export class Tiles {
     const controller = new AbortController();
     if (this.wanted.size === 0) this.begin = performance.now();
     this.wanted.set(kind, { key, controller });
+    this.follow(trace);
     try {
       // A wheel sends many ranges: only those that stay are asked for.
       await new Promise((done) => setTimeout(done, 30));
       if (controller.signal.aborted) return;
-      const tile = await get<Tile>("tile", { trace, kind, ...window, ids: ids.join(",") }, controller.signal);
+      const tile = restore(await get<Tile>("tile", { trace, kind, ...window, ids: ids.join(",") }, controller.signal));
       const shown = { ...window, tile };
       this.cache.set(key, shown);
       for (const old of this.cache.keys()) {
@@ -95,7 +99,22 @@ export class Tiles {
       this.cache.set(key, { ...window, tile: { rows: [] } });
     }
     if (this.wanted.get(kind)?.controller === controller) this.wanted.delete(kind);
+    if (this.wanted.size === 0) this.progress = null;
     if (this.wanted.size === 0) document.documentElement.dataset["pictureMs"] = (performance.now() - this.begin).toFixed(1);
     this.onTile();
+  }
+
+  /** Asks how far the states are as long as anything is waited for. */
+  private follow(trace: number): void {
+    window.clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => {
+      if (!this.isLoading) return;
+      void get<Progress>("progress", { trace }).then(({ thousandths }) => {
+        if (!this.isLoading) return;
+        this.progress = thousandths;
+        this.onTile();
+        this.follow(trace);
+      }, () => {});
+    }, 700);
   }
 }

@@ -5,7 +5,7 @@ import { cut, cutBeforeNumber, duration, grouped, harmless, pattern, shortened }
 import { exactTime, readableRange } from "../state.ts";
 import { axis } from "../time.ts";
 import { make } from "../dom.ts";
-import type { Kind, TileRow, TrackList } from "./api.ts";
+import { type Kind, type TileRow, type TrackList, unit } from "./api.ts";
 import { BAND, CALL, GAP, HEAD, type Row, Rows, TICKS } from "./rows.ts";
 import { type Shown, Tiles } from "./tiles.ts";
 import type { View } from "./view.ts";
@@ -239,7 +239,7 @@ export class Timeline {
     if (at < 0) return { lines: [row.name], place: null };
     const count = tileRow.n[at]!;
     const begin = shown.from + tileRow.x[at]! * shown.step;
-    const [from, to] = count === 1 ? [begin + tileRow.t[at]!, begin + tileRow.t[at]! + 1] : [begin, begin + shown.step];
+    const [from, to] = count === 1 ? [begin + tileRow.at![at]!, begin + tileRow.at![at]! + 1] : [begin, begin + shown.step];
     const noun = kind === "events" ? "event" : "sample";
     return {
       lines: [row.name, `${grouped(count)} ${noun}${count === 1 ? "" : "s"}${count === 1 ? "" : ` in ${duration(shown.step)}`}`],
@@ -271,14 +271,14 @@ export class Timeline {
       const count = tileRow.n[near]!;
       return { lines: [row.name, `${grouped(count)} call${count === 1 ? "" : "s"}, ${duration(tileRow.sum![near]!)} in ${duration(shown.step)}`], place: place(from, to, row.id) };
     }
-    const lines: string[] = [];
-    let tid = row.id;
-    for (let all = upper(tileRow.x, bin - 1); all < tileRow.x.length && tileRow.x[all] === bin; all++) {
-      if (kind === "cpus") tid = tileRow.y![all]!;
-      const what = kind === "cpus" ? `mostly ${this.names.get(tid) ?? `thread ${tid}`}` : this.list!.states[tileRow.y![all]!]!;
-      lines.push(`${what}: ${duration(tileRow.sum![all]!)} of ${duration(shown.step)}`);
+    const about = (share: number) => `${shown.step > 256 ? "about " : ""}${duration(share * unit(shown.step))} of ${duration(shown.step)}`;
+    if (kind === "cpus") {
+      const tid = tileRow.y![near]!;
+      return { lines: [row.name, `mostly ${this.names.get(tid) ?? `thread ${tid}`}`, `used ${about(tileRow.share![near]!)}`], place: place(from, to, tid) };
     }
-    return { lines: [row.name, ...lines], place: place(from, to, tid) };
+    const lines = Object.entries(tileRow.shares!).filter(([, shares]) => shares[near]! > 0)
+      .map(([state, shares]) => `${this.list!.states[Number(state)]!}: ${about(shares[near]!)}`);
+    return { lines: [row.name, ...lines], place: place(from, to, row.id) };
   }
 
   /** Draws, and asks for what is missing. */
@@ -392,7 +392,7 @@ export class Timeline {
     const step = Math.max(0, ...[...this.steps.values()].map((shown) => shown.step));
     const errors = [...this.tiles.errors].map(([kind, error]) => `${kind}: ${error}`);
     const cutNote = [...this.steps.values()].some((shown) => shown.tile.is_cut === true) ? ["too many calls: not all are drawn"] : [];
-    const text = errors[0] ?? [...(this.tiles.isLoading ? ["reading…"] : []), `${grouped(all)} in these rows`, `step ${duration(step)}`, ...cutNote].join(" · ");
+    const text = errors[0] ?? [...(this.tiles.isLoading ? [this.tiles.progress === null ? "reading…" : `reading all states, once: ${Math.floor(this.tiles.progress / 10)}%…`] : []), `${grouped(all)} in these rows`, `step ${duration(step)}`, ...cutNote].join(" · ");
     if (this.status.textContent !== text) this.status.textContent = text;
     this.status.classList.toggle("bad", errors.length > 0);
     const { dataset } = document.documentElement;
@@ -498,7 +498,7 @@ export class Timeline {
     context.fillStyle = color("accent");
     for (const at of this.inView(tileRow, shown)) {
       const count = tileRow.n[at]!;
-      const time = shown.from + tileRow.x[at]! * shown.step + (count === 1 ? tileRow.t[at]! : 0);
+      const time = shown.from + tileRow.x[at]! * shown.step + (count === 1 ? tileRow.at![at]! : 0);
       const high = most === 1 ? height : Math.max(3, (Math.log1p(count) / Math.log1p(most)) * height);
       context.fillRect(Math.max(this.left, this.x(time)), y + height - high, Math.max(1, count === 1 ? 1 : pixel), high);
     }
@@ -537,18 +537,30 @@ export class Timeline {
     const right = this.left + this.wide;
     const pixel = (shown.step / (to - from)) * this.wide;
     // What is shorter than a step: its share of the step.
-    let [bin, used] = [-1, 0];
-    for (const at of this.inView(tileRow, shown)) {
+    const bar = (at: number, share: number, used: number): number => {
       const begin = Math.max(this.left, this.x(shown.from + tileRow.x[at]! * shown.step));
-      const share = Math.min(1, tileRow.sum![at]! / shown.step);
-      if (tileRow.x[at] !== bin) [bin, used] = [tileRow.x[at]!, 0];
-      const high = Math.max(kind === "calls" ? 3 : 0.5, share * height);
-      const value = tileRow.y?.[at] ?? 0;
-      if (kind === "states" && THIN.has(this.list!.states[value]!)) continue;
-      context.globalAlpha = kind === "cpus" && tids.length > 0 && !tids.includes(value) ? 0.25 : 1;
-      context.fillStyle = kind === "calls" ? color("accent") : this.fill(kind, value);
+      const high = Math.max(kind === "calls" ? 3 : 0.5, Math.min(1, share) * height);
       context.fillRect(begin, y + height - used - high, Math.max(1, pixel), high);
-      used += high;
+      return used + high;
+    };
+    const ofShare = unit(shown.step) / shown.step;
+    const inView = this.inView(tileRow, shown);
+    if (kind === "states") {
+      const used = new Map<number, number>();
+      for (const [state, shares] of Object.entries(tileRow.shares ?? {})) {
+        context.fillStyle = this.fill(kind, Number(state));
+        for (const at of inView) if (shares[at]! > 0) used.set(at, bar(at, shares[at]! * ofShare, used.get(at) ?? 0));
+      }
+    } else {
+      context.fillStyle = color("accent");
+      for (const at of inView) {
+        const tid = tileRow.y?.[at] ?? 0;
+        if (kind === "cpus") {
+          context.globalAlpha = tids.length > 0 && !tids.includes(tid) ? 0.25 : 1;
+          context.fillStyle = this.fill(kind, tid);
+        }
+        bar(at, kind === "cpus" ? tileRow.share![at]! * ofShare : tileRow.sum![at]! / shown.step, 0);
+      }
     }
     const letter = 6.65;
     const texts: [string, number, number][] = [];

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use perfquet::stacks::strings;
-use serde_json::{Value, json};
 
 use super::Served;
+use super::columns::Rows;
 use super::engine::{Limit, at, finish, integers};
 use super::http::Peer;
-use super::index::Reach;
+use super::reach::Reach;
 use super::tiles::{Window, is_one_of};
 
 /// Calls of a tile that are shown one by one.
@@ -52,7 +52,7 @@ pub(super) fn tile(
     window: &Window,
     tids: &[i64],
     peer: &Peer<'_>,
-) -> Result<Value> {
+) -> Result<Vec<u8>> {
     let session = &served.session;
     let (from, to) = (served.start + window.from, served.start + window.to);
     let step = window.step;
@@ -112,28 +112,41 @@ pub(super) fn tile(
             levels.entry(key).or_default().short.push(short);
         }
     }
-    let rows = levels
-        .into_iter()
-        .map(|((tid, depth), level)| row(tid, depth, level));
-    let rows: Vec<Value> = rows.collect();
-    Ok(json!({ "rows": rows, "names": names.all, "is_cut": count >= MOST }))
+    let mut rows = Rows::default();
+    for ((tid, depth), level) in levels {
+        add(&mut rows, tid, depth, level)?;
+    }
+    let names = serde_json::to_string(&names.all)?;
+    let is_cut = count >= MOST;
+    Ok(rows.finish(&format!(",\"names\":{names},\"is_cut\":{is_cut}")))
 }
 
-fn row(tid: i64, depth: i64, mut level: Level) -> Value {
+fn add(rows: &mut Rows, tid: i64, depth: i64, mut level: Level) -> Result<()> {
     level.boxes.sort_unstable();
     level.short.sort_unstable();
-    let boxes = &level.boxes;
-    let short = &level.short;
-    json!({
-        "id": tid,
-        "depth": depth,
-        "t": boxes.iter().map(|call| call.0).collect::<Vec<_>>(),
-        "d": boxes.iter().map(|call| call.1).collect::<Vec<_>>(),
-        "f": boxes.iter().map(|call| call.2).collect::<Vec<_>>(),
-        "x": short.iter().map(|bin| bin.0).collect::<Vec<_>>(),
-        "n": short.iter().map(|bin| bin.1).collect::<Vec<_>>(),
-        "sum": short.iter().map(|bin| bin.2).collect::<Vec<_>>(),
-    })
+    let of_box = |of: fn(&(i64, i64, usize)) -> i64| level.boxes.iter().map(of).collect();
+    let of_short = |of: fn(&(i64, i64, i64)) -> i64| level.short.iter().map(of).collect();
+    let [t, d, f]: [Vec<i64>; 3] = [
+        of_box(|call| call.0),
+        of_box(|call| call.1),
+        of_box(|call| call.2 as i64),
+    ];
+    let [x, n, sum]: [Vec<i64>; 3] = [
+        of_short(|bin| bin.0),
+        of_short(|bin| bin.1),
+        of_short(|bin| bin.2),
+    ];
+    rows.add(
+        &[("id", tid), ("depth", depth)],
+        &[
+            ("t", &t),
+            ("d", &d),
+            ("f", &f),
+            ("x", &x),
+            ("n", &n),
+            ("sum", &sum),
+        ],
+    )
 }
 
 /// Names, each once.

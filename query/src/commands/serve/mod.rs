@@ -9,15 +9,18 @@
 mod access;
 mod browser;
 mod calls;
+mod columns;
 mod details;
 mod engine;
 mod grid;
 mod http;
 mod index;
 mod panels;
+mod reach;
 mod routes;
 mod shared;
 mod states;
+mod store;
 mod tiles;
 mod tracks;
 
@@ -89,8 +92,11 @@ struct Served {
     /// Time of its first event.
     start: i64,
     end: i64,
-    states: shared::Once<states::Index>,
-    reach: shared::Once<index::Reach>,
+    index: shared::Once<store::Store>,
+    progress: Arc<index::Progress>,
+    /// Of what is kept of the trace.
+    place: Option<store::cache::Place>,
+    reach: shared::Once<reach::Reach>,
 }
 
 impl Served {
@@ -145,7 +151,9 @@ fn each(session: &Arc<Session>) -> Result<Vec<Served>> {
             session: alone(trace)?,
             start,
             end,
-            states: shared::Once::default(),
+            index: shared::Once::default(),
+            progress: Arc::default(),
+            place: store::cache::Place::of(trace),
             reach: shared::Once::default(),
         })
     };

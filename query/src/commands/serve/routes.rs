@@ -4,6 +4,7 @@
 //! GET  /, /explorer.js, /explorer.css            the page
 //! GET  /api/meta                                 traces
 //! GET  /api/tracks?trace=0                       rows of its timeline, losses
+//! GET  /api/progress?trace=0                     how far its index is
 //! GET  /api/tile?trace=0&kind=calls&from=…&to=…&step=…&ids=…
 //! GET  /api/detail?trace=0&kind=events&id=…&from=…&to=…
 //! GET  /api/panel?trace=0&name=functions&from=…&to=…&ids=…
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use super::engine::{Gone, Late, Limit};
 use super::http::{Answer, Peer, Request};
 use super::tiles::{self, Window, ids, integer};
-use super::{Served, Server, calls, details, panels};
+use super::{Served, Server, calls, details, panels, states};
 
 const PAGE: &str = concat!(
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
@@ -50,6 +51,8 @@ pub(super) fn answer(server: &Server, request: &Request, peer: &Peer<'_>) -> Ans
         ("GET", "/explorer.css") => Ok(Answer::new(200, "text/css; charset=utf-8", STYLE)),
         ("GET", "/api/meta") => meta(server).map(|value| Answer::json(&value)),
         ("GET", "/api/tracks") => tracks(server, request, peer),
+        ("GET", "/api/progress") => of_trace(server, request)
+            .map(|served| Answer::json(&json!({ "thousandths": served.progress.thousandths() }))),
         ("GET", "/api/tile") => tile(server, request, peer),
         ("GET", "/api/detail") => of_trace(server, request)
             .and_then(|served| details::answer(served, request, peer))
@@ -128,7 +131,7 @@ fn cached(
     server: &Server,
     served: &Served,
     request: &Request,
-    make: impl FnOnce() -> Result<Value>,
+    make: impl FnOnce() -> Result<Vec<u8>>,
 ) -> Result<Answer> {
     let key = format!("{}?{}", request.path, request.query);
     if let Some(tile) = server.tiles.get(&key) {
@@ -136,7 +139,7 @@ fn cached(
         answer.is_compressed = true;
         return Ok(answer);
     }
-    let answer = Answer::json(&make()?).compressed();
+    let answer = Answer::new(200, "application/json", make()?).compressed();
     if answer.is_compressed && served.trace().is_complete() {
         server.tiles.put(key, answer.body.clone());
     }
@@ -152,8 +155,8 @@ fn tile(server: &Server, request: &Request, peer: &Peer<'_>) -> Result<Answer> {
         "samples" => tiles::samples(served, &window, "tid", &ids, peer),
         "cpusamples" => tiles::samples(served, &window, "cpu", &ids, peer),
         "calls" => calls::tile(served, &window, &ids, peer),
-        "states" => Ok(served.states(peer)?.threads(&window, &ids)),
-        "cpus" => Ok(served.states(peer)?.cpus(&window, &ids)),
+        "states" => served.with_index(peer, |index| states::threads(index, &window, &ids, peer)),
+        "cpus" => served.with_index(peer, |index| states::cpus(index, &window, &ids, peer)),
         _ => bail!(Misuse(
             "kind: expected events, samples, cpusamples, calls, states or cpus".to_owned()
         )),

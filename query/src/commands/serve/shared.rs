@@ -54,6 +54,23 @@ impl<T: Send + Sync + 'static> Once<T> {
         Ok(())
     }
 
+    /// The value or its error, if the work is done.
+    pub(super) fn known(&self) -> Option<Result<Arc<T>>> {
+        match &*locked(&self.0.0) {
+            State::Done(Ok(value)) => Some(Ok(Arc::clone(value))),
+            State::Done(Err(error)) => Some(Err(anyhow!(error.clone()))),
+            State::Idle | State::Working => None,
+        }
+    }
+
+    /// Forgets a value that turned out to be wrong, unless another has replaced it.
+    pub(super) fn forget(&self, wrong: &Arc<T>) {
+        let mut state = locked(&self.0.0);
+        if matches!(&*state, State::Done(Ok(value)) if Arc::ptr_eq(value, wrong)) {
+            *state = State::Idle;
+        }
+    }
+
     /// Waits for the value.
     pub(super) fn get(
         &self,
@@ -131,7 +148,13 @@ mod tests {
     fn work_is_done_once_and_its_error_is_kept() {
         let once = Once::default();
         assert_eq!(*once.get(&Peer::NONE, || Ok(1)).unwrap(), 1);
-        assert_eq!(*once.get(&Peer::NONE, || Ok(2)).unwrap(), 1);
+        let first = once.get(&Peer::NONE, || Ok(2)).unwrap();
+        assert_eq!(*first, 1);
+        once.forget(&Arc::new(1));
+        assert!(once.known().is_some());
+        once.forget(&first);
+        assert!(once.known().is_none());
+        assert_eq!(*once.get(&Peer::NONE, || Ok(3)).unwrap(), 3);
         let failing: Once<i32> = Once::default();
         for _ in 0..2 {
             let error = failing

@@ -1,319 +1,467 @@
-//! States of threads in memory, and their tiles: what each thread did, and which thread ran on each CPU.
+//! Tiles of the states of threads: what each thread did, and which thread ran on each CPU.
 //!
 //! ```text
-//! start (48 bits) | state (4 bits) | CPU (12 bits)      one number for each period, sorted; it ends where the next one begins
+//! t, d, s, c    periods of at least a step
+//! x, n, shares  of each step: number of shorter ones that begin in it, and the time of each state in 256ths of the step
 //! ```
-//! The view `thread_states` follows every thread from the start of the trace, whatever the window. So its rows are read once.
-
-use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Result, bail};
-use perfquet::Session;
-use perfquet::stacks::strings;
-use serde_json::{Value, json};
 
-use super::engine::{at, integers, stream};
+use super::columns::Rows;
+use super::engine::Gone;
 use super::http::Peer;
+use super::store::blocks::CLASSES;
+use super::store::grid::{Cell, Grid};
+use super::store::{Damaged, Part, Store, Track};
 use super::tiles::Window;
-use crate::thread_states::number_of;
 
-/// Periods in memory, of 8 bytes each.
-const MOST: usize = 48 << 20;
-/// Bits of a start: 78 hours.
-const TIME_BITS: u32 = 48;
-const CPU_BITS: u32 = 12;
-const NO_CPU: u64 = (1 << CPU_BITS) - 1;
-/// Nothing is known.
-const NONE: u64 = 15;
+/// Bits of a period's value that are its state; the others are the CPU and 1.
+pub(super) const STATE_BITS: u32 = 4;
 
-const RUNNING: usize = 0;
+/// The states that are drawn where they are shorter than a step; in the others, threads sleep or have ended.
+const DRAWN: [usize; 5] = [0, 1, 2, 3, 9];
 
-/// The periods of all threads.
-pub(super) struct Index {
-    threads: BTreeMap<i64, Vec<u64>>,
-}
-
-/// A period: begin and end relative to the start of the trace.
-struct Period {
-    begin: i64,
-    end: i64,
-    state: usize,
-    cpu: Option<i64>,
-}
-
-fn packed(begin: i64, state: u64, cpu: Option<i64>) -> Option<u64> {
-    let begin = u64::try_from(begin)
-        .ok()
-        .filter(|begin| begin >> TIME_BITS == 0)?;
-    let cpu = cpu
-        .and_then(|cpu| u64::try_from(cpu).ok())
-        .unwrap_or(NO_CPU);
-    Some(begin << 16 | state << CPU_BITS | cpu.min(NO_CPU))
-}
-
-fn begin_of(period: u64) -> i64 {
-    (period >> 16) as i64
-}
-
-impl Index {
-    /// Reads the states of a trace that starts at `start`.
-    pub(super) fn of(session: &Session, start: i64) -> Result<Index> {
-        let mut index = Index {
-            threads: BTreeMap::new(),
-        };
-        let mut count = 0;
-        let sql = "SELECT tid, time, duration, cpu, state FROM thread_states";
-        stream(session, sql, &Peer::NONE, |batch| {
-            let (tids, times) = (integers(batch, 0)?, integers(batch, 1)?);
-            let (durations, cpus) = (integers(batch, 2)?, integers(batch, 3)?);
-            let states = strings(batch.column(4))?;
-            for (row, state) in states.iter().enumerate() {
-                let (Some(tid), Some(time)) = (at(&tids, row), at(&times, row)) else {
-                    continue;
+/// The states of threads: long periods one by one, the others by step and state.
+pub(super) fn threads(
+    store: &Store,
+    window: &Window,
+    tids: &[i64],
+    peer: &Peer<'_>,
+) -> Result<Vec<u8>> {
+    rows(tids, peer, |tids| {
+        let mut rows = Rows::default();
+        for &tid in tids {
+            let grid = of_thread(store, tid, window)?;
+            let mut long: [Vec<i64>; 4] = Default::default();
+            for period in &grid.long {
+                let state = period.value & ((1 << STATE_BITS) - 1);
+                let cpu = i64::from(period.value >> STATE_BITS) - 1;
+                let length = period.end() - period.begin;
+                push(&mut long, [period.begin, length, state.into(), cpu]);
+            }
+            let [t, d, s, c] = &long;
+            let (x, n) = steps(&grid, window);
+            let columns: [(&str, &[i64]); 6] =
+                [("t", t), ("d", d), ("s", s), ("c", c), ("x", &x), ("n", &n)];
+            let mut shares: Vec<(String, Vec<i64>)> = Vec::new();
+            for state in DRAWN {
+                let time = |cell: &Cell| {
+                    let mut times = cell.times.iter();
+                    times
+                        .find(|(of, _)| *of == state as u32)
+                        .map_or(0, |(_, time)| *time)
                 };
-                let state = number_of(state);
-                let cpu = at(&cpus, row);
-                let periods = index.threads.entry(tid).or_default();
-                let begin = time.saturating_sub(start);
-                count += add(periods, begin, at(&durations, row), state as u64, cpu);
+                let share: Vec<i64> = (grid.cells.iter())
+                    .map(|cell| window.share(time(cell)))
+                    .collect();
+                if share.iter().any(|&share| share > 0) {
+                    shares.push((state.to_string(), share));
+                }
             }
-            if count > MOST {
-                bail!(
-                    "more than {MOST} periods of threads: too many for this page\nhint: convert a part of the trace, or ask for states in SQL"
-                );
-            }
-            Ok(())
-        })?;
-        for periods in index.threads.values_mut() {
-            if !periods.is_sorted() {
-                periods.sort_unstable();
-            }
-            periods.shrink_to_fit();
+            let shares: Vec<(&str, &[i64])> = (shares.iter())
+                .map(|(state, share)| (state.as_str(), share.as_slice()))
+                .collect();
+            rows.add_with(&[("id", tid)], &columns, &[("shares", &shares)])?;
         }
-        Ok(index)
+        Ok(rows)
+    })
+}
+
+/// What ran on CPUs: long periods one by one, of the others the thread that ran longest in each step.
+pub(super) fn cpus(
+    store: &Store,
+    window: &Window,
+    cpus: &[i64],
+    peer: &Peer<'_>,
+) -> Result<Vec<u8>> {
+    rows(cpus, peer, |cpus| {
+        let mut rows = Rows::default();
+        for &cpu in cpus {
+            let grid = of_cpu(store, cpu, window)?;
+            let tid = |place| store.tid(place).ok_or(Damaged);
+            let mut long: [Vec<i64>; 3] = Default::default();
+            for period in &grid.long {
+                let length = period.end() - period.begin;
+                push(&mut long, [period.begin, length, tid(period.value)?]);
+            }
+            let mut short: [Vec<i64>; 2] = Default::default();
+            for cell in &grid.cells {
+                let &(place, time) = cell.times.first().ok_or(Damaged)?;
+                push(&mut short, [tid(place)?, window.share(time)]);
+            }
+            let ([t, d, w], [y, share]) = (&long, &short);
+            let (x, n) = steps(&grid, window);
+            let columns: [(&str, &[i64]); 7] = [
+                ("t", t),
+                ("d", d),
+                ("w", w),
+                ("x", &x),
+                ("n", &n),
+                ("y", y),
+                ("share", share),
+            ];
+            rows.add(&[("id", cpu)], &columns)?;
+        }
+        Ok(rows)
+    })
+}
+
+/// The grid of a track over all of a trace of this length.
+pub(super) fn grid(store: &Store, length: i64, track: Track, bits: u32) -> Result<Grid> {
+    let window = Window {
+        from: 0,
+        to: ((length + 2) >> bits << bits) + (1 << bits),
+        step: 1 << bits,
+    };
+    match track {
+        Track::Thread(tid) => of_thread(store, tid, &window),
+        Track::Cpu(cpu) => of_cpu(store, cpu, &window),
+    }
+}
+
+/// Numbers of the steps of a window, and of the periods that begin in them.
+fn steps(grid: &Grid, window: &Window) -> (Vec<i64>, Vec<i64>) {
+    let first = window.from >> window.bits();
+    let cells = grid.cells.iter();
+    cells.map(|cell| (cell.step - first, cell.count)).unzip()
+}
+
+/// What of the grid of a track is in a window, if there is one at its step.
+fn known(store: &Store, track: Track, window: &Window) -> Result<Option<Grid>> {
+    let Some(mut grid) = store.grid(track, window.bits())? else {
+        return Ok(None);
+    };
+    let (from, to) = (window.from, window.to);
+    grid.long
+        .retain(|period| period.begin < to && (period.end() > from || period.begin >= from));
+    let steps = from >> window.bits()..to >> window.bits();
+    grid.cells.retain(|cell| steps.contains(&cell.step));
+    Ok(Some(grid))
+}
+
+fn of_thread(store: &Store, tid: i64, window: &Window) -> Result<Grid> {
+    if let Some(grid) = known(store, Track::Thread(tid), window)? {
+        return Ok(grid);
+    }
+    let mut grid = Grid::default();
+    let mut sums = Sums::of(window);
+    let range = (window.from, window.to);
+    store.visit(Track::Thread(tid), range, |part| {
+        let period = match part {
+            Part::Block(block, of_block) => {
+                // All of its periods are in one step, and shorter than it.
+                let is_short = block.end - block.begin < window.step;
+                let bin = window.only_bin(block.begin, block.end);
+                let Some(bin) = bin.filter(|_| is_short) else {
+                    return false;
+                };
+                for sum in of_block {
+                    sums.add(bin, sum.class.into(), sum.time, sum.count);
+                }
+                return true;
+            }
+            Part::Period(period) => period,
+        };
+        let (begin, end) = (period.begin, period.end());
+        if end - begin >= window.step {
+            grid.long.push(period);
+            return true;
+        }
+        let state = period.value & ((1 << STATE_BITS) - 1);
+        for (bin, inside, is_first) in window.bins(begin, end) {
+            sums.add(bin, state as usize, inside, is_first.into());
+        }
+        true
+    })?;
+    grid.cells = sums.cells(window.from >> window.bits());
+    Ok(grid)
+}
+
+fn of_cpu(store: &Store, cpu: i64, window: &Window) -> Result<Grid> {
+    if let Some(grid) = known(store, Track::Cpu(cpu), window)? {
+        return Ok(grid);
+    }
+    let mut grid = Grid::default();
+    let mut share = Share::of(store.threads());
+    let mut is_wrong = false;
+    let (range, first) = ((window.from, window.to), window.from >> window.bits());
+    store.visit(Track::Cpu(cpu), range, |part| {
+        // Which thread ran longest in a step, no sum says.
+        let Part::Period(period) = part else {
+            return false;
+        };
+        let (begin, end) = (period.begin, period.end());
+        if end - begin >= window.step {
+            grid.long.push(period);
+            return true;
+        }
+        for (bin, inside, is_first) in window.bins(begin, end) {
+            if bin != share.bin {
+                // Periods of a CPU do not overlap.
+                is_wrong |= bin < share.bin;
+                share.finish(store, first, &mut grid.cells);
+                share.bin = bin;
+            }
+            is_wrong |= !share.add(period.value, inside, is_first);
+        }
+        true
+    })?;
+    share.finish(store, first, &mut grid.cells);
+    if is_wrong {
+        bail!("CPU {cpu}: its periods are not in order");
+    }
+    Ok(grid)
+}
+
+/// Computes rows on all CPUs.
+fn rows(
+    ids: &[i64],
+    peer: &Peer<'_>,
+    compute: impl Fn(&[i64]) -> Result<Rows> + Sync,
+) -> Result<Vec<u8>> {
+    const AT_ONCE: usize = 16;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut all = Rows::default();
+    for ids in ids.chunks(AT_ONCE * cpus) {
+        let size = ids.len().div_ceil(cpus).max(1);
+        let found: Vec<Result<Rows>> = std::thread::scope(|scope| {
+            let compute = &compute;
+            let started: Vec<_> = ids
+                .chunks(size)
+                .map(|ids| scope.spawn(move || compute(ids)))
+                .collect();
+            let finished = started.into_iter().map(|thread| match thread.join() {
+                Ok(rows) => rows,
+                Err(_) => bail!("the work ended unexpectedly"),
+            });
+            finished.collect()
+        });
+        for rows in found {
+            all.append(rows?);
+        }
+        if peer.is_gone() {
+            return Err(Gone.into());
+        }
+    }
+    Ok(all.finish(""))
+}
+
+fn push<const N: usize>(columns: &mut [Vec<i64>; N], row: [i64; N]) {
+    for (column, value) in columns.iter_mut().zip(row) {
+        column.push(value);
+    }
+}
+
+/// Times and numbers of short periods by step and state.
+struct Sums {
+    bins: Vec<(i64, u32)>,
+    /// The steps that have any: from the first to the last.
+    range: Option<(usize, usize)>,
+}
+
+impl Sums {
+    fn of(window: &Window) -> Sums {
+        Sums {
+            bins: vec![(0, 0); window.count() * CLASSES],
+            range: None,
+        }
     }
 
-    /// Calls `visit` with the periods of a thread that overlap a window, in order.
-    fn visit(&self, tid: i64, from: i64, to: i64, mut visit: impl FnMut(Period)) {
-        let Some(periods) = self.threads.get(&tid) else {
-            return;
+    #[inline]
+    fn add(&mut self, bin: i64, state: usize, time: i64, count: u32) {
+        let bin = bin as usize;
+        if let Some(sum) = self.bins.get_mut(bin * CLASSES + state % CLASSES) {
+            sum.0 += time;
+            sum.1 += count;
+            let (first, last) = self.range.unwrap_or((bin, bin));
+            self.range = Some((first.min(bin), last.max(bin)));
+        }
+    }
+
+    /// The steps that have any; `first` is the number of the first one.
+    fn cells(&self, first: i64) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        let Some((begin, end)) = self.range else {
+            return cells;
         };
-        let first = periods.partition_point(|&period| begin_of(period) <= from);
-        for at in first.saturating_sub(1)..periods.len() {
-            let begin = begin_of(periods[at]);
-            if begin >= to {
-                return;
-            }
-            let (state, cpu) = (periods[at] >> CPU_BITS & 15, periods[at] & NO_CPU);
-            let end = periods.get(at + 1).map_or(begin, |&next| begin_of(next));
-            if state != NONE && (end > from || begin >= from) {
-                visit(Period {
-                    begin,
-                    end,
-                    state: state as usize,
-                    cpu: (cpu != NO_CPU).then_some(cpu as i64),
+        for bin in begin..=end {
+            let of_bin = &self.bins[bin * CLASSES..(bin + 1) * CLASSES];
+            let count: u32 = of_bin.iter().map(|(_, count)| count).sum();
+            let times = DRAWN.iter().map(|&state| (state as u32, of_bin[state].0));
+            let times: Vec<(u32, i64)> = times.filter(|(_, time)| *time > 0).collect();
+            if count > 0 || !times.is_empty() {
+                cells.push(Cell {
+                    step: first + bin as i64,
+                    count: count.into(),
+                    times,
                 });
             }
         }
-    }
-
-    /// The states of threads: long periods one by one, the others by step and state.
-    pub(super) fn threads(&self, window: &Window, tids: &[i64]) -> Value {
-        let rows = tids.iter().map(|&tid| {
-            let mut long = Columns::<4>::default();
-            let mut short: BTreeMap<(i64, usize), (i64, i64)> = BTreeMap::new();
-            self.visit(tid, window.from, window.to, |period| {
-                let length = period.end - period.begin;
-                if length >= window.step {
-                    let cpu = period.cpu.unwrap_or(-1);
-                    long.push([period.begin, length, period.state as i64, cpu]);
-                    return;
-                }
-                for (bin, inside, is_first) in window.bins(period.begin, period.end) {
-                    let sum = short.entry((bin, period.state)).or_default();
-                    sum.0 += inside;
-                    sum.1 += i64::from(is_first);
-                }
-            });
-            let [t, d, s, c] = long.0;
-            let mut columns = Columns::<4>::default();
-            for ((bin, state), (sum, count)) in short {
-                columns.push([bin, state as i64, sum, count]);
-            }
-            let [x, y, sum, n] = columns.0;
-            json!({ "id": tid, "t": t, "d": d, "s": s, "c": c, "x": x, "y": y, "sum": sum, "n": n })
-        });
-        json!({ "rows": rows.collect::<Vec<_>>() })
-    }
-
-    /// What ran on CPUs: long periods one by one, of the others the thread that ran longest in each step.
-    pub(super) fn cpus(&self, window: &Window, cpus: &[i64]) -> Value {
-        let mut long: HashMap<i64, Vec<[i64; 3]>> = HashMap::new();
-        let mut short: HashMap<(i64, i64), Share> = HashMap::new();
-        for &tid in self.threads.keys() {
-            self.visit(tid, window.from, window.to, |period| {
-                let Some(cpu) = period.cpu.filter(|cpu| cpus.contains(cpu)) else {
-                    return;
-                };
-                if period.state != RUNNING {
-                    return;
-                }
-                let length = period.end - period.begin;
-                if length >= window.step {
-                    long.entry(cpu)
-                        .or_default()
-                        .push([period.begin, length, tid]);
-                    return;
-                }
-                for (bin, inside, is_first) in window.bins(period.begin, period.end) {
-                    short
-                        .entry((cpu, bin))
-                        .or_default()
-                        .add(tid, inside, is_first);
-                }
-            });
-        }
-        let mut all: HashMap<i64, BTreeMap<i64, Share>> = HashMap::new();
-        for ((cpu, bin), share) in short {
-            all.entry(cpu).or_default().insert(bin, share);
-        }
-        let rows = cpus.iter().map(|cpu| {
-            let mut periods = long.remove(cpu).unwrap_or_default();
-            periods.sort_unstable();
-            let mut columns = Columns::<3>::default();
-            periods.into_iter().for_each(|period| columns.push(period));
-            let [t, d, w] = columns.0;
-            let mut columns = Columns::<4>::default();
-            for (bin, share) in all.remove(cpu).unwrap_or_default() {
-                columns.push([bin, share.longest.0, share.sum, share.count]);
-            }
-            let [x, y, sum, n] = columns.0;
-            json!({ "id": cpu, "t": t, "d": d, "w": w, "x": x, "y": y, "sum": sum, "n": n })
-        });
-        json!({ "rows": rows.collect::<Vec<_>>() })
+        cells
     }
 }
 
-/// Adds a period, and a gap between it and the one before; returns how many entries that are.
-fn add(
-    periods: &mut Vec<u64>,
-    begin: i64,
-    duration: Option<i64>,
-    state: u64,
-    cpu: Option<i64>,
-) -> usize {
-    let before = periods.len();
-    // The period before ends here, unless there is a gap.
-    if let Some(&last) = periods.last()
-        && last >> CPU_BITS & 15 == NONE
-        && begin_of(last) == begin
-    {
-        periods.pop();
-    }
-    periods.extend(packed(begin, state, cpu));
-    let end = duration.map_or(begin.saturating_add(1), |duration| {
-        begin.saturating_add(duration)
-    });
-    periods.extend(packed(end, NONE, None));
-    periods.len() - before
-}
-
-/// What ran in a step on a CPU. Periods come thread by thread.
-#[derive(Default)]
+/// What ran in a step on a CPU.
 struct Share {
+    bin: i64,
+    /// Time of each thread, by its place; and those that have any.
+    times: Vec<i64>,
+    places: Vec<u32>,
     sum: i64,
     count: i64,
-    now: (i64, i64),
-    /// The thread that ran longest, and its time.
-    longest: (i64, i64),
 }
 
 impl Share {
-    fn add(&mut self, tid: i64, inside: i64, is_first: bool) {
+    fn of(threads: usize) -> Share {
+        Share {
+            bin: -1,
+            times: vec![-1; threads],
+            places: Vec::new(),
+            sum: 0,
+            count: 0,
+        }
+    }
+
+    /// Adds a time; `false` if there is no such thread.
+    #[inline]
+    fn add(&mut self, place: u32, inside: i64, is_first: bool) -> bool {
+        let Some(time) = self.times.get_mut(place as usize) else {
+            return false;
+        };
+        if *time < 0 {
+            *time = 0;
+            self.places.push(place);
+        }
+        *time += inside;
         self.sum += inside;
         self.count += i64::from(is_first);
-        if self.now.0 != tid {
-            self.now = (tid, 0);
-        }
-        self.now.1 += inside;
-        if self.now.1 >= self.longest.1 {
-            self.longest = self.now;
-        }
+        true
     }
-}
 
-/// Columns of a tile.
-struct Columns<const N: usize>([Vec<i64>; N]);
-
-impl<const N: usize> Default for Columns<N> {
-    fn default() -> Self {
-        Columns(std::array::from_fn(|_| Vec::new()))
-    }
-}
-
-impl<const N: usize> Columns<N> {
-    fn push(&mut self, row: [i64; N]) {
-        for (column, value) in self.0.iter_mut().zip(row) {
-            column.push(value);
+    /// Adds the step, if there is any, with the thread that ran longest.
+    fn finish(&mut self, store: &Store, first: i64, cells: &mut Vec<Cell>) {
+        let mut longest = (-1, i64::MIN, 0);
+        for &place in &self.places {
+            let time = std::mem::replace(&mut self.times[place as usize], -1);
+            longest = longest.max((time, store.tid(place).unwrap_or(-1), place));
         }
+        if !self.places.is_empty() {
+            cells.push(Cell {
+                step: first + self.bin,
+                count: self.count,
+                times: vec![(longest.2, self.sum)],
+            });
+        }
+        self.places.clear();
+        (self.sum, self.count) = (0, 0);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::store::blocks::Period;
+    use super::super::store::writer::{Sink, Writer};
     use super::*;
 
-    fn index(periods: &[(i64, Option<i64>, u64)]) -> Index {
-        let mut all = Vec::new();
-        for &(begin, duration, state) in periods {
-            add(&mut all, begin, duration, state, Some(1));
-        }
-        Index {
-            threads: BTreeMap::from([(7, all)]),
-        }
-    }
-
-    #[test]
-    fn periods_have_their_ends_and_gaps() {
-        let index = index(&[
-            (10, Some(5), 0),
-            (15, Some(5), 4),
-            (30, None, 0),
-            (50, Some(9), 1),
-        ]);
-        let found = |from, to| {
-            let mut found = Vec::new();
-            index.visit(7, from, to, |period| {
-                found.push((period.begin, period.end, period.state));
-            });
-            found
-        };
-        let all = [(10, 15, 0), (15, 20, 4), (30, 31, 0), (50, 59, 1)];
-        assert_eq!(found(0, 100), all);
-        assert_eq!(found(12, 16), all[..2]);
-        assert_eq!(found(15, 30), all[1..2]);
-        assert_eq!(found(20, 30), []);
-        assert_eq!(found(58, 59), all[3..]);
+    fn tile(tile: Result<Vec<u8>>) -> Value {
+        serde_json::from_slice(&tile.unwrap()).unwrap()
     }
 
     #[test]
     fn short_periods_are_sums_by_step() {
-        let index = index(&[(0, Some(3), 0), (3, Some(4), 4), (7, Some(100), 0)]);
+        let mut writer = Writer::new(Sink::Memory, "").unwrap();
+        let place = writer.thread(7);
+        for (begin, length, state) in [(0, 3, 0), (3, 4, 4), (7, 100, 0), (107, -1, 1)] {
+            let period = |value| Period {
+                begin,
+                length,
+                value,
+            };
+            writer
+                .add(Track::Thread(7), period(2 << STATE_BITS | state))
+                .unwrap();
+            if state == 0 {
+                writer.add(Track::Cpu(1), period(place)).unwrap();
+            }
+        }
+        let store = writer.finish(0, |_, _, _| Ok(Grid::default())).unwrap();
         let window = Window {
             from: 0,
-            to: 1000,
-            step: 5,
+            to: 1024,
+            step: 4,
         };
-        let tile = index.threads(&window, &[7]);
-        let row = &tile["rows"][0];
+        let found = tile(threads(&store, &window, &[7, 8], &Peer::NONE));
+        let row = &found["rows"][0];
+        // Differences: the second period, which is as long as a step, begins at 3, the third at 7.
+        assert_eq!(row["t"], json!([3, 4]));
+        assert_eq!(row["d"], json!([4, 100]));
+        assert_eq!(row["s"], json!([4, 0]));
+        assert_eq!(row["c"], json!([1, 1]));
+        assert_eq!(found["rows"][1]["t"], json!([]));
+        let window = Window { step: 8, ..window };
+        let found = tile(threads(&store, &window, &[7], &Peer::NONE));
+        let row = &found["rows"][0];
         assert_eq!(row["t"], json!([7]));
-        assert_eq!(row["d"], json!([100]));
-        assert_eq!(row["x"], json!([0, 0, 1]));
-        assert_eq!(row["y"], json!([0, 4, 4]));
-        assert_eq!(row["sum"], json!([3, 2, 2]));
-        assert_eq!(row["n"], json!([1, 1, 0]));
-        let tile = index.cpus(&window, &[1]);
-        assert_eq!(tile["rows"][0]["y"], json!([7]));
-        assert_eq!(tile["rows"][0]["sum"], json!([3]));
+        assert_eq!(row["x"], json!([0, 13]));
+        assert_eq!(row["n"], json!([2, 1]));
+        assert_eq!(row["shares"], json!({ "0": [3, 0], "1": [0, 1] }));
+        let found = tile(cpus(&store, &window, &[1], &Peer::NONE));
+        assert_eq!(found["rows"][0]["w"], json!([7]));
+        assert_eq!(found["rows"][0]["y"], json!([7]));
+        assert_eq!(found["rows"][0]["share"], json!([3]));
+    }
+
+    #[test]
+    fn pictures_of_grids_are_those_of_periods() {
+        let written = |length| {
+            let mut writer = Writer::new(Sink::Memory, "").unwrap();
+            let places = [writer.thread(7), writer.thread(9)];
+            let (mut begin, mut state) = (0, 1_u64);
+            for number in 0..400_000_u32 {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let random = (state >> 40) as i64;
+                let length = match random % 1000 {
+                    0 => 10_000,
+                    1..20 => -1,
+                    _ => random % 30,
+                };
+                let period = |value| Period {
+                    begin,
+                    length,
+                    value,
+                };
+                let value = number % 10 | 3 << STATE_BITS;
+                writer.add(Track::Thread(7), period(value)).unwrap();
+                let place = places[(random % 2) as usize];
+                writer.add(Track::Cpu(0), period(place)).unwrap();
+                begin += random % 3 + if length < 0 { 1 } else { length };
+            }
+            let make = |store: &Store, track, bits| grid(store, begin, track, bits);
+            let store = writer.finish(if length { begin } else { 0 }, make).unwrap();
+            (store, begin)
+        };
+        let ((plain, length), (with_grids, _)) = (written(false), written(true));
+        let mut seen = 0;
+        for bits in 0..30 {
+            for part in 0..5 {
+                let from = (length * part / 4) >> bits << bits;
+                let window = Window {
+                    from: from - (1 << bits) * part,
+                    to: from + ((1 + 700 * (part & 1)) << bits),
+                    step: 1 << bits,
+                };
+                seen += usize::from(with_grids.grid(Track::Cpu(0), bits).unwrap().is_some());
+                let of = |store| {
+                    let threads = tile(threads(store, &window, &[7], &Peer::NONE));
+                    (threads, tile(cpus(store, &window, &[0], &Peer::NONE)))
+                };
+                assert_eq!(of(&with_grids), of(&plain), "{window:?}");
+            }
+        }
+        assert!(seen >= 15, "{seen}");
     }
 }

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use perfquet::failure::Misuse;
 use perfquet::sql::names::quoted;
-use serde_json::{Value, json};
 
 use super::Served;
+use super::columns::Rows;
 use super::engine::{Limit, at, integers, rows};
 use super::http::{Peer, Request};
 
@@ -21,6 +21,9 @@ use super::http::{Peer, Request};
 const MOST_STEPS: i64 = 40_000;
 /// Rows of a tile.
 const MOST_ROWS: usize = 512;
+
+/// Shares of steps are in units of 2^-8 of the step: a row of the page has 16 pixels.
+const SHARE_BITS: u32 = 8;
 
 /// A part of the time: half open, in steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,15 +50,41 @@ impl Window {
         Ok(Window { from, to, step })
     }
 
+    /// Number of steps.
+    pub(super) fn count(&self) -> usize {
+        usize::try_from((self.to - self.from) >> self.bits()).unwrap_or(0)
+    }
+
+    /// The step is 2^bits.
+    pub(super) fn bits(&self) -> u32 {
+        self.step.trailing_zeros()
+    }
+
+    /// A time within a step, in 256ths of the step, but not in less than nanoseconds.
+    pub(super) fn share(&self, time: i64) -> i64 {
+        let bits = self.bits().saturating_sub(SHARE_BITS);
+        // What there is, is seen.
+        ((time + ((1 << bits) >> 1)) >> bits).max(time.signum())
+    }
+
+    /// The number of the step in which a range is.
+    pub(super) fn only_bin(&self, begin: i64, end: i64) -> Option<i64> {
+        let bits = self.bits();
+        let bin = begin >> bits;
+        let is_one = (end - 1).max(begin) >> bits == bin;
+        (is_one && begin >= self.from && begin < self.to).then(|| bin - (self.from >> bits))
+    }
+
     /// The steps of a period that are inside: number, time in it, whether the period begins there.
+    #[inline]
     pub(super) fn bins(&self, begin: i64, end: i64) -> impl Iterator<Item = (i64, i64, bool)> {
-        let (from, to, step) = (self.from, self.to, self.step);
-        let first = begin.max(from).div_euclid(step);
-        let last = (end - 1).max(begin).min(to - 1).div_euclid(step);
+        let (from, to, bits) = (self.from, self.to, self.bits());
+        let first = begin.max(from) >> bits;
+        let last = (end - 1).max(begin).min(to - 1) >> bits;
         (first..=last).map(move |bin| {
-            let inside = end.min((bin + 1) * step) - begin.max(bin * step);
-            let is_first = begin >= from && begin.div_euclid(step) == bin;
-            (bin - from / step, inside.max(0), is_first)
+            let inside = end.min((bin + 1) << bits) - begin.max(bin << bits);
+            let is_first = begin >= from && begin >> bits == bin;
+            (bin - (from >> bits), inside.max(0), is_first)
         })
     }
 }
@@ -124,22 +153,42 @@ pub(super) fn event_tables(served: &Served) -> Vec<(String, u64)> {
     all
 }
 
+/// Of a row, the number of events of each step, and the time of the first one.
+type Counted = BTreeMap<i64, BTreeMap<i64, (i64, i64)>>;
+
 /// Numbers of events by event table, whose places are `ids`.
 pub(super) fn events(
     served: &Served,
     window: &Window,
     ids: &[i64],
     peer: &Peer<'_>,
-) -> Result<Value> {
+) -> Result<Vec<u8>> {
     let tables = event_tables(served);
-    let mut all = Vec::new();
+    let index = served.index_if_ready(peer)?;
+    let (mut all, mut counted) = (Vec::new(), Counted::new());
     for &id in ids {
         let Some((table, _)) = usize::try_from(id).ok().and_then(|id| tables.get(id)) else {
             bail!(Misuse(format!("ids: no event {id}")));
         };
-        all.push(counts(served, window, table, &id.to_string(), "TRUE"));
+        let place = id.to_string();
+        let whole = (window.from, window.to);
+        let Some(counts) = index.as_ref().and_then(|index| index.counts(table)) else {
+            all.push(counts_of(served, window, whole, table, &place, "TRUE"));
+            continue;
+        };
+        let parts = counts.parts(window.from, window.to, window.bits());
+        let bins = counted.entry(id).or_default();
+        for interval in parts.counted {
+            let bin = (interval.first - window.from) >> window.bits();
+            // Only of an event that is alone is the time of interest.
+            let sum = bins.entry(bin).or_insert((0, interval.first));
+            sum.0 += interval.count as i64;
+        }
+        let unread = parts.unread.into_iter();
+        all.extend(unread.map(|range| counts_of(served, window, range, table, &place, "TRUE")));
     }
-    counted(served, window, &all.join(" UNION ALL "), peer)
+    read_counts(served, &all, &mut counted, peer)?;
+    written(window, &counted)
 }
 
 /// Numbers of samples by thread or by CPU.
@@ -149,14 +198,26 @@ pub(super) fn samples(
     by: &str,
     ids: &[i64],
     peer: &Peer<'_>,
-) -> Result<Value> {
-    let sql = counts(served, window, "samples", by, &is_one_of(by, ids));
-    counted(served, window, &sql, peer)
+) -> Result<Vec<u8>> {
+    let whole = (window.from, window.to);
+    let sql = counts_of(served, window, whole, "samples", by, &is_one_of(by, ids));
+    let mut counted = Counted::new();
+    read_counts(served, &[sql], &mut counted, peer)?;
+    written(window, &counted)
 }
 
-fn counts(served: &Served, window: &Window, table: &str, by: &str, condition: &str) -> String {
-    let Window { from, to, step } = window;
-    let (from, to) = (served.start + from, served.start + to);
+/// A query of the number of events in each step of a window, within a range.
+fn counts_of(
+    served: &Served,
+    window: &Window,
+    range: (i64, i64),
+    table: &str,
+    by: &str,
+    condition: &str,
+) -> String {
+    let Window { from, step, .. } = window;
+    let from = served.start + from;
+    let (begin, end) = (served.start + range.0, served.start + range.1);
     let step = format!("(time - {from}) / {step}");
     // A number would be the place of a column.
     let groups = match by.parse::<i64>() {
@@ -165,36 +226,46 @@ fn counts(served: &Served, window: &Window, table: &str, by: &str, condition: &s
     };
     format!(
         "SELECT {by} AS row, {step} AS step, count(*) AS events, min(time) AS first \
-         FROM {table} WHERE time >= {from} AND time < {to} AND {condition} GROUP BY {groups}"
+         FROM {table} WHERE time >= {begin} AND time < {end} AND {condition} GROUP BY {groups}"
     )
 }
 
-fn counted(served: &Served, window: &Window, sql: &str, peer: &Peer<'_>) -> Result<Value> {
+fn read_counts(
+    served: &Served,
+    sql: &[String],
+    counted: &mut Counted,
+    peer: &Peer<'_>,
+) -> Result<()> {
     if sql.is_empty() {
-        return Ok(json!({ "rows": [] }));
+        return Ok(());
     }
-    let mut all: BTreeMap<i64, Vec<(i64, i64, i64)>> = BTreeMap::new();
-    for batch in rows(&served.session, sql, Limit::OWN, peer)?.batches {
+    let sql = sql.join(" UNION ALL ");
+    for batch in rows(&served.session, &sql, Limit::OWN, peer)?.batches {
         let [ids, bins, counts, firsts] = [0, 1, 2, 3].map(|column| integers(&batch, column));
         let (ids, bins, counts, firsts) = (ids?, bins?, counts?, firsts?);
         for row in 0..batch.num_rows() {
-            let (bin, count) = (bins.value(row), counts.value(row));
-            let begin = served.start + window.from + bin * window.step;
-            let first = if count == 1 {
-                firsts.value(row) - begin
-            } else {
-                0
-            };
-            let of_row = all.entry(at(&ids, row).unwrap_or(-1)).or_default();
-            of_row.push((bin, count, first));
+            let first = firsts.value(row) - served.start;
+            let of_row = counted.entry(at(&ids, row).unwrap_or(-1)).or_default();
+            let sum = of_row.entry(bins.value(row)).or_insert((0, first));
+            sum.0 += counts.value(row);
         }
     }
-    let rows = all.into_iter().map(|(id, mut bins)| {
-        bins.sort_unstable();
-        let column = |of: fn(&(i64, i64, i64)) -> i64| bins.iter().map(of).collect::<Vec<_>>();
-        json!({ "id": id, "x": column(|bin| bin.0), "n": column(|bin| bin.1), "t": column(|bin| bin.2) })
-    });
-    Ok(json!({ "rows": rows.collect::<Vec<_>>() }))
+    Ok(())
+}
+
+fn written(window: &Window, counted: &Counted) -> Result<Vec<u8>> {
+    let mut rows = Rows::default();
+    for (&id, bins) in counted {
+        let x: Vec<i64> = bins.keys().copied().collect();
+        let n: Vec<i64> = bins.values().map(|bin| bin.0).collect();
+        let place = |(bin, (count, first)): (&i64, &(i64, i64))| match count {
+            1 => first - window.from - bin * window.step,
+            _ => 0,
+        };
+        let alone: Vec<i64> = bins.iter().map(place).collect();
+        rows.add(&[("id", id)], &[("x", &x), ("n", &n), ("at", &alone)])?;
+    }
+    Ok(rows.finish(""))
 }
 
 #[cfg(test)]
@@ -215,6 +286,13 @@ mod tests {
         assert_eq!(bins(14, 40), [(5, 2, true)]);
         assert_eq!(bins(4, 4), [(3, 0, true)]);
         assert_eq!(bins(4, 8), [(3, 4, true)]);
+        assert_eq!([0, 3, 4].map(|time| window.share(time)), [0, 3, 4]);
+        let window = Window {
+            step: 1 << 12,
+            ..window
+        };
+        let shares = [0, 1, 23, 24, 4096].map(|time| window.share(time));
+        assert_eq!(shares, [0, 1, 1, 2, 256]);
     }
 
     #[test]

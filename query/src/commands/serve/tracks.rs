@@ -1,7 +1,7 @@
 //! The rows of the timeline: CPUs, event types, processes and their threads, with how much each has; and all losses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use perfquet::stacks::strings;
@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 use super::Served;
 use super::engine::{Limit, at, integers, rows};
 use super::http::Peer;
-use super::states::Index;
 use super::tiles::event_tables;
 use crate::thread_states::STATES;
 
 /// Losses that are listed one by one.
 const MOST_LOSSES: usize = 10_000;
+
+/// Time that the list may take without being kept for the next server.
+const LONG: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 struct Thread {
@@ -31,7 +33,7 @@ struct Thread {
 
 impl Served {
     /// Whether scheduler events were recorded.
-    fn has_states(&self) -> Result<bool> {
+    pub(super) fn has_states(&self) -> Result<bool> {
         let mut views = self.session.views().iter();
         match views.find(|view| view.name == "thread_states") {
             Some(view) => self.session.has_events_of(view),
@@ -39,20 +41,24 @@ impl Served {
         }
     }
 
-    /// The states of all threads, which are read on first use.
-    pub(super) fn states(&self, peer: &Peer<'_>) -> Result<Arc<Index>> {
-        let (session, start) = (Arc::clone(&self.session), self.start);
-        self.states.get(peer, move || Index::of(&session, start))
-    }
-
     /// The rows of the timeline, which are listed once.
-    pub(super) fn tracks(&self, peer: &Peer<'_>) -> Result<Value> {
-        if self.has_states()? {
-            // The page asks for them next.
-            let (session, start) = (Arc::clone(&self.session), self.start);
-            self.states.start(move || Index::of(&session, start))?;
+    pub(super) fn tracks(&self, peer: &Peer<'_>) -> Result<Vec<u8>> {
+        if self.has_index()? {
+            // The page asks for what is in it next.
+            self.start_index()?;
         }
-        list(self, peer)
+        let place = self.place.as_ref();
+        if let Some(known) = place.and_then(|place| place.read("tracks")) {
+            return Ok(known);
+        }
+        let begin = Instant::now();
+        let tracks = serde_json::to_vec(&list(self, peer)?)?;
+        if let Some(place) = place.filter(|_| begin.elapsed() > LONG)
+            && place.is_of(self.trace())
+        {
+            place.write("tracks", &tracks);
+        }
+        Ok(tracks)
     }
 }
 

@@ -1,0 +1,267 @@
+//! How many events of a table there are in any part of the time: counts of aligned intervals with at most 256 events each.
+//!
+//! ```text
+//! events    |||·|····|·······|      count 3 in 4 ns from 0, 1 at 4, 1 at 9, …
+//! ```
+//! An interval is as long as a power of two nanoseconds, and begins at a multiple of it; so are the steps of a picture. Each
+//! interval is in one step, unless it is longer: the events of those that are longer are read.
+
+use super::numbers::{Numbers, put};
+
+/// Events of an interval of more than one nanosecond.
+const MOST: usize = 256;
+/// Times that are divided at once.
+const PIECE: usize = 1 << 16;
+
+/// Events within an aligned interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Interval {
+    /// Time of the first event.
+    pub(crate) first: i64,
+    /// Its length is 2^bits.
+    pub(crate) bits: u8,
+    pub(crate) count: u64,
+}
+
+/// The intervals of a table, in order: no event of one is after the first of the next.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    intervals: Vec<Interval>,
+}
+
+/// What of a window is counted, and what must be read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parts {
+    pub(crate) counted: Vec<Interval>,
+    /// Half open ranges, in order.
+    pub(crate) unread: Vec<(i64, i64)>,
+}
+
+/// More ranges are read as one.
+const MOST_RANGES: usize = 32;
+
+impl Counts {
+    /// The intervals in a window of multiples of 2^bits.
+    pub(crate) fn parts(&self, from: i64, to: i64, bits: u32) -> Parts {
+        let after = self
+            .intervals
+            .partition_point(|interval| interval.first < to);
+        let before = self
+            .intervals
+            .partition_point(|interval| interval.first < from);
+        let mut parts = Parts::default();
+        for at in before.saturating_sub(1)..after {
+            let interval = self.intervals[at];
+            let next = self.intervals.get(at + 1).map_or(to, |next| next.first);
+            if u32::from(interval.bits) <= bits {
+                // It is in one step, so it is in the window or outside of it.
+                if interval.first >= from {
+                    parts.counted.push(interval);
+                }
+                continue;
+            }
+            let (begin, end) = (interval.first.max(from), next.min(to));
+            match parts.unread.last_mut() {
+                _ if begin >= end => {}
+                Some(last) if last.1 == begin => last.1 = end,
+                _ => parts.unread.push((begin, end)),
+            }
+        }
+        if parts.unread.len() > MOST_RANGES {
+            let hull = (parts.unread[0].0, parts.unread[parts.unread.len() - 1].1);
+            parts
+                .counted
+                .retain(|interval| interval.first < hull.0 || interval.first >= hull.1);
+            parts.unread = vec![hull];
+        }
+        parts
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        put(out, self.intervals.len() as u64);
+        let mut first = 0;
+        for interval in &self.intervals {
+            put(out, interval.first.wrapping_sub(first).cast_unsigned());
+            put(out, interval.bits.into());
+            put(out, interval.count);
+            first = interval.first;
+        }
+    }
+
+    pub(super) fn read(numbers: &mut Numbers<'_>) -> Option<Counts> {
+        let count = numbers.count()?;
+        let mut intervals = Vec::with_capacity(count);
+        let mut first = 0_i64;
+        for _ in 0..count {
+            first = first.wrapping_add(numbers.next()?.cast_signed());
+            let bits = u8::try_from(numbers.next()?)
+                .ok()
+                .filter(|&bits| bits < 64)?;
+            intervals.push(Interval {
+                first,
+                bits,
+                count: numbers.next()?,
+            });
+        }
+        let is_sorted = intervals.is_sorted_by_key(|interval| interval.first);
+        is_sorted.then_some(Counts { intervals })
+    }
+}
+
+/// Divides times, which come in order.
+#[derive(Debug, Default)]
+pub(crate) struct Counter {
+    intervals: Vec<Interval>,
+    times: Vec<i64>,
+    last: Option<i64>,
+}
+
+impl Counter {
+    /// Adds a time; `false` if it is before the last one.
+    #[inline]
+    pub(crate) fn add(&mut self, time: i64) -> bool {
+        if self.last.is_some_and(|last| time < last) {
+            return false;
+        }
+        self.last = Some(time);
+        self.times.push(time);
+        if self.times.len() >= PIECE {
+            self.divide_all();
+            // The events of the last interval may have others near them.
+            let last = self.intervals.pop().map_or(0, |last| last.count);
+            // Of the same time, any number.
+            if last as usize >= PIECE / 2 {
+                self.times.clear();
+                self.intervals.push(Interval {
+                    first: time,
+                    bits: 0,
+                    count: last,
+                });
+            } else {
+                self.times.drain(..self.times.len() - last as usize);
+            }
+        }
+        true
+    }
+
+    fn divide_all(&mut self) {
+        let times = std::mem::take(&mut self.times);
+        divide(&times, &mut self.intervals);
+        self.times = times;
+    }
+
+    pub(crate) fn finish(mut self) -> Counts {
+        self.divide_all();
+        Counts {
+            intervals: self.intervals,
+        }
+    }
+}
+
+/// Adds the intervals of sorted times: the shortest ones around at most [`MOST`] of them.
+fn divide(times: &[i64], intervals: &mut Vec<Interval>) {
+    let (Some(&first), Some(&last)) = (times.first(), times.last()) else {
+        return;
+    };
+    // The highest bit in which they differ.
+    let bits = (first ^ last).checked_ilog2().map_or(0, |bit| bit + 1);
+    // Times with different signs are in no common interval.
+    let is_one = (first < 0) == (last < 0);
+    if is_one && (times.len() <= MOST || bits == 0) {
+        intervals.push(Interval {
+            first,
+            bits: bits as u8,
+            count: times.len() as u64,
+        });
+        return;
+    }
+    let middle = if is_one {
+        last >> (bits - 1) << (bits - 1)
+    } else {
+        0
+    };
+    let place = times.partition_point(|&time| time < middle);
+    divide(&times[..place], intervals);
+    divide(&times[place..], intervals);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(times: &[i64]) -> Counts {
+        let mut counter = Counter::default();
+        assert!(times.iter().all(|&time| counter.add(time)));
+        counter.finish()
+    }
+
+    /// The number of times in each step, by intervals and by times.
+    fn check(times: &[i64], from: i64, to: i64, bits: u32) -> usize {
+        let parts = counts(times).parts(from, to, bits);
+        let mut found = std::collections::BTreeMap::new();
+        for interval in &parts.counted {
+            *found.entry(interval.first >> bits).or_insert(0) += interval.count;
+        }
+        let mut read = 0;
+        for &(begin, end) in &parts.unread {
+            for &time in times.iter().filter(|&&time| time >= begin && time < end) {
+                *found.entry(time >> bits).or_insert(0) += 1;
+                read += 1;
+            }
+        }
+        let mut expected = std::collections::BTreeMap::new();
+        for time in times.iter().filter(|&&time| time >= from && time < to) {
+            *expected.entry(time >> bits).or_insert(0) += 1;
+        }
+        assert_eq!(found, expected, "{from}..{to} by 2^{bits}");
+        read
+    }
+
+    #[test]
+    fn counts_are_those_of_the_times() {
+        let mut state = 7_u64;
+        let mut random = |limit: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % limit
+        };
+        // Bursts, silence, and many events of the same time.
+        let mut times = vec![-9, -9, -1, 0];
+        let mut time = 0;
+        for _ in 0..150_000 {
+            time += match random(1000) {
+                0 => 1 << random(24),
+                1..400 => 0,
+                _ => random(9) as i64,
+            };
+            times.push(time);
+        }
+        times.extend(std::iter::repeat_n(time + 5, 100_000));
+        for bits in 0..30 {
+            for _ in 0..4 {
+                let from = (random(time as u64 + 10) as i64 >> bits << bits) - (8 << bits);
+                let to = from + ((1 + random(2000) as i64) << bits);
+                let read = check(&times, from, to, bits);
+                assert!(read <= 2000 * MOST, "{read}");
+            }
+        }
+        assert_eq!(check(&times, -(1 << 30), 1 << 40, 30), 0);
+        let all = counts(&times);
+        let mut bytes = Vec::new();
+        all.write(&mut bytes);
+        assert_eq!(Counts::read(&mut Numbers::new(&bytes)).unwrap(), all);
+        assert!(
+            all.intervals.len() < times.len() / 40,
+            "{}",
+            all.intervals.len()
+        );
+    }
+
+    #[test]
+    fn a_time_before_the_last_one_is_refused() {
+        let mut counter = Counter::default();
+        assert!(counter.add(5) && counter.add(5) && !counter.add(4));
+        assert_eq!(counts(&[]).parts(0, 8, 3), Parts::default());
+    }
+}
