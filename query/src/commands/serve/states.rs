@@ -128,14 +128,13 @@ fn steps(grid: &Grid, window: &Window) -> (Vec<i64>, Vec<i64>) {
 
 /// What of the grid of a track is in a window, if there is one at its step.
 fn known(store: &Store, track: Track, window: &Window) -> Result<Option<Grid>> {
-    let Some(mut grid) = store.grid(track, window.bits())? else {
+    let (from, to) = (window.from, window.to);
+    let steps = from >> window.bits()..to >> window.bits();
+    let Some(mut grid) = store.grid(track, window.bits(), &steps)? else {
         return Ok(None);
     };
-    let (from, to) = (window.from, window.to);
     grid.long
         .retain(|period| period.begin < to && (period.end() > from || period.begin >= from));
-    let steps = from >> window.bits()..to >> window.bits();
-    grid.cells.retain(|cell| steps.contains(&cell.step));
     Ok(Some(grid))
 }
 
@@ -454,7 +453,12 @@ mod tests {
                     to: from + ((1 + 700 * (part & 1)) << bits),
                     step: 1 << bits,
                 };
-                seen += usize::from(with_grids.grid(Track::Cpu(0), bits).unwrap().is_some());
+                seen += usize::from(
+                    with_grids
+                        .grid(Track::Cpu(0), bits, &(0..1))
+                        .unwrap()
+                        .is_some(),
+                );
                 let of = |store| {
                     let threads = tile(threads(store, &window, &[7], &Peer::NONE));
                     (threads, tile(cpus(store, &window, &[0], &Peer::NONE)))

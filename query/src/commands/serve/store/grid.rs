@@ -5,11 +5,13 @@
 //! ```
 //! Pictures of fewer periods are made of these, so a grid is written only where a step has many periods.
 
+use std::ops::Range;
+
 use super::blocks::Period;
 use super::numbers::{Numbers, put, put_signed};
 
 /// A grid has at most this many steps; there is one for each step of which the trace has up to this many, and at least [`LEAST_STEPS`].
-pub(super) const MOST_STEPS: i64 = 8192;
+pub(super) const MOST_STEPS: i64 = 1 << 16;
 pub(super) const LEAST_STEPS: i64 = 256;
 /// Periods for each step of a track with a grid.
 pub(super) const LEAST_PERIODS: u64 = 64;
@@ -57,8 +59,8 @@ impl Grid {
         out
     }
 
-    /// `None` if the bytes are none of a grid.
-    pub(super) fn read(bytes: &[u8]) -> Option<Grid> {
+    /// Reads the cells of some steps, and all long periods. `None` if the bytes are none of a grid.
+    pub(super) fn read(bytes: &[u8], steps: &Range<i64>) -> Option<Grid> {
         let mut numbers = Numbers::new(bytes);
         let mut grid = Grid::default();
         let mut begin = 0_i64;
@@ -73,16 +75,18 @@ impl Grid {
         let mut step = 0_i64;
         for _ in 0..numbers.count()? {
             step = step.wrapping_add(numbers.signed()?);
-            let mut cell = Cell {
-                step,
-                count: numbers.signed()?,
-                times: Vec::new(),
-            };
+            let count = numbers.signed()?;
+            let mut times = Vec::new();
             for _ in 0..numbers.count()? {
-                let what = u32::try_from(numbers.next()?).ok()?;
-                cell.times.push((what, numbers.signed()?));
+                let time = (u32::try_from(numbers.next()?).ok()?, numbers.signed()?);
+                // A picture has some of thousands: the others cost no allocation.
+                if steps.contains(&step) {
+                    times.push(time);
+                }
             }
-            grid.cells.push(cell);
+            if steps.contains(&step) {
+                grid.cells.push(Cell { step, count, times });
+            }
         }
         Some(grid)
     }
@@ -109,9 +113,15 @@ mod tests {
             cells: vec![cell(0, &[]), cell(3, &[(0, 5), (9, 1 << 40)])],
         };
         let bytes = grid.write();
-        assert_eq!(Grid::read(&bytes), Some(grid));
+        let all = 0..1 << 60;
         for length in 0..bytes.len() {
-            assert_eq!(Grid::read(&bytes[..length]), None);
+            assert_eq!(Grid::read(&bytes[..length], &all), None);
         }
+        assert_eq!(Grid::read(&bytes, &all).as_ref(), Some(&grid));
+        let some = Grid::read(&bytes, &(1..4)).unwrap();
+        assert_eq!(
+            (some.long, some.cells),
+            (grid.long, grid.cells[1..].to_vec())
+        );
     }
 }

@@ -17,6 +17,7 @@ pub(super) mod writer;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result};
@@ -229,8 +230,8 @@ impl Store {
         Ok(())
     }
 
-    /// The grid of a track at a step of 2^bits, if there is one.
-    pub(super) fn grid(&self, track: Track, bits: u32) -> Result<Option<Grid>> {
+    /// Some steps of the grid of a track at a step of 2^bits, and its long periods, if there is one.
+    pub(super) fn grid(&self, track: Track, bits: u32, steps: &Range<i64>) -> Result<Option<Grid>> {
         let grids = self.tracks.get(&track).map(|blocks| &blocks.grids);
         let mut grids = grids.into_iter().flatten();
         let Some((_, chunk)) = grids.find(|(of, _)| *of == bits) else {
@@ -238,7 +239,7 @@ impl Store {
         };
         let mut bytes = Vec::new();
         self.chunk(chunk, &mut bytes)?;
-        Ok(Some(Grid::read(&bytes).ok_or(Damaged)?))
+        Ok(Some(Grid::read(&bytes, steps).ok_or(Damaged)?))
     }
 
     fn chunk(&self, chunk: &Chunk, bytes: &mut Vec<u8>) -> Result<()> {
