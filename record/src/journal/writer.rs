@@ -20,7 +20,7 @@ const WRITTEN_BYTES: usize = 64 << 10;
 /// Most bytes that wait for the disk; beyond, reading the rings waits, too.
 const MOST_WAITING_BYTES: usize = 32 << 20;
 /// Passes that end sooner after another one are one round: while processes start, there is one every 2 ms.
-const LEAST_ROUND: Duration = Duration::from_millis(40);
+const LEAST_ROUND: Duration = Duration::from_millis(250);
 /// Most empty buffers that are kept.
 const MOST_SPARE: usize = 4;
 

@@ -1,8 +1,6 @@
 //! A walk, or a copy with its pieces, until its sample has been read. Its records stay in the bytes of the ring, of which a copy of a
 //! deep stack has 160 KiB, as long as these are kept.
 
-use std::borrow::Cow;
-
 use perfquet_events::bytes::Endian;
 
 use super::sample;
@@ -38,23 +36,25 @@ impl Held {
         Endian::Little.u32_at(self.first(bytes), 0)
     }
 
-    /// The payload with all pieces.
-    pub(super) fn whole<'a>(&'a self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    /// The payload with all pieces, put together in `room` if there are any.
+    pub(super) fn whole<'a>(&'a self, bytes: &'a [u8], room: &'a mut Vec<u8>) -> &'a [u8] {
         let first = self.first(bytes);
         if self.pieces.is_empty() {
-            return Cow::Borrowed(first);
+            return first;
         }
-        let mut whole = first.to_vec();
+        room.clear();
+        room.extend_from_slice(first);
         for piece in &self.pieces {
-            sample::add_piece(&mut whole, part(bytes, *piece));
+            sample::add_piece(room, part(bytes, *piece));
         }
-        Cow::Owned(whole)
+        room
     }
 
     /// Keeps what is in the bytes of the ring, which are about to be removed.
     pub(super) fn keep(&mut self, bytes: &[u8]) {
         if self.kept.is_empty() || !self.pieces.is_empty() {
-            self.kept = self.whole(bytes).into_owned();
+            let mut room = Vec::new();
+            self.kept = self.whole(bytes, &mut room).to_vec();
             self.first = (0, 0);
             self.pieces.clear();
         }
@@ -79,15 +79,16 @@ mod tests {
     #[test]
     fn a_walk_is_the_same_before_and_after_its_bytes_are_removed() {
         let bytes: Vec<u8> = (0..40).collect();
+        let room = &mut Vec::new();
         let mut held = Held::new((4, 12));
-        assert_eq!(held.whole(&bytes).as_ref(), &bytes[4..12]);
+        assert_eq!(held.whole(&bytes, room), &bytes[4..12]);
         assert_eq!(held.kind(&bytes), Some(0x0706_0504));
         held.keep(&bytes);
-        assert_eq!(held.whole(&[]).as_ref(), &bytes[4..12]);
+        assert_eq!(held.whole(&[], room), &bytes[4..12]);
         assert_eq!(held.kind(&[]), Some(0x0706_0504));
         // Pieces belong to copies only.
         held.add((0, 40));
-        assert_eq!(held.whole(&bytes).as_ref(), &bytes[4..12]);
-        assert_eq!(Held::new((30, 90)).whole(&bytes).len(), 0);
+        assert_eq!(held.whole(&bytes, room), &bytes[4..12]);
+        assert_eq!(Held::new((30, 90)).whole(&bytes, room).len(), 0);
     }
 }

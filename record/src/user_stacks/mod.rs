@@ -29,14 +29,13 @@ mod sample;
 mod spaces;
 mod tables;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use perfquet_ebpf::walk_tables::WalkEnd;
 use perfquet_ebpf::walker::{
-    COPY_BYTES, CopyRoom, RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_RUBY,
-    RECORD_WALK,
+    CopyRoom, RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_RUBY, RECORD_WALK,
 };
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::{Roots, Unwound};
@@ -68,6 +67,8 @@ const STARTING: Duration = Duration::from_millis(300);
 /// Divisors: shares of a ring for copies, and for the further records of deep stacks, until the ring is read.
 const COPIES_PART: u64 = 2;
 const PIECES_PART: u64 = 4;
+/// The share of the room for copies that may be used before it is renewed, which takes a system call per CPU.
+const RENEWED_PART: u64 = 16;
 /// Most walks of a ring that wait for their samples; a lost sample leaves one until its loss is read.
 const MOST_PENDING: usize = 64;
 /// Larger buffers are shrunk after a burst.
@@ -79,8 +80,8 @@ const MOST_HELD_BYTES: usize = 64 << 20;
 
 /// The stage between the rings and the journal.
 pub(crate) struct UserStacks {
-    /// All events, by identifier.
-    events: HashMap<u64, RingEvent>,
+    /// All events, by identifier: a few, of which every record has one.
+    events: BTreeMap<u64, RingEvent>,
     walk_ids: Vec<u64>,
     /// Events whose records may be requests of aggregating programs.
     own_ids: Vec<u64>,
@@ -99,10 +100,14 @@ pub(crate) struct UserStacks {
     has_changes: bool,
     /// Whether stacks were copied that could not be walked, as seen by the last pass.
     has_copies: bool,
-    /// Whether the room for copies was used, as seen by the last pass.
-    has_used_room: bool,
-    /// Bytes read from the rings since the room was renewed.
+    /// Whether there was no room for a copy, as seen by the last pass.
+    has_lacked_room: bool,
+    /// Bytes read from the rings since the room was renewed: at most so many of it are used.
     read_bytes: u64,
+    /// Bytes after which it is renewed.
+    renewed_after_bytes: u64,
+    /// A copy with its pieces, allocated once.
+    copy: Vec<u8>,
     /// Who waits for what is loaded first.
     loading: Option<Sender<()>>,
     /// When the start is over.
@@ -158,7 +163,7 @@ impl UserStacks {
         has_interpreters: bool,
     ) -> Option<UserStacks> {
         let tracks = recording.of_threads().chain(&recording.outputs);
-        let events: HashMap<u64, RingEvent> = tracks
+        let events: BTreeMap<u64, RingEvent> = tracks
             .flat_map(|track| {
                 let event = RingEvent {
                     has_ip: track.has_ip(),
@@ -200,8 +205,10 @@ impl UserStacks {
             counts: Counts::default(),
             has_changes: false,
             has_copies: false,
-            has_used_room: false,
+            has_lacked_room: false,
             read_bytes: 0,
+            renewed_after_bytes: room.copies / RENEWED_PART,
+            copy: Vec::new(),
             loading: None,
             starting_until: None,
         })
@@ -319,10 +326,10 @@ impl UserStacks {
     pub(crate) fn rings_were_read(&mut self, bytes: u64) {
         self.read_bytes += bytes;
         if let Some(tables) = &mut self.tables
-            && (self.has_used_room || self.read_bytes >= COPY_BYTES)
+            && (self.has_lacked_room || self.read_bytes >= self.renewed_after_bytes)
         {
             tables.renew_copy_room();
-            self.has_used_room = false;
+            self.has_lacked_room = false;
             self.read_bytes = 0;
         }
     }
@@ -448,7 +455,7 @@ impl UserStacks {
                             kind => {
                                 let is_copy = kind == Some(RECORD_COPY);
                                 self.has_copies |= is_copy;
-                                self.has_used_room |= is_copy || is_without_copy(payload);
+                                self.has_lacked_room |= is_without_copy(payload);
                                 if state.pending.len() >= MOST_PENDING {
                                     state.pending.remove(0);
                                 }
@@ -548,7 +555,7 @@ impl UserStacks {
         let mut unwound = None;
         if let Some(walk) = &due.walk {
             unwound = take_walk(
-                &walk.whole(&state.bytes),
+                walk.whole(&state.bytes, &mut self.copy),
                 parts.pid,
                 &mut rewriter.addresses,
                 &mut self.spaces,
@@ -557,8 +564,8 @@ impl UserStacks {
             if let (Some(copy), Some(unwound)) = (&due.check, unwound) {
                 let walk = (rewriter.addresses.as_slice(), unwound == Unwound::Complete);
                 let checks = &mut self.counts.checks;
-                let copy = copy.whole(&state.bytes);
-                checks.compare(walk, &copy, parts.pid, &mut self.spaces);
+                let copy = copy.whole(&state.bytes, &mut self.copy);
+                checks.compare(walk, copy, parts.pid, &mut self.spaces);
             }
         } else if let Some((registers, memory)) = &parts.copy {
             let addresses = &mut rewriter.addresses;
@@ -692,7 +699,7 @@ struct Head {
 }
 
 impl Head {
-    fn of(record: &[u8], events: &HashMap<u64, RingEvent>) -> Head {
+    fn of(record: &[u8], events: &BTreeMap<u64, RingEvent>) -> Head {
         let kind = Endian::Little.u32_at(record, 0).unwrap_or(0);
         let id = record::sample_id(record).filter(|_| kind == kind::SAMPLE);
         let event = id.and_then(|id| events.get(&id));
@@ -738,7 +745,7 @@ mod tests {
             layout: None,
             chain_at: None,
         };
-        let events = HashMap::from([(1, event(false)), (2, event(true))]);
+        let events = BTreeMap::from([(1, event(false)), (2, event(true))]);
         for (id, ip) in [(1, None), (2, Some(0xffff_ffff_8100_0000))] {
             let head = Head::of(&sample(id, ip), &events);
             assert_eq!((head.id, head.tid, head.time), (id, 8, Some(1234)));

@@ -103,6 +103,9 @@ enum Place {
     Data,
 }
 
+/// Bits of a chain's tag before the generation of its mappings.
+const TAG_BITS: u32 = 5;
+
 /// Parent of the outermost frames of stacks whose callers are missing; IDs have 31 bits.
 const CUT: StackId = 1 << 31;
 
@@ -125,7 +128,8 @@ pub(crate) struct Stacks {
     cache: Cache,
     named: NamedChains,
     kernel_trail: Trail,
-    user_trail: Trail,
+    /// By process: samples of several CPUs alternate between as many.
+    user_trails: [Trail; USER_TRAILS],
     hasher: DefaultHashBuilder,
 }
 
@@ -135,6 +139,9 @@ struct Branch {
     frame: FrameId,
     id: StackId,
 }
+
+/// Chains of different processes whose callers are kept.
+const USER_TRAILS: usize = 32;
 
 /// The callers of the preceding chain, outermost first.
 #[derive(Default)]
@@ -178,7 +185,7 @@ impl Stacks {
         if chain.addresses.is_empty() {
             return Some(0);
         }
-        let tag = chain.map.generation << 5
+        let tag = chain.map.generation << TAG_BITS
             | u64::from(chain.is_unwound) << 4
             | (chain.space as u64) << 1
             | u64::from(chain.is_cut);
@@ -253,7 +260,7 @@ impl Stacks {
         self.cache = Cache::default();
         self.named.forget();
         self.kernel_trail = Trail::default();
-        self.user_trail = Trail::default();
+        self.user_trails = Default::default();
     }
 
     /// Makes room for the longest chain; `None` if the IDs, which have 31 bits, are exhausted.
@@ -280,7 +287,7 @@ impl Stacks {
         let Some((&leaf, callers)) = addresses.split_first() else {
             return 0;
         };
-        let mut trail = std::mem::take(self.trail_of(space));
+        let mut trail = std::mem::take(self.trail_of(space, tag));
         if trail.tag != tag {
             trail.callers.clear();
             trail.tag = tag;
@@ -300,15 +307,19 @@ impl Stacks {
             (parent, is_new) = self.child(parent, frame, above as u32 + 1, is_new);
             trail.callers.push((address, parent));
         }
-        *self.trail_of(space) = trail;
+        *self.trail_of(space, tag) = trail;
         let frame = frames.at(leaf, false, space, map, modules);
         self.child(parent, frame, addresses.len() as u32, is_new).0
     }
 
-    fn trail_of(&mut self, space: Space) -> &mut Trail {
+    fn trail_of(&mut self, space: Space, tag: u64) -> &mut Trail {
         match space {
             Space::Kernel | Space::GuestKernel | Space::Hypervisor => &mut self.kernel_trail,
-            Space::User | Space::GuestUser | Space::Unknown => &mut self.user_trail,
+            Space::User | Space::GuestUser | Space::Unknown => {
+                let place = (tag >> TAG_BITS) as usize % USER_TRAILS;
+                let trail = self.user_trails.get_mut(place);
+                trail.unwrap_or(&mut self.kernel_trail)
+            }
         }
     }
 

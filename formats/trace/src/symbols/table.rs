@@ -76,10 +76,20 @@ impl Table {
 
     /// A table of an ELF file's functions.
     pub(super) fn of_functions(functions: Functions) -> Table {
-        let Functions { names, mut list } = functions;
-        list.sort_by_key(|function| function.address);
-        let nexts = list.iter().map(|function| function.address).skip(1);
-        let nexts: Vec<u64> = nexts.chain([u64::MAX]).collect();
+        let Functions { names, list } = functions;
+        // Numbers of functions are sorted, not functions: there are 400,000 in a compiler. Equal addresses stay in their order.
+        let numbers = 0..u32::try_from(list.len()).unwrap_or(u32::MAX);
+        let mut order: Vec<(u64, u32)> = list
+            .iter()
+            .zip(numbers)
+            .map(|(function, number)| (function.address, number))
+            .collect();
+        order.sort_unstable();
+        let nexts = order.iter().map(|(address, _)| *address).skip(1);
+        let nexts = nexts.chain([u64::MAX]);
+        let functions = order
+            .iter()
+            .filter_map(|(_, number)| list.get(*number as usize));
         let symbol = |(function, next): (&Function, u64)| {
             // Written in assembly without a size: up to the next one, but not beyond its section.
             let end = match function.bytes {
@@ -95,7 +105,7 @@ impl Table {
                 global: function.global,
             }
         };
-        let symbols = list.iter().zip(nexts).map(symbol).collect();
+        let symbols = functions.zip(nexts).map(symbol).collect();
         Table::new(symbols, names, |_, _, _| true)
     }
 

@@ -62,6 +62,30 @@ impl Memory {
         Some(buffer)
     }
 
+    /// Reads at most so many bytes: fewer before memory that is not mapped. A system call takes longer than some bytes too many.
+    pub(super) fn read_up_to(&self, address: u64, bytes: u64) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; usize::try_from(bytes).ok()?];
+        let read = self.0.read_at(&mut buffer, address).ok()?;
+        buffer.truncate(read);
+        Some(buffer)
+    }
+
+    /// Reads bytes of which `known`, from the same address on, has the first.
+    pub(super) fn read_after(
+        &self,
+        mut known: Vec<u8>,
+        address: u64,
+        bytes: u64,
+    ) -> Option<Vec<u8>> {
+        let missing = bytes.saturating_sub(known.len() as u64);
+        if missing > 0 {
+            let from = address.checked_add(known.len() as u64)?;
+            known.extend(self.read(from, missing)?);
+        }
+        known.truncate(usize::try_from(bytes).ok()?);
+        Some(known)
+    }
+
     pub(super) fn u64_at(&self, address: u64) -> Option<u64> {
         Endian::Little.u64_at(&self.read(address, 8)?, 0)
     }

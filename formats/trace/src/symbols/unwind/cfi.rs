@@ -17,6 +17,7 @@ use perfquet_events::bytes::Endian;
 
 use super::super::elf::{Elf, Part};
 use super::super::limits::FRAME_BYTES_MAX;
+use super::frame_rows::{Common, Entry, State, each_row};
 use super::go::has_functions as has_go;
 use super::rule::{Frame, RA, RBP, RSP, Rbp, Rule};
 use super::stubs::{Stub, entry_of, stubs_in_sections};
@@ -24,7 +25,12 @@ use super::stubs::{Stub, entry_of, stubs_in_sections};
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Fde<'a> = FrameDescriptionEntry<Slice<'a>>;
 /// The CIE of the last FDE; most have the same.
-pub(super) type LastCie<'a> = Option<CommonInformationEntry<Slice<'a>>>;
+#[derive(Default)]
+pub(super) struct LastCie<'a> {
+    parsed: Option<CommonInformationEntry<Slice<'a>>>,
+    /// The same as a start of rows, once needed.
+    common: Option<Common>,
+}
 
 /// Total size of the CIEs and FDEs that are evaluated, in multiples of the section's size: each FDE begins with the
 /// instructions of its CIE, which are few. In libLLVM it is 1.6.
@@ -50,7 +56,11 @@ pub(super) struct Function {
 
 /// Space for evaluating FDEs, allocated once.
 #[derive(Default)]
-pub(super) struct Scratch(UnwindContext<usize>);
+pub(super) struct Scratch {
+    context: UnwindContext<usize>,
+    /// Rules of a function, by address.
+    rules: Vec<(u64, Rule)>,
+}
 
 impl CallFrames {
     /// Returns the call frame information of a file: its `.eh_frame`, otherwise the `.debug_frame` of the file or of
@@ -128,9 +138,50 @@ impl CallFrames {
     ) {
         let state = (last_cie, scratch);
         match self.is_eh_frame {
-            true => self.evaluate_all(&self.eh_frame(), function, state, each),
+            true => {
+                let section = self.eh_frame();
+                if self.evaluate_usual(&section, function, (&mut *state.0, &mut *state.1)) {
+                    let rules = state.1.rules.iter();
+                    return rules.for_each(|(address, rule)| each(*address, *rule));
+                }
+                self.evaluate_all(&section, function, state, each);
+            }
             false => self.evaluate_all(&self.debug_frame(), function, state, each),
         }
+    }
+
+    /// Evaluates a function's rules, unless its call frame information is unusual.
+    fn evaluate_usual<'a>(
+        &'a self,
+        section: &EhFrame<Slice<'a>>,
+        function: &Function,
+        (last_cie, scratch): (&mut LastCie<'a>, &mut Scratch),
+    ) -> bool {
+        let Scratch { rules, .. } = scratch;
+        rules.clear();
+        let LastCie { parsed, common } = last_cie;
+        let Some(entry) = Entry::at(&self.section, function.offset) else {
+            return false;
+        };
+        if common.as_ref().is_none_or(|last| last.offset != entry.cie) {
+            let offset = EhFrameOffset(entry.cie);
+            *common = cie_at(parsed, section, &self.bases, offset)
+                .ok()
+                .map(|cie| Common::of(&cie, section, &self.bases));
+        }
+        let Some(common) = common else {
+            return false;
+        };
+        let range = (function.start, function.end);
+        let all = each_row(
+            entry,
+            common,
+            range,
+            &mut |address, state, encoding, is_signal| {
+                rules.push((address, rule_of(state, section, encoding, is_signal)));
+            },
+        );
+        all.is_some()
     }
 
     fn eh_frame(&self) -> EhFrame<Slice<'_>> {
@@ -159,8 +210,9 @@ impl CallFrames {
             let CieOrFde::Fde(partial) = entry else {
                 continue;
             };
-            let fde = partial
-                .parse(|section, bases, offset| cie_at(&mut last_cie, section, bases, offset));
+            let parsed = &mut last_cie.parsed;
+            let fde =
+                partial.parse(|section, bases, offset| cie_at(parsed, section, bases, offset));
             let Ok(fde) = fde else { continue };
             let work = fde.entry_len().saturating_add(fde.cie().entry_len());
             let Some(left) = work_left.checked_sub(work) else {
@@ -199,8 +251,9 @@ impl CallFrames {
         S: UnwindSection<Slice<'a>>,
     {
         let offset = S::Offset::from(function.offset);
+        let parsed = &mut last_cie.parsed;
         let fde = section.fde_from_offset(&self.bases, offset, |section, bases, offset| {
-            cie_at(last_cie, section, bases, offset)
+            cie_at(parsed, section, bases, offset)
         });
         fde.ok()
     }
@@ -215,7 +268,7 @@ impl CallFrames {
     where
         S: UnwindSection<Slice<'a>>,
     {
-        match self.fde(section, function, &mut None) {
+        match self.fde(section, function, &mut LastCie::default()) {
             Some(fde) => self.rule_in(&fde, section, address, scratch),
             None => Rule::Opaque,
         }
@@ -232,9 +285,9 @@ impl CallFrames {
         S: UnwindSection<Slice<'a>>,
     {
         let (encoding, is_signal) = (fde.cie().encoding(), fde.is_signal_trampoline());
-        let row = fde.unwind_info_for_address(section, &self.bases, &mut scratch.0, address);
+        let row = fde.unwind_info_for_address(section, &self.bases, &mut scratch.context, address);
         match row {
-            Ok(row) => rule_of(row, section, encoding, is_signal),
+            Ok(row) => rule_of(&state_of(row), section, encoding, is_signal),
             Err(_) => Rule::Opaque,
         }
     }
@@ -252,7 +305,7 @@ impl CallFrames {
             return each(function.start, Rule::Opaque);
         };
         let (encoding, is_signal) = (fde.cie().encoding(), fde.is_signal_trampoline());
-        let Ok(mut rows) = fde.rows(section, &self.bases, &mut scratch.0) else {
+        let Ok(mut rows) = fde.rows(section, &self.bases, &mut scratch.context) else {
             return each(function.start, Rule::Opaque);
         };
         let mut covered_to = function.start;
@@ -261,7 +314,8 @@ impl CallFrames {
                 Ok(Some(row)) if row.start_address() >= function.end => return,
                 Ok(Some(row)) => {
                     let address = row.start_address().max(function.start);
-                    each(address, rule_of(row, section, encoding, is_signal));
+                    let rule = rule_of(&state_of(row), section, encoding, is_signal);
+                    each(address, rule);
                     covered_to = row.end_address();
                 }
                 Ok(None) => return,
@@ -364,7 +418,7 @@ impl FrameIndex {
         let fde = section.fde_from_offset(
             &self.frames.bases,
             EhFrameOffset(function.offset),
-            |section, bases, offset| cie_at(last_cie, section, bases, offset),
+            |section, bases, offset| cie_at(&mut last_cie.parsed, section, bases, offset),
         );
         let fde = fde.ok().filter(|fde| fde.initial_address() == start)?;
         function.end = match self.entry(place + 1) {
@@ -377,7 +431,7 @@ impl FrameIndex {
     /// Whether a function of the table has an address.
     pub(super) fn covers(&self, address: u64) -> bool {
         let place = self.entries_up_to(address).checked_sub(1);
-        let function = place.and_then(|place| self.function(place, &mut None));
+        let function = place.and_then(|place| self.function(place, &mut LastCie::default()));
         function.is_some_and(|function| address < function.end)
     }
 
@@ -412,7 +466,7 @@ impl FrameIndex {
 
 /// Reads the CIE at an offset, unless it is the last one.
 fn cie_at<'a, S>(
-    last_cie: &mut LastCie<'a>,
+    last_cie: &mut Option<CommonInformationEntry<Slice<'a>>>,
     section: &S,
     bases: &BaseAddresses,
     offset: S::Offset,
@@ -429,25 +483,28 @@ where
     Ok(cie)
 }
 
+fn state_of(row: &UnwindTableRow<usize>) -> State {
+    State {
+        cfa: row.cfa().clone(),
+        return_address: row.register(Register(RA.into())),
+        rbp: row.register(Register(RBP.into())),
+    }
+}
+
 /// The rule that a row of the DWARF table expresses.
-fn rule_of<'a, S>(
-    row: &UnwindTableRow<usize>,
-    section: &S,
-    encoding: Encoding,
-    is_signal: bool,
-) -> Rule
+fn rule_of<'a, S>(row: &State, section: &S, encoding: Encoding, is_signal: bool) -> Rule
 where
     S: UnwindSection<Slice<'a>>,
 {
     if is_signal {
         return Rule::Signal;
     }
-    let return_address = match row.register(Register(RA.into())) {
+    let return_address = match row.return_address {
         None | Some(RegisterRule::Undefined) => return Rule::Root,
         Some(RegisterRule::Offset(offset)) => offset,
         Some(_) => return Rule::Opaque,
     };
-    let (base, offset, indirect) = match row.cfa() {
+    let (base, offset, indirect) = match &row.cfa {
         CfaRule::RegisterAndOffset { register, offset } => (register.0, *offset, None),
         CfaRule::Expression(expression) => {
             let mut steps = [Step::Other; STEPS_MAX];
@@ -475,7 +532,7 @@ where
             }
         }
     };
-    let rbp = match row.register(Register(RBP.into())) {
+    let rbp = match row.rbp {
         // A frame that uses rbp for itself has lost the caller's if it does not save it.
         None | Some(RegisterRule::SameValue) if base == u16::from(RBP) => Rbp::Unknown,
         None | Some(RegisterRule::SameValue) => Rbp::Same,
@@ -583,5 +640,25 @@ fn plt_limit(rest: &[Step]) -> Option<u8> {
             Step::Plus,
         ] => u8::try_from(*limit).ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+impl CallFrames {
+    /// The rules of a function, evaluated in both ways; `None` if its call frame information is unusual.
+    pub(super) fn both_ways(
+        &self,
+        function: &Function,
+    ) -> (Option<Vec<(u64, Rule)>>, Vec<(u64, Rule)>) {
+        let section = self.eh_frame();
+        let (mut last_cie, mut scratch) = (LastCie::default(), Scratch::default());
+        let is_usual = self.evaluate_usual(&section, function, (&mut last_cie, &mut scratch));
+        let usual = is_usual.then(|| scratch.rules.clone());
+        let mut all = Vec::new();
+        let state = (&mut last_cie, &mut scratch);
+        self.evaluate_all(&section, function, state, &mut |address, rule| {
+            all.push((address, rule))
+        });
+        (usual, all)
     }
 }

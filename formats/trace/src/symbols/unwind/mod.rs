@@ -16,6 +16,7 @@ mod cfi;
 mod chains;
 mod code_files;
 mod flow;
+mod frame_rows;
 mod go;
 mod root;
 mod rule;

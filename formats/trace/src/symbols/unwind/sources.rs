@@ -1,14 +1,15 @@
 //! Sources of unwind rules in a file: call frame information, Go's own tables, known code without either, and the instructions of
 //! other code.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+
+use hashbrown::HashMap;
 
 use super::super::elf::Elf;
 use super::super::files::Found;
 use super::super::limits::INSTRUCTION_BYTES_MAX;
-use super::cfi::{CallFrames, Function, Scratch};
+use super::cfi::{CallFrames, Function, LastCie, Scratch};
 use super::flow::{has_prologues as prologues_in, rules_of};
 use super::go::{GoFrames, GoFunction};
 use super::rule::Rule;
@@ -185,7 +186,7 @@ impl Sources {
         let functions = of_frames.chain(of_go).chain(of_stubs).chain(of_rest);
         let mut functions: Vec<(u64, Source<'_>)> = functions.collect();
         functions.sort_by_key(|(start, _)| *start);
-        let mut last_cie = None;
+        let mut last_cie = LastCie::default();
         for (start, source) in functions {
             let (end, origin) = match (source, &*frames, &*go) {
                 (Source::Frames(function), Some(frames), _) => {
@@ -244,7 +245,12 @@ fn begins(
             found.is_ok()
         })
     };
-    in_frames || in_go() || stubs.iter().any(|stub| stub.code.contains(&address))
+    let in_stubs = || {
+        let next = stubs.partition_point(|stub| stub.code.start <= address);
+        let stub = next.checked_sub(1).and_then(|last| stubs.get(last));
+        stub.is_some_and(|stub| stub.code.contains(&address))
+    };
+    in_frames || in_go() || in_stubs()
 }
 
 impl Rest {
@@ -272,7 +278,7 @@ impl Rest {
             pieces,
             has_prologues: None,
             distinct: vec![Rule::Gap],
-            indices: HashMap::from([(Rule::Gap, 0)]),
+            indices: HashMap::from_iter([(Rule::Gap, 0)]),
             left: 0,
         };
         rest.left = rest.code_bytes() * RULE_BYTES_MAX / 8;

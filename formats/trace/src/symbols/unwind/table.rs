@@ -1,6 +1,6 @@
 //! The unwind rules of a file, evaluated one at a time, or all of them as a table that a BPF program searches.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::super::elf::Elf;
 use super::super::files::Found;

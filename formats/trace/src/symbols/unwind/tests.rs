@@ -8,7 +8,7 @@ use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use super::super::elf::{Content, Elf};
 use super::super::files::Found;
 use super::super::table::Table;
-use super::cfi::{FrameIndex, Scratch};
+use super::cfi::{CallFrames, FrameIndex, Scratch};
 use super::rule::{Frame, RBP, Rule};
 use super::table::{CodeRules, UnwindTable};
 use super::*;
@@ -76,6 +76,27 @@ fn tables_equal_evaluated_rules() {
             table.chains
         );
         assert!(counts[1] < 1500 && counts[2] < 20, "{path:?}: {counts:?}");
+    }
+}
+
+/// What compilers write is evaluated without gimli, which agrees.
+#[test]
+fn usual_rows_equal_those_of_gimli() {
+    for path in files() {
+        let found = found(&path);
+        let frames = CallFrames::of(&found.image, None).unwrap();
+        let (mut usual, mut rows) = (0, 0);
+        for function in frames.functions() {
+            let (found, all) = frames.both_ways(function);
+            if let Some(found) = found {
+                assert_eq!(found, all, "{path:?}: {function:?}");
+                usual += 1;
+                rows += all.len();
+            }
+        }
+        let count = frames.functions().len();
+        println!("{}: {usual} of {count}, {rows} rows", path.display());
+        assert!(usual * 100 >= count * 95, "{path:?}: {usual} of {count}");
     }
 }
 

@@ -17,6 +17,11 @@ const INSTRUCTION: &str = "_TAIL_CALL_";
 /// A smaller function does not run all instructions: they have functions of their own, whose symbols were stripped. It has 1,196
 /// bytes in Debian's 3.14.8, tens of thousands in builds with all instructions.
 const EVALUATES_MIN: u64 = 8192;
+/// Its members, up to its instructions, have 200 bytes.
+const CODE_OBJECT_BYTES_MAX: u32 = 4096;
+/// Bytes of a string or table that are read at once: most have fewer.
+const READ_BYTES: u64 = 160;
+
 /// A process with a Python interpreter.
 pub(super) struct Process {
     memory: Memory,
@@ -83,31 +88,44 @@ impl Process {
     }
 
     pub(super) fn read_code(&self, address: u64, name: u64) -> Option<Code> {
-        let at = |offset: u32| address.checked_add(offset.into());
         let offsets = &self.offsets;
-        if self.memory.u64_at(at(offsets.frames.qualname)?)? != name {
+        let object = self.memory.read_up_to(address, self.code_object_bytes())?;
+        let word = |offset: u32| Endian::Little.u64_at(&object, offset as usize);
+        if word(offsets.frames.qualname)? != name {
             return None;
         }
-        let table = self.memory.u64_at(at(offsets.line_table)?)?;
-        let bytes = self.memory.u64_at(table.checked_add(BYTES_SIZE)?)?;
+        let table = word(offsets.line_table)?;
+        let head = self.memory.read_up_to(table, READ_BYTES)?;
+        let bytes = Endian::Little.u64_at(&head, BYTES_SIZE as usize)?;
         if bytes > INTERPRETED_LINES_BYTES_MAX {
             return None;
         }
-        let first_line = self.memory.read(at(offsets.first_line)?, 4)?;
+        let lines = self.memory.read_after(head, table, BYTES_DATA + bytes)?;
         Some(Code {
-            file: self
-                .text(self.memory.u64_at(at(offsets.filename)?)?)?
-                .into(),
+            file: self.text(word(offsets.filename)?)?.into(),
             function: self.text(name)?.into(),
-            first_line: Endian::Little.u32_at(&first_line, 0)?,
-            lines: LineTable::Python(self.memory.read(table.checked_add(BYTES_DATA)?, bytes)?),
-            start: at(offsets.instructions)?,
+            first_line: Endian::Little.u32_at(&object, offsets.first_line as usize)?,
+            lines: LineTable::Python(lines.get(BYTES_DATA as usize..)?.to_vec()),
+            start: address.checked_add(offsets.instructions.into())?,
         })
+    }
+
+    /// Bytes of a code object up to the last member that is read.
+    fn code_object_bytes(&self) -> u64 {
+        let Offsets {
+            frames,
+            filename,
+            line_table,
+            first_line,
+            ..
+        } = self.offsets;
+        let last = filename.max(line_table).max(first_line);
+        u64::from(last.max(frames.qualname).min(CODE_OBJECT_BYTES_MAX)) + 8
     }
 
     /// Reads a string.
     fn text(&self, address: u64) -> Option<String> {
-        let head = self.memory.read(address, STRING_STATE + 4)?;
+        let head = self.memory.read_up_to(address, READ_BYTES)?;
         let length = Endian::Little.u64_at(&head, STRING_LENGTH as usize)?;
         let state = Endian::Little.u32_at(&head, STRING_STATE as usize)?;
         let (width, is_ascii) = kind_of_string(state).filter(|_| length <= INTERPRETED_TEXT_MAX)?;
@@ -115,9 +133,11 @@ impl Process {
             true => self.offsets.ascii_bytes,
             false => self.offsets.compact_bytes,
         };
-        let data = address.checked_add(before.into())?;
-        let bytes = self.memory.read(data, length * u64::from(width))?;
+        let before = u64::from(before);
+        let bytes = before + length * u64::from(width);
+        let bytes = self.memory.read_after(head, address, bytes)?;
         let mut cursor = Cursor::new(&bytes, 0, Endian::Little);
+        cursor.bytes(before).ok()?;
         let mut text = String::new();
         for _ in 0..length {
             let number = match width {
