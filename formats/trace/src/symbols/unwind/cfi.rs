@@ -233,9 +233,10 @@ impl CallFrames {
         }
         functions.sort_unstable_by_key(|function| (function.start, function.offset));
         functions.dedup_by_key(|function| function.start);
-        let starts: Vec<u64> = functions.iter().map(|function| function.start).collect();
-        for (function, next) in functions.iter_mut().zip(starts.into_iter().skip(1)) {
+        let mut next = u64::MAX;
+        for function in functions.iter_mut().rev() {
             function.end = function.end.min(next);
+            next = function.start;
         }
         functions.shrink_to_fit();
         functions

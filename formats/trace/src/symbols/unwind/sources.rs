@@ -1,6 +1,7 @@
 //! Sources of unwind rules in a file: call frame information, Go's own tables, known code without either, and the instructions of
 //! other code.
 
+use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -183,11 +184,14 @@ impl Sources {
         rest.derive_all(&begins);
         let of_rest = rest.pieces.iter();
         let of_rest = of_rest.map(|piece| (piece.addresses.start, Source::Instructions(piece)));
-        let functions = of_frames.chain(of_go).chain(of_stubs).chain(of_rest);
-        let mut functions: Vec<(u64, Source<'_>)> = functions.collect();
-        functions.sort_by_key(|(start, _)| *start);
+        let mut sources = Merged {
+            frames: of_frames.peekable(),
+            go: of_go.peekable(),
+            stubs: of_stubs.peekable(),
+            rest: of_rest.peekable(),
+        };
         let mut last_cie = LastCie::default();
-        for (start, source) in functions {
+        while let Some((start, source)) = sources.next() {
             let (end, origin) = match (source, &*frames, &*go) {
                 (Source::Frames(function), Some(frames), _) => {
                     let state = (&mut last_cie, &mut *scratch);
@@ -220,6 +224,39 @@ impl Sources {
                 _ => continue,
             };
             each(Item::End { start, end, origin });
+        }
+    }
+}
+
+/// Sources by their starts, from iterators that are sorted: a list of all of them would have 30 MB for a large program.
+struct Merged<F: Iterator, G: Iterator, S: Iterator, R: Iterator> {
+    frames: Peekable<F>,
+    go: Peekable<G>,
+    stubs: Peekable<S>,
+    rest: Peekable<R>,
+}
+
+impl<'a, F, G, S, R> Merged<F, G, S, R>
+where
+    F: Iterator<Item = (u64, Source<'a>)>,
+    G: Iterator<Item = (u64, Source<'a>)>,
+    S: Iterator<Item = (u64, Source<'a>)>,
+    R: Iterator<Item = (u64, Source<'a>)>,
+{
+    fn next(&mut self) -> Option<(u64, Source<'a>)> {
+        let starts = [
+            self.frames.peek().map(|(start, _)| *start),
+            self.go.peek().map(|(start, _)| *start),
+            self.stubs.peek().map(|(start, _)| *start),
+            self.rest.peek().map(|(start, _)| *start),
+        ];
+        let places = starts.iter().zip(0..);
+        let starts = places.filter_map(|(start, place)| Some(((*start)?, place)));
+        match starts.min()?.1 {
+            0 => self.frames.next(),
+            1 => self.go.next(),
+            2 => self.stubs.next(),
+            _ => self.rest.next(),
         }
     }
 }
