@@ -139,21 +139,31 @@ struct RingState {
     interpreted: HashMap<i32, Vec<u8>>,
 }
 
-/// A record that can be written.
+/// A record that can be written: during a burst, there are hundreds of thousands.
 struct Due {
     time: u64,
-    ring: usize,
-    start: usize,
-    end: usize,
+    ring: u32,
+    /// In the bytes of the ring.
+    start: u32,
+    end: u32,
+    /// Index of what is joined with it; past the end if nothing is.
+    joined: u32,
+    /// Where the addresses of the sample before it are, which may have interrupted it; empty if it has none.
+    before: (u32, u32),
+}
+
+/// What is joined with a sample.
+#[derive(Default)]
+struct Joined {
     /// The sample's walk.
     walk: Option<Held>,
     /// The interpreted frames recorded with it.
     interpreted: Option<Vec<u8>>,
     /// A copy of the walked stack, to check the walk.
     check: Option<Held>,
-    /// Where the addresses of the sample before it are, which may have interrupted it.
-    before: Option<(usize, usize)>,
 }
+
+const NOTHING: u32 = u32::MAX;
 
 impl UserStacks {
     /// Creates the stage for a recording; `None` if no event's user stacks are walked or copied.
@@ -356,7 +366,7 @@ impl UserStacks {
         let limit = now.map_or(u64::MAX, |now| now.saturating_sub(SETTLED_NS));
         self.has_copies = false;
         self.has_changes = !self.waiting.is_empty();
-        let mut due = self.due(limit);
+        let (mut due, joined) = self.due(limit);
         due.sort_by_key(|record| record.time);
         self.waiting.sort_by_key(|(time, _)| *time);
         let mut side_band = std::mem::take(&mut self.waiting).into_iter().peekable();
@@ -365,7 +375,7 @@ impl UserStacks {
             while let Some((_, bytes)) = side_band.next_if(|(time, _)| *time <= record.time) {
                 self.apply(&bytes);
             }
-            self.write(record, out);
+            self.write(record, joined.get(record.joined as usize), out);
             if self.copies() >= refill_at || out.len() >= MOST_OUT_BYTES {
                 between(self, out);
                 refill_at = self.copies() + COPIES_AT_ONCE;
@@ -377,16 +387,17 @@ impl UserStacks {
                 false => self.waiting.push((time, bytes)),
             }
         }
-        let mut ends = vec![0; self.rings.len()];
+        let mut ends = vec![0u32; self.rings.len()];
         for record in &due {
-            ends[record.ring] = record.end.max(ends[record.ring]);
+            let end = &mut ends[record.ring as usize];
+            *end = record.end.max(*end);
         }
         for (state, end) in self.rings.iter_mut().zip(ends) {
             let bytes = &mut state.bytes;
             for (_, held) in &mut state.pending {
                 held.keep(bytes);
             }
-            bytes.drain(..end);
+            bytes.drain(..end as usize);
             if bytes.capacity() > KEPT_BYTES && bytes.len() < KEPT_BYTES {
                 bytes.shrink_to(KEPT_BYTES);
             }
@@ -416,13 +427,17 @@ impl UserStacks {
         }
     }
 
-    /// Returns the records of all rings up to a time. A record without a timestamp has that of the previous record.
-    fn due(&mut self, limit: u64) -> Vec<Due> {
+    /// Returns the records of all rings up to a time, and what is joined with them. A record without a timestamp has that of the
+    /// previous record.
+    fn due(&mut self, limit: u64) -> (Vec<Due>, Vec<Joined>) {
+        // Less than 4 GiB are read from the rings.
+        let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
         let mut due = Vec::new();
+        let mut all_joined = Vec::new();
         for (ring, state) in self.rings.iter_mut().enumerate() {
             let mut start = 0;
             let mut time = 0;
-            let mut before = None;
+            let mut before = (0, 0);
             while let Some(record) = state.bytes.get(start..)
                 && let Some(size) = crate::sieve::size_of_record(record)
                 && let Some(record) = record.get(..size)
@@ -433,9 +448,7 @@ impl UserStacks {
                 if time > limit {
                     break;
                 }
-                let mut walk = None;
-                let mut interpreted = None;
-                let mut check = None;
+                let mut joined = Joined::default();
                 match head.kind {
                     kind::LOST => {
                         state.pending.clear();
@@ -467,51 +480,58 @@ impl UserStacks {
                         // The walk is joined with its sample, and not written itself.
                         due.push(Due {
                             time,
-                            ring,
-                            start: end,
-                            end,
-                            walk: None,
-                            interpreted: None,
-                            check: None,
-                            before: None,
+                            ring: number(ring),
+                            start: number(end),
+                            end: number(end),
+                            joined: NOTHING,
+                            before: (0, 0),
                         });
                         start = end;
                         continue;
                     }
                     kind::SAMPLE if head.layout.is_some_and(|layout| layout.is_walked) => {
-                        interpreted = state.interpreted.remove(&head.tid);
+                        joined.interpreted = state.interpreted.remove(&head.tid);
                         let (pending, bytes) = (&mut state.pending, &state.bytes);
-                        walk = last_walk(pending, bytes, head.tid, &[RECORD_WALK, RECORD_COPY]);
-                        if walk.as_ref().and_then(|walk| walk.kind(bytes)) == Some(RECORD_WALK) {
-                            check = last_walk(pending, bytes, head.tid, &[RECORD_COPY]);
+                        joined.walk =
+                            last_walk(pending, bytes, head.tid, &[RECORD_WALK, RECORD_COPY]);
+                        if joined.walk.as_ref().and_then(|walk| walk.kind(bytes))
+                            == Some(RECORD_WALK)
+                        {
+                            joined.check = last_walk(pending, bytes, head.tid, &[RECORD_COPY]);
                         }
                     }
                     _ => {}
                 }
+                let has_joined = joined.walk.is_some() || joined.interpreted.is_some();
                 due.push(Due {
                     time,
-                    ring,
-                    start,
-                    end,
-                    walk,
-                    interpreted,
-                    check,
+                    ring: number(ring),
+                    start: number(start),
+                    end: number(end),
+                    joined: match has_joined {
+                        true => number(all_joined.len()),
+                        false => NOTHING,
+                    },
                     before,
                 });
+                if has_joined {
+                    all_joined.push(joined);
+                }
                 before = head
                     .addresses_in(record)
-                    .map(|(from, to)| (start + from, start + to));
+                    .map(|(from, to)| (number(start + from), number(start + to)))
+                    .unwrap_or_default();
                 start = end;
             }
         }
-        due
+        (due, all_joined)
     }
 
-    fn write(&mut self, due: &Due, out: &mut Vec<u8>) {
-        let Some(state) = self.rings.get(due.ring) else {
+    fn write(&mut self, due: &Due, joined: Option<&Joined>, out: &mut Vec<u8>) {
+        let Some(state) = self.rings.get(due.ring as usize) else {
             return;
         };
-        let Some(record) = state.bytes.get(due.start..due.end) else {
+        let Some(record) = state.bytes.get(due.start as usize..due.end as usize) else {
             return;
         };
         if record.is_empty() {
@@ -532,7 +552,9 @@ impl UserStacks {
             return;
         };
         let rewriter = &mut self.rewriter;
-        let before = due.before.and_then(|(from, to)| state.bytes.get(from..to));
+        let (from, to) = due.before;
+        let before = state.bytes.get(from as usize..to as usize);
+        let before = before.filter(|_| to > 0);
         let Some(parts) = sample::parts(record, layout, before) else {
             // The reader counts it as lost.
             out.extend_from_slice(record);
@@ -555,7 +577,7 @@ impl UserStacks {
         self.counts.overwritten += u64::from(parts.is_overwritten);
         rewriter.addresses.clear();
         let mut unwound = None;
-        if let Some(walk) = &due.walk {
+        if let Some(walk) = joined.and_then(|joined| joined.walk.as_ref()) {
             unwound = take_walk(
                 walk.whole(&state.bytes, &mut self.copy),
                 parts.pid,
@@ -563,7 +585,8 @@ impl UserStacks {
                 &mut self.spaces,
                 (self.tables.as_mut(), &mut self.counts),
             );
-            if let (Some(copy), Some(unwound)) = (&due.check, unwound) {
+            let check = joined.and_then(|joined| joined.check.as_ref());
+            if let (Some(copy), Some(unwound)) = (check, unwound) {
                 let walk = (rewriter.addresses.as_slice(), unwound == Unwound::Complete);
                 let checks = &mut self.counts.checks;
                 let copy = copy.whole(&state.bytes, &mut self.copy);
@@ -577,7 +600,8 @@ impl UserStacks {
             self.counts.copied.add(result);
             unwound = Some(result);
         }
-        if let (Some(frames), Some(interpreters)) = (&due.interpreted, &mut self.interpreters) {
+        let interpreted = joined.and_then(|joined| joined.interpreted.as_ref());
+        if let (Some(frames), Some(interpreters)) = (interpreted, &mut self.interpreters) {
             let is_complete = unwound == Some(Unwound::Complete);
             let stack = &mut rewriter.addresses;
             interpreters.merge((parts.pid, due.time), frames, stack, is_complete, out);
