@@ -31,7 +31,7 @@ use crate::user_stacks::{Counts, First, UserStacks};
 /// Data that fills less than a quarter of a ring is written to the file after this time.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// Memory for records with their user stacks that is kept between passes, and their bytes that are written at once.
+/// Memory for records with their user stacks that is kept between passes.
 const SCRATCH_BYTES: usize = 1 << 20;
 
 /// Writes the bytes that are kept.
@@ -390,35 +390,25 @@ impl Worker {
         scratch.clear();
         let mut drained = Ok(0);
         let now = goes_on.then_some(self.passed_at);
-        stacks.pass(now, &mut scratch, &mut |stacks, scratch| {
-            let Ok(bytes) = &mut drained else {
-                return;
-            };
-            let mut more = match scratch.len() >= SCRATCH_BYTES {
-                true => self.write(scratch),
-                false => Ok(0),
-            };
-            if goes_on && stacks.has_room() && self.rings.events.iter().any(Ring::is_half_full) {
-                more = more.and_then(|written| Ok(written + self.read(Some(stacks))?));
-            }
-            match more {
-                Ok(more) => *bytes += more,
-                failed => drained = failed,
+        stacks.pass(now, &mut scratch, &mut |stacks| {
+            if let Ok(bytes) = &mut drained
+                && goes_on
+                && stacks.has_room()
+                && self.rings.events.iter().any(Ring::is_half_full)
+            {
+                match self.read(Some(stacks)) {
+                    Ok(more) => *bytes += more,
+                    failed => drained = failed,
+                }
             }
         });
         self.stacks = Some(stacks);
-        let written = self.write(&mut scratch);
+        let written = self.sink.put_events(&scratch);
+        let bytes = scratch.len() as u64;
         scratch.shrink_to(SCRATCH_BYTES);
         self.scratch = scratch;
-        Ok(written? + drained?)
-    }
-
-    /// Writes whole records, and returns their bytes.
-    fn write(&mut self, records: &mut Vec<u8>) -> io::Result<u64> {
-        self.sink.put_events(records)?;
-        let bytes = records.len() as u64;
-        records.clear();
-        Ok(bytes)
+        written?;
+        Ok(bytes + drained?)
     }
 }
 

@@ -75,8 +75,6 @@ const MOST_PENDING: usize = 64;
 const KEPT_BYTES: usize = 4 << 20;
 /// Copies that are unwound before the rings are looked at again: the first one through a file reads its rules.
 const COPIES_AT_ONCE: u64 = 1;
-/// Bytes of complete records that are passed on at once.
-const MOST_OUT_BYTES: usize = 1 << 20;
 /// Most bytes of records that wait for their stacks; beyond, they stay in the rings.
 const MOST_HELD_BYTES: usize = 64 << 20;
 
@@ -355,13 +353,13 @@ impl UserStacks {
     /// Appends the records that can be written to `out`. All records before `now` have been read from the rings.
     ///
     /// Unwinding copies can take longer than a ring lasts, on a slow or busy host, or while the files of many programs
-    /// are read for the first time: `between` is called in between, to read the rings. What it reads waits for the next
-    /// pass. It also empties `out`, which after a delay would have as much as all rings.
+    /// are read for the first time: `refill` is called in between, to read the rings. What it reads waits for the next
+    /// pass.
     pub(crate) fn pass(
         &mut self,
         now: Option<u64>,
         out: &mut Vec<u8>,
-        between: &mut dyn FnMut(&mut UserStacks, &mut Vec<u8>),
+        refill: &mut dyn FnMut(&mut UserStacks),
     ) {
         let limit = now.map_or(u64::MAX, |now| now.saturating_sub(SETTLED_NS));
         self.has_copies = false;
@@ -376,8 +374,8 @@ impl UserStacks {
                 self.apply(&bytes);
             }
             self.write(record, joined.get(record.joined as usize), out);
-            if self.copies() >= refill_at || out.len() >= MOST_OUT_BYTES {
-                between(self, out);
+            if self.copies() >= refill_at {
+                refill(self);
                 refill_at = self.copies() + COPIES_AT_ONCE;
             }
         }
