@@ -33,7 +33,11 @@ Examples:
   # Export two seconds of one process
   perfquet-convert perf.pqt --to folded --time 3s..5s --where \"comm = 'dd'\"
   # Add traces to the lake of a fleet, and drop those older than 30 days
-  perfquet-convert h001.pqt h002.pqt --to lake -o /srv/lake --retain 30d";
+  perfquet-convert h001.pqt h002.pqt --to lake -o /srv/lake --retain 30d
+  # Export a trace of a lake
+  perfquet-convert 'lake:/srv/lake?host=h001&date=2026-11-22' --to perfetto
+  # Write statements that open a lake in Spark
+  perfquet-convert lake:/srv/lake --to ddl=spark -o lake.sql";
 
 /// Import trace files into a trace directory, or export it to another format
 ///
@@ -45,6 +49,7 @@ pub(crate) struct Arguments {
     /// Trace files to import, - for stdin; or one trace directory
     ///
     /// A trace directory is completed if its recorder was killed, symbolized with --symbols, --lines or --debuginfod, or exported with --to.
+    /// With --to, also a trace of a lake: lake:DIR?host=PATTERN&date=PATTERN&trace=PATTERN, where each condition is optional.
     #[arg(value_name = "INPUT", required_unless_present_any = ["list", "retain", "compact"])]
     pub(crate) inputs: Vec<PathBuf>,
 

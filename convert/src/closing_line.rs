@@ -16,7 +16,7 @@ use perfquet_trace::symbols::{DebuginfodCounts, unverified_sentence, without_lin
 
 use crate::cli::Arguments;
 use crate::export::lake::Summary;
-use crate::export::{Exporter, Output, Source, Tally};
+use crate::export::{Excluded, Exporter, Output, Tally};
 
 /// Maximum number of modules listed.
 const LISTED: usize = 20;
@@ -50,13 +50,7 @@ pub(crate) fn exported(inputs: &[PathBuf], report: &Report) {
 }
 
 /// Prints what an export wrote, what it omitted, and why.
-pub(crate) fn written(
-    name: &str,
-    bytes: u64,
-    exporter: &Exporter,
-    source: &Source<'_>,
-    tally: &Tally,
-) {
+pub(crate) fn written(name: &str, bytes: u64, exporter: &Exporter, tally: &Tally) {
     let mut counts: Vec<String> = tally
         .written()
         .iter()
@@ -86,7 +80,13 @@ pub(crate) fn written(
             counted(count, noun)
         ));
     }
-    let excluded = source.excluded();
+    for note in tally.notes() {
+        say(format_args!("{name}: {note}"));
+    }
+}
+
+/// Prints how many rows were not selected.
+pub(crate) fn excluded(name: &str, excluded: Excluded) {
     for (count, reason) in [
         (excluded.events, "of events not in --event"),
         (excluded.time, "outside of --time"),
@@ -95,9 +95,6 @@ pub(crate) fn written(
         if count > 0 {
             say(format_args!("{name}: {} {reason}", counted(count, "row")));
         }
-    }
-    for note in tally.notes() {
-        say(format_args!("{name}: {note}"));
     }
 }
 

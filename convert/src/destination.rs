@@ -11,7 +11,7 @@ use perfquet_trace::output_directory::OutputDirectory;
 use perfquet_trace::output_file::OutputFile;
 
 use crate::cli::Arguments;
-use crate::export::{Exporter, Output, Source, Tally};
+use crate::export::{Catalog, Exporter, Output, Source, Tally};
 use crate::interrupt::remove_when_interrupted;
 use crate::misuse::misuse;
 
@@ -48,8 +48,12 @@ enum Sink {
 }
 
 impl Destination {
-    /// Opens the output given by `-o`, or the exporter's default. Fails on conflicts before anything is read.
-    pub(crate) fn open(arguments: &Arguments, exporter: &Exporter) -> Result<Destination> {
+    /// Opens the output given by `-o`, or the exporter's default, named after `input`. Fails on conflicts before anything is read.
+    pub(crate) fn open(
+        arguments: &Arguments,
+        exporter: &Exporter,
+        input: &Path,
+    ) -> Result<Destination> {
         let path = match (&arguments.output, exporter.output) {
             (Some(path), _) => Some(path.clone()),
             (None, Output::Text { .. } | Output::Reference { .. } | Output::Lake) => None,
@@ -58,12 +62,12 @@ impl Destination {
                 Output::File { ending, .. }
                 | Output::Directory { ending, .. }
                 | Output::Archive { ending, .. },
-            ) => Some(named_after(&arguments.inputs[0], ending)),
+            ) => Some(named_after(input, ending)),
         };
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             return Destination::standard(exporter);
         };
-        refuse_input(arguments, &path)?;
+        refuse_input(arguments, input, &path)?;
         let name = path.display().to_string();
         let failed = |error| match error {
             Error::Io { source, .. } => {
@@ -122,7 +126,7 @@ impl Destination {
             (
                 Destination::Stream(mut out),
                 Output::Text { write }
-                | Output::Reference { write }
+                | Output::Reference { write, .. }
                 | Output::File { write, .. }
                 | Output::Archive { write, .. },
             ) => {
@@ -134,11 +138,29 @@ impl Destination {
                 let (path, bytes) = folder.finish()?;
                 Ok((path.display().to_string(), bytes))
             }
-            _ => Err(anyhow::anyhow!(
-                "internal error: the exporter expected another kind of output"
-            )),
+            _ => Err(other_kind()),
         }
     }
+
+    /// Writes statements about a lake. Returns the name of the output and its size in bytes.
+    pub(crate) fn write_lake(
+        self,
+        exporter: &Exporter,
+        catalog: &Catalog,
+        tally: &mut Tally,
+    ) -> Result<(String, u64)> {
+        match (self, exporter.output) {
+            (Destination::Stream(mut out), Output::Reference { write_lake, .. }) => {
+                write_lake(catalog, &mut out, tally)?;
+                out.finish()
+            }
+            _ => Err(other_kind()),
+        }
+    }
+}
+
+fn other_kind() -> anyhow::Error {
+    anyhow::anyhow!("internal error: the exporter expected another kind of output")
 }
 
 impl Stream {
@@ -259,12 +281,13 @@ pub(crate) fn named_after(input: &Path, ending: &str) -> PathBuf {
 }
 
 /// Rejects an output that is also an input: `--force` replaces an older export, never an input.
-fn refuse_input(arguments: &Arguments, path: &Path) -> Result<()> {
+fn refuse_input(arguments: &Arguments, input: &Path, path: &Path) -> Result<()> {
     let Ok(output) = path.canonicalize() else {
         return Ok(());
     };
-    let same = |input: &&PathBuf| input.canonicalize().is_ok_and(|input| input == output);
-    match arguments.inputs.iter().find(same) {
+    let same = |input: &&Path| input.canonicalize().is_ok_and(|input| input == output);
+    let inputs = arguments.inputs.iter().map(AsRef::as_ref);
+    match inputs.chain([input]).find(same) {
         Some(_) => Err(misuse(
             format!("{}: input and output are the same file", path.display()),
             "use another path for -o",

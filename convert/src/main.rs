@@ -8,6 +8,7 @@ mod cli;
 mod closing_line;
 mod destination;
 mod export;
+mod from_lake;
 mod interrupt;
 mod misuse;
 mod passing;

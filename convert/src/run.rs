@@ -8,6 +8,8 @@
 //! trace of a killed recorder            complete
 //! complete traces --to lake             publish
 //! archive (.pqtz)                       unpack
+//! lake:DIR?trace=NAME --to X            export a trace of a lake
+//! lake:DIR --to ddl=X                   write statements for its tables
 //! ```
 
 use std::io::Write;
@@ -18,6 +20,7 @@ use perfquet_events::{Error, Input};
 use perfquet_import::{Found, ImportOptions};
 use perfquet_readers::FORMATS;
 use perfquet_trace::Report;
+use perfquet_trace::lake::Address;
 use perfquet_trace::normalize::TimeRange;
 use perfquet_trace::output_directory::OutputDirectory;
 use perfquet_trace::reopen;
@@ -28,6 +31,7 @@ use crate::cli::Arguments;
 use crate::closing_line;
 use crate::destination::{self, Destination};
 use crate::export::{EXPORTERS, Exporter, Output, Selection, Source, Tally, lake, pqtz};
+use crate::from_lake;
 use crate::interrupt;
 use crate::misuse::{Misuse, misuse};
 use crate::passing::Passing;
@@ -50,6 +54,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if arguments.list {
         return list();
     }
+    if let Some(address) = from_lake::address(arguments)? {
+        return export_from_lake(arguments, &address);
+    }
     let traces: Vec<(&Path, Found)> = arguments
         .inputs
         .iter()
@@ -63,10 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         return publish(arguments, &traces);
     }
     if arguments.partition.is_some() || arguments.retain.is_some() || arguments.compact {
-        return Err(misuse(
-            "--partition, --retain and --compact: expected --to lake".to_owned(),
-            "use --to lake -o DIR",
-        ));
+        return Err(without_lake());
     }
     match (traces.first(), arguments.inputs.len()) {
         (None, _) => import_files(arguments),
@@ -79,6 +83,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
             "to query several traces, run: perfquet-query sql TRACE...",
         )),
     }
+}
+
+fn export_from_lake(arguments: &Arguments, address: &Address) -> Result<Outcome> {
+    let exporter = from_lake::exporter(arguments)?;
+    if arguments.partition.is_some() || arguments.retain.is_some() || arguments.compact {
+        return Err(without_lake());
+    }
+    refuse_selection(arguments, exporter)?;
+    if let Output::Reference { .. } = exporter.output {
+        from_lake::write_statements(arguments, exporter, address)?;
+        return Ok(Outcome::Done);
+    }
+    let (name, trace) = from_lake::only_trace(address, &arguments.inputs[0])?;
+    let named = PathBuf::from(format!("{name}.pqt"));
+    let destination = Destination::open(arguments, exporter, &named)?;
+    export(arguments, exporter, &trace, Some(name), destination)?;
+    Ok(Outcome::Done)
+}
+
+fn without_lake() -> anyhow::Error {
+    misuse(
+        "--partition, --retain and --compact: expected --to lake".to_owned(),
+        "use --to lake -o DIR",
+    )
 }
 
 /// Adds complete traces to a lake.
@@ -233,11 +261,17 @@ fn import_and_export(arguments: &Arguments, exporter: &Exporter) -> Result<Outco
         ));
     }
     // Report an unwritable output before reading anything.
-    let destination = Destination::open(arguments, exporter)?;
+    let destination = Destination::open(arguments, exporter, &arguments.inputs[0])?;
     let passing = Passing::create()?;
     let trace = passing.trace();
     let report = import_into(arguments, &trace, None)?;
-    export(arguments, exporter, &trace, destination)?;
+    export(
+        arguments,
+        exporter,
+        &Directory::open(&trace)?,
+        None,
+        destination,
+    )?;
     closing_line::exported(&arguments.inputs, &report);
     closing_line::unwound(&report);
     Ok(outcome(arguments, &report))
@@ -269,8 +303,14 @@ fn take_up(arguments: &Arguments, trace: &Path, found: Found) -> Result<Outcome>
                 ));
             }
             refuse_selection(arguments, exporter)?;
-            let destination = Destination::open(arguments, exporter)?;
-            export(arguments, exporter, trace, destination)?;
+            let destination = Destination::open(arguments, exporter, trace)?;
+            export(
+                arguments,
+                exporter,
+                &Directory::open(trace)?,
+                None,
+                destination,
+            )?;
             Ok(Outcome::Done)
         }
         (Found::Whole | Found::Nothing, None) if trace.is_file() => unpack(arguments, trace),
@@ -375,10 +415,10 @@ fn refuse_selection(arguments: &Arguments, exporter: &Exporter) -> Result<()> {
 fn export(
     arguments: &Arguments,
     exporter: &Exporter,
-    trace: &Path,
+    trace: &Directory,
+    name: Option<String>,
     destination: Destination,
 ) -> Result<()> {
-    let trace = Directory::open(trace)?;
     let selection = Selection {
         time: arguments.time,
         events: arguments.event.clone(),
@@ -387,11 +427,14 @@ fn export(
     let line = Line::new();
     let progress = line.rows();
     let symbols = symbol_options(arguments)?;
-    let source = Source::open(&trace, &selection, symbols, &progress)?;
+    let mut source = Source::open(trace, &selection, symbols, &progress)?;
+    // The path of a trace in a lake is that of the lake.
+    source.name = name.unwrap_or(source.name);
     let mut tally = Tally::default();
     let (name, bytes) = destination.write(exporter, &source, &mut tally)?;
     drop(line);
-    closing_line::written(&name, bytes, exporter, &source, &tally);
+    closing_line::written(&name, bytes, exporter, &tally);
+    closing_line::excluded(&name, source.excluded());
     Ok(())
 }
 

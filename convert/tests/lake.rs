@@ -165,3 +165,121 @@ fn compactions_and_writers_at_once_keep_each_row() {
         assert_eq!(lake.records().expect("records").len(), traces.len());
     }
 }
+
+/// Exports of a trace of a lake are those of the trace that was published, byte by byte.
+#[test]
+fn traces_of_a_lake_are_exported_as_themselves() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let traces = traces(folder.path());
+    let lake = folder.path().join("a lake");
+    let mut publish = Command::new(CONVERT);
+    publish.args(&traces).args(["--to", "lake", "-q", "-o"]);
+    // Hosts are those of the recordings.
+    publish.arg(&lake).args(["--partition", "date=2026-11-22"]);
+    check(
+        publish
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the converter"),
+    );
+    let mut compact = Command::new(CONVERT);
+    compact.args(["--to", "lake", "--compact", "-q", "-o"]);
+    let status = compact.arg(&lake).status();
+    assert!(status.expect("the converter").success());
+    let exported = |input: &str, format: &str| {
+        let output = folder.path().join("out");
+        let _ = std::fs::remove_dir_all(&output);
+        let _ = std::fs::remove_file(&output);
+        let mut command = Command::new(CONVERT);
+        command.args([input, "--to", format, "-o"]).arg(&output);
+        let result = command.output().expect("the converter");
+        let said = String::from_utf8_lossy(&result.stderr).into_owned();
+        assert!(result.status.success(), "{input}: {format}: {said}");
+        let mut contents: Vec<(PathBuf, Vec<u8>)> = match output.is_dir() {
+            true => {
+                let entries = std::fs::read_dir(&output).expect("a directory");
+                let paths = entries.map(|entry| entry.expect("an entry").path());
+                paths
+                    .map(|path| (path.clone(), std::fs::read(&path).expect("a file")))
+                    .collect()
+            }
+            false => vec![(output.clone(), std::fs::read(&output).expect("a file"))],
+        };
+        contents.sort();
+        (contents, said)
+    };
+    for trace in &traces {
+        let name = trace.file_stem().expect("a name").to_string_lossy();
+        let address = format!("lake:{}?trace={name}&date=2026-11-*", lake.display());
+        let trace = trace.display().to_string();
+        for format in [
+            "perfetto",
+            "firefox",
+            "pprof",
+            "speedscope",
+            "chrome",
+            "ctf",
+            "folded",
+            "perf-script",
+            "csv",
+            "csv=exact",
+        ] {
+            let (expected, of_trace) = exported(&trace, format);
+            let (found, of_lake) = exported(&address, format);
+            assert_eq!(of_lake, of_trace, "{format}");
+            assert!(found == expected, "{name}: {format} differs");
+        }
+    }
+}
+
+/// What cannot be exported from a lake is named, and nothing is written.
+#[test]
+fn inputs_that_are_no_trace_of_a_lake_are_rejected() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let traces = traces(folder.path());
+    let lake = folder.path().join("lake");
+    check(publish(&traces, &lake).spawn().expect("the converter"));
+    let lake = lake.display().to_string();
+    let rejected = |arguments: &[&str], expected: &str| {
+        let mut command = Command::new(CONVERT);
+        command.args(arguments).current_dir(folder.path());
+        let output = command.output().expect("the converter");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    };
+    let all = format!("lake:{lake}");
+    let one = format!("lake:{lake}?trace=1");
+    rejected(&[&all, "--to", "folded"], "expected one trace, found 4");
+    rejected(&[&one], "already traces of a lake");
+    rejected(&[&one, "--symbols", "/"], "already traces of a lake");
+    rejected(&[&one, "--to", "pqtz"], "expected a trace directory");
+    rejected(
+        &[&one, "--to", "lake", "-o", "other"],
+        "expected a trace directory",
+    );
+    rejected(
+        &[&one, "0.pqt", "--to", "folded"],
+        "a lake cannot be combined with other inputs",
+    );
+    rejected(&[&one, "--to", "folded", "--compact"], "expected --to lake");
+    rejected(&[&one, "--to", "csv", "-f", "-o", &lake], "not overwritten");
+    let other = |query: &str| format!("{all}?{query}");
+    rejected(
+        &[&other("rack=1"), "--to", "folded"],
+        "unknown key \"rack\": expected host, date or trace",
+    );
+    rejected(
+        &[&other("host=x"), "--to", "folded"],
+        "no matching traces among 4 traces; hosts: h001; dates: 2026-11-22",
+    );
+    rejected(
+        &["lake:nowhere", "--to", "ddl=duckdb"],
+        "nowhere: no such lake",
+    );
+    rejected(
+        &["lake:", "--to", "folded"],
+        "expected the directory of a lake",
+    );
+}

@@ -1,30 +1,55 @@
-"""Opens every table of a lake with one engine, and prints rows by host, a sum and a join.
+"""Runs the statements of `perfquet-convert --to ddl=…` in an engine, and prints rows of every table and answers.
 
-    python3 -c "$(cat lake.py)" ENGINE LAKE
+    python3 -c "$(cat lake.py)" ENGINE STATEMENTS PATH lake|trace NAME=TABLE…
 
-"remote" is DuckDB through a file system that is not local.
+"remote" is DuckDB through a file system that is not local, "delta" is Polars on the logs that the statements write.
 """
 
-import glob
+import json
+import os
 import sys
 
-ENGINE, LAKE = sys.argv[1], sys.argv[2]
+ENGINE, STATEMENTS, PATH, KIND = sys.argv[1:5]
+TABLES = [table.split("=", 1) for table in sys.argv[5:]]
+TEXT = open(STATEMENTS).read()
 
-FILES = glob.glob(LAKE + "/**/*.parquet", recursive=True)
-TABLES = sorted({file.split("/date=")[0][len(LAKE) + 1:] for file in FILES})
+OF_TRACE = " AND k.trace = s.trace" if KIND == "lake" else ""
+OF_FRAME = " AND f.trace = k.trace" if KIND == "lake" else ""
+QUESTIONS = {
+    "leaf": "SELECT f.module AS module, count(*) AS n FROM samples AS s"
+    f" JOIN stacks AS k ON k.stack_id = s.user_stack{OF_TRACE}"
+    f" JOIN frames AS f ON f.frame_id = k.frame_id{OF_FRAME} GROUP BY f.module",
+    "comm": "SELECT comm, count(*) AS n FROM samples GROUP BY comm",
+    "calls": "SELECT sum(duration) AS n FROM calls",
+    "slow": "SELECT count(*) AS n FROM calls WHERE duration > 20000",
+    "switches": "SELECT prev_comm, count(*) AS n FROM sched_switch GROUP BY prev_comm",
+    "kernel": "SELECT count(*) AS n FROM mappings WHERE start_address < 0",
+}
+if KIND == "lake":
+    QUESTIONS["wall"] = "SELECT count(wall_time) AS n FROM samples"
+QUESTION_TABLES = {
+    "leaf": ("samples", "stacks", "frames"),
+    "comm": ("samples",),
+    "calls": ("calls",),
+    "slow": ("calls",),
+    "switches": ("sched_switch",),
+    "kernel": ("mappings",),
+    "wall": ("samples",),
+}
+# As unsigned numbers.
+ORDER = {
+    "duckdb": "unsigned_order(start_address)",
+    "remote": "unsigned_order(start_address)",
+    "chdb": "unsigned_order(start_address)",
+    "spark": "start_address ^ (-9223372036854775807 - 1)",
+    "datafusion": "start_address ^ (-9223372036854775807 - 1)",
+}
+ADDRESS = {"datafusion": "'0x' || to_hex(start_address)"}
 
-LEAF = (
-    "SELECT f.module AS module, count(*) AS n FROM samples AS s"
-    " JOIN stacks AS k ON k.trace = s.trace AND k.stack_id = s.user_stack"
-    " JOIN frames AS f ON f.trace = k.trace AND f.frame_id = k.frame_id GROUP BY f.module ORDER BY 1"
-)
-KERNEL = "SELECT count(*) AS n FROM mappings WHERE start_address < 0"
-CALLS = "SELECT sum(duration) AS n FROM calls"
-WALL = "SELECT count(wall_time) AS n FROM samples"
 
-
-def name_of(table):
-    return table.replace("/", "_").replace("events_", "")
+def statements():
+    lines = [line for line in TEXT.splitlines() if not line.startswith("--")]
+    return [statement for statement in "\n".join(lines).split(";\n") if statement.strip("; \n")]
 
 
 def engine():
@@ -33,65 +58,66 @@ def engine():
         import duckdb
 
         connection = duckdb.connect()
-        place = LAKE
+        text = TEXT
         if ENGINE == "remote":
             import fsspec
 
             memory = fsspec.filesystem("memory")
-            memory.put(LAKE, "/lake", recursive=True)
+            for folder, _, files in os.walk(PATH):
+                for file in files:
+                    path = os.path.join(folder, file)
+                    memory.pipe_file("/lake" + path[len(PATH):], open(path, "rb").read())
             connection.register_filesystem(memory)
-            place = "memory://lake"
-        for table in TABLES:
-            connection.execute(
-                f"CREATE VIEW {name_of(table)} AS SELECT * FROM read_parquet('{place}/{table}/*/*/*.parquet',"
-                " union_by_name = true, hive_partitioning = true, hive_types = {'date': DATE, 'host': VARCHAR})"
-            )
-            # Every column of every file.
-            connection.execute(f"SELECT * FROM {name_of(table)}").fetchall()
+            # As in SQL and in a pattern.
+            quoted = PATH.replace("[", "[[]").replace("'", "''")
+            assert quoted in text
+            text = text.replace(quoted, "memory://lake")
+        connection.execute(text)
         return lambda sql: connection.execute(sql).fetchall()
     if ENGINE == "polars":
+        scope = {}
+        exec(TEXT, scope)
+        if "mappings" in dict(TABLES):
+            mappings = scope["context"].execute("SELECT * FROM mappings").collect()
+            highest = mappings.sort(scope["unsigned_order"]("start_address"))["start_address"]
+            assert highest[-1] < 0 or highest.min() >= 0
+        return lambda sql: scope["context"].execute(sql).collect().rows()
+    if ENGINE == "delta":
         import polars
 
+        exec(TEXT, {})
         context = polars.SQLContext()
-        for table in TABLES:
-            frame = polars.scan_parquet(
-                f"{LAKE}/{table}/**/*.parquet",
-                hive_partitioning=True,
-                hive_schema={"date": polars.Date, "host": polars.String},
-                missing_columns="insert",
-                extra_columns="ignore",
-            )
-            frame.collect()
-            context.register(name_of(table), frame)
+        for name, table in TABLES:
+            context.register(name, polars.scan_delta(f"{PATH}/{table}"))
         return lambda sql: context.execute(sql).collect().rows()
     if ENGINE == "datafusion":
         from datafusion import SessionContext
 
         context = SessionContext()
-        for table in TABLES:
-            context.sql(
-                f"CREATE EXTERNAL TABLE {name_of(table)} STORED AS PARQUET PARTITIONED BY (date, host) LOCATION '{LAKE}/{table}/'"
-            )
+        for statement in statements():
+            context.sql(statement)
         return lambda sql: [tuple(row.values()) for row in context.sql(sql).to_pylist()]
     if ENGINE == "chdb":
         from chdb import session
 
         connection = session.Session()
         connection.query("CREATE DATABASE lake")
-        for table in TABLES:
-            connection.query(
-                f"CREATE VIEW lake.{name_of(table)} AS SELECT * FROM file('{LAKE}/{table}/**/*.parquet', Parquet)"
-                " SETTINGS use_hive_partitioning = 1, schema_inference_mode = 'union'"
-            )
         connection.query("USE lake")
+        connection.query(TEXT)
 
         def rows(sql):
-            import json
-
             text = str(connection.query(sql, "JSONCompactEachRow"))
             return [tuple(json.loads(line)) for line in text.splitlines()]
 
         return rows
+    if ENGINE == "spark":
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+        spark = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
+        for statement in statements():
+            spark.sql(statement)
+        return lambda sql: [tuple(row) for row in spark.sql(sql).collect()]
     raise SystemExit(f"unknown engine {ENGINE}")
 
 
@@ -100,10 +126,21 @@ def text(value):
 
 
 query = engine()
-for table in TABLES:
-    by_host = query(f"SELECT host, count(*) AS n FROM {name_of(table)} GROUP BY host ORDER BY host")
-    for row in by_host:
-        print(table, *map(text, row))
-for title, sql in (("leaf", LEAF), ("kernel", KERNEL), ("calls", CALLS), ("wall", WALL)):
+for name, table in TABLES:
+    if ENGINE not in ("spark", "chdb"):
+        # Every column of every file.
+        query(f'SELECT * FROM "{name}"')
+    by = "host, " if KIND == "lake" else ""
+    grouped = " GROUP BY host ORDER BY host" if KIND == "lake" else ""
+    for row in query(f"SELECT {by}count(*) AS n FROM {name}{grouped}"):
+        print(table, *map(text, row), sep="\t")
+names = {name for name, _ in TABLES}
+for title, sql in QUESTIONS.items():
+    if not all(word in names for word in QUESTION_TABLES[title]):
+        continue
     for row in sorted(tuple(map(text, row)) for row in query(sql)):
-        print(title, *row)
+        print(title, *row, sep="\t")
+if ENGINE in ORDER and "mappings" in names:
+    shown = ADDRESS.get(ENGINE, "address(start_address)")
+    sql = f"SELECT {shown} AS shown FROM mappings ORDER BY {ORDER[ENGINE]} DESC LIMIT 1"
+    print("highest", *query(sql)[0], sep="\t")

@@ -72,6 +72,8 @@ const NEEDS: &[Need] = &[
     }),
     need("DataFusion for Python", || has_module("datafusion")),
     need("chDB for Python", || has_module("chdb")),
+    need("deltalake for Python", || has_module("deltalake")),
+    need("sqlglot for Python", || has_module("sqlglot")),
     need("fsspec for Python", || has_module("fsspec")),
     need("maturin and pytest for Python", || {
         has_module("maturin") && has_module("pytest")

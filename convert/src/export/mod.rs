@@ -48,7 +48,8 @@ use std::path::Path;
 use anyhow::Result;
 
 pub(crate) use condition::Condition;
-pub(crate) use source::{Selection, Source};
+pub(crate) use ddl::Catalog;
+pub(crate) use source::{Excluded, Selection, Source};
 pub(crate) use tally::Tally;
 
 /// An exporter as listed on the command line.
@@ -68,13 +69,19 @@ pub(crate) type WriteFile = fn(&Source<'_>, &mut dyn Write, &mut Tally) -> Resul
 /// Writes the selected rows into an empty directory.
 pub(crate) type WriteDirectory = fn(&Source<'_>, &Path, &mut Tally) -> Result<()>;
 
+/// Writes statements about the tables of a lake.
+pub(crate) type WriteStatements = fn(&Catalog, &mut dyn Write, &mut Tally) -> Result<()>;
+
 /// Kinds of outputs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Output {
     /// Text for pipes: stdout by default.
     Text { write: WriteFile },
-    /// Text that refers to the files of the trace, and to all of their rows.
-    Reference { write: WriteFile },
+    /// Text that refers to the files of a trace or lake, and to all of their rows.
+    Reference {
+        write: WriteFile,
+        write_lake: WriteStatements,
+    },
     /// A file for a viewer: by default in the current directory, named after the input.
     File {
         /// `.pftrace`. With an ending of `.gz`, output to stdout is compressed, too.
@@ -116,7 +123,13 @@ pub(crate) const EXPORTERS: &[&Exporter] = &[
     &tables::ARROW,
     &lake::EXPORTER,
     &pqtz::EXPORTER,
-    &ddl::DUCKDB,
+    &ddl::duckdb::EXPORTER,
+    &ddl::spark::EXPORTER,
+    &ddl::clickhouse::EXPORTER,
+    &ddl::datafusion::EXPORTER,
+    &ddl::trino::EXPORTER,
+    &ddl::polars::EXPORTER,
+    &ddl::delta::EXPORTER,
 ];
 
 /// With more nested slices on a track, Perfetto's importer misreads the track without an error (`slice_tracker.cc`).

@@ -38,6 +38,8 @@ pub(crate) struct Selection {
 /// A trace to export.
 pub(crate) struct Source<'t> {
     pub(crate) trace: &'t Directory,
+    /// Its name, without an ending.
+    pub(crate) name: String,
     /// Sources of names for addresses inside events.
     pub(super) symbols: symbols::Options,
     /// Called with the number of rows read since the last call.
@@ -96,8 +98,10 @@ impl<'t> Source<'t> {
     ) -> Result<Source<'t>> {
         let event_types = event_types::read(trace)?;
         let chosen = ChosenEvents::of(&event_types, trace, &selection.events)?;
+        let name = trace.path().file_stem().unwrap_or_default();
         let mut source = Source {
             trace,
+            name: name.to_string_lossy().into_owned(),
             symbols,
             progress,
             event_types,

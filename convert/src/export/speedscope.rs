@@ -300,11 +300,10 @@ impl Export<'_> {
     }
 
     fn write(&mut self, source: &Source<'_>, json: &mut Json<'_>) -> Result<()> {
-        let name = source.trace.path().file_stem().unwrap_or_default();
         json.raw(format!(
             "{{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":{},\"name\":{},\"activeProfileIndex\":0,\"profiles\":[",
             text(concat!("perfquet@", env!("CARGO_PKG_VERSION"))),
-            text(&name.to_string_lossy()),
+            text(&source.name),
         ))?;
         if self.profiles.is_empty() {
             // Without a profile, the page shows its loading screen forever.

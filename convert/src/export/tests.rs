@@ -48,7 +48,7 @@ fn exported_with(
     let mut tally = Tally::default();
     match exporter.output {
         Output::Text { write }
-        | Output::Reference { write }
+        | Output::Reference { write, .. }
         | Output::File { write, .. }
         | Output::Archive { write, .. } => {
             write(&source, &mut out, &mut tally).unwrap();

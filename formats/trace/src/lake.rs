@@ -10,6 +10,8 @@
 //! ```
 //! A trace is in the lake if it has a record and no pending change. No path of a lake is followed through a symbolic link.
 
+mod address;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -22,6 +24,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::store::{Directory, Manifest};
+
+pub use address::{Address, Matches, few};
 
 /// Version of the layout.
 pub const VERSION: u32 = 2;

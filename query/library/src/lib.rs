@@ -31,7 +31,6 @@ pub mod failure;
 pub mod functions;
 #[doc(hidden)]
 pub mod interrupt;
-mod lake;
 mod linux;
 mod options;
 mod passes;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use perfquet_cli::glob_matches;
+use perfquet_trace::lake::Address;
 use perfquet_trace::store::{
     ARCHIVE_ENDING, Archive, ColumnSchema, Directory, FILE_NAME, JOURNAL, Part, Root, Source,
     State, TableEntry, TableSchema,
 };
 
 use crate::align::{self, Clock, Method, Placement};
-use crate::lake;
 use crate::published::Published;
 use crate::unit::in_fitting_unit;
 
@@ -328,7 +328,7 @@ impl Traces {
             all.extend(placements.iter().map(|(path, _)| path.clone()));
         }
         for pattern in &all {
-            if let Some(address) = lake::address(pattern) {
+            if let Some(address) = Address::parse(pattern, glob_matches) {
                 let address = address?;
                 notes.extend(address.open(|record, directory| {
                     let path = address.path_of(&record.trace);
@@ -450,7 +450,7 @@ fn name_all(traces: &mut [Trace]) {
 
 /// Expands a path or pattern to trace directories, sorted by path; the address of a lake to those of its traces.
 pub fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
-    if let Some(address) = lake::address(pattern) {
+    if let Some(address) = Address::parse(pattern, glob_matches) {
         let address = address?;
         let names = address.names()?.into_iter();
         return Ok(names.map(|name| address.path_of(&name)).collect());

@@ -29,8 +29,8 @@ use super::super::values::Cell;
 
 /// Columns that a lake adds.
 pub(super) const TRACE: &str = "trace";
-pub(super) const HOST: &str = "host";
-pub(super) const DATE: &str = "date";
+pub(in super::super) const HOST: &str = "host";
+pub(in super::super) const DATE: &str = "date";
 const WALL_TIME: &str = "wall_time";
 
 /// The columns of a file in a lake.

@@ -26,6 +26,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use arrow_schema::SchemaRef;
 use perfquet_trace::count::{counted, grouped};
 use perfquet_trace::lake::{Change, Entry, EntryRows, MANIFESTS, Record};
 use perfquet_trace::store::{ARCHIVE_ENDING, Directory, Manifest, folder_of};
@@ -34,7 +35,8 @@ use perfquet_trace::tables as declared;
 pub(crate) use partition::Partition;
 
 use super::{Exporter, Output};
-use columns::{Columns, HOST};
+use columns::Columns;
+pub(super) use columns::{DATE, HOST};
 use description::PublishedTable;
 use files::Lake;
 
@@ -46,7 +48,7 @@ pub(super) const EXPORTER: Exporter = Exporter {
 };
 
 /// The table with a row per trace.
-const TRACES: &str = "traces";
+pub(super) const TRACES: &str = "traces";
 /// Part of the checksum of a trace: a lake is rewritten when files are written differently.
 const FORM: &str = "2";
 
@@ -197,7 +199,7 @@ fn publish_trace(
         });
     }
     let last = tables.len();
-    rows += tables::trace_row(&trace, &id, &name, host, &stage.file(last).0)?;
+    rows += tables::write_trace_row(&trace, &id, &name, host, &stage.file(last).0)?;
     bytes += add(TRACES, last, 1)?;
     let files = entries.len() as u64;
     let (staged, from) = stage.file(last + 1);
@@ -267,6 +269,27 @@ fn tables_of(trace: &Directory) -> (Vec<(String, String)>, Vec<String>) {
     };
     found.sort_by_key(|(name, _)| has_rows_in_time(name));
     (found, omitted)
+}
+
+/// Tables of a trace of a lake: name, folder, columns of its files. `keys` are those of the lake's partition.
+pub(super) fn published(
+    record: &Record,
+    trace: &Directory,
+    keys: &[String],
+) -> Result<Vec<(String, String, SchemaRef)>> {
+    let host = record.host.as_deref();
+    let host = host.filter(|_| !keys.iter().any(|key| key == HOST));
+    let (tables, _) = tables_of(trace);
+    let mut found = Vec::new();
+    for (table, folder) in tables {
+        let entry = trace.table(&table).context("a table of the manifest")?;
+        let columns = entry.schema(&table).columns;
+        let columns = Columns::new(&table, &columns, &record.trace, host, None);
+        found.push((table, folder, columns.schema));
+    }
+    let row = tables::trace_row(trace, &record.trace, &record.name, host)?;
+    found.push((TRACES.to_owned(), TRACES.to_owned(), row.schema()));
+    Ok(found)
 }
 
 /// Removes the traces recorded before a date. Returns their number.

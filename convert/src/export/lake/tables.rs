@@ -155,14 +155,29 @@ pub(super) fn metadata(
         .collect()
 }
 
-/// The row of a trace in the table `traces`: facts about the recording.
-pub(super) fn trace_row(
+/// Writes the row of a trace in the table `traces`.
+pub(super) fn write_trace_row(
     trace: &Directory,
     id: &str,
     name: &str,
     host: Option<&str>,
     path: &Path,
 ) -> Result<u64> {
+    let batch = trace_row(trace, id, name, host)?;
+    let properties = properties(metadata(id, "traces", &trace.manifest().facts, &[]));
+    let mut writer = Writer::create(path, &batch.schema(), properties)?;
+    writer.write(&batch)?;
+    writer.finish()?;
+    Ok(1)
+}
+
+/// The row of a trace in the table `traces`: facts about the recording.
+pub(super) fn trace_row(
+    trace: &Directory,
+    id: &str,
+    name: &str,
+    host: Option<&str>,
+) -> Result<RecordBatch> {
     let manifest = trace.manifest();
     let facts = &manifest.facts;
     let tables = || manifest.tables.values();
@@ -199,10 +214,5 @@ pub(super) fn trace_row(
     ];
     columns.extend(host.map(|host| (HOST, text(Some(host.to_owned())))));
     let columns = columns.into_iter().map(|(name, array)| (name, array, true));
-    let batch = RecordBatch::try_from_iter_with_nullable(columns)?;
-    let properties = properties(metadata(id, "traces", facts, &[]));
-    let mut writer = Writer::create(path, &batch.schema(), properties)?;
-    writer.write(&batch)?;
-    writer.finish()?;
-    Ok(1)
+    Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
 }

@@ -1,4 +1,4 @@
-//! Traces of a lake, as `perfquet-convert --to lake` writes it, selected by host, date and name.
+//! Addresses of traces in a lake: all of them, or those selected by host, date and name.
 //!
 //! ```text
 //! lake:/srv/lake                          all
@@ -13,40 +13,38 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
-use perfquet_cli::glob_matches;
-use perfquet_trace::count::counted;
-use perfquet_trace::lake::{Lake, Record};
-use perfquet_trace::store::Directory;
+use perfquet_events::Error;
+
+use super::{Lake, Record};
+use crate::count::counted;
+use crate::store::Directory;
 
 const SCHEME: &[u8] = b"lake:";
 /// Selects by the name in the lake, or by the trace's own.
 const TRACE: &str = "trace";
 const KEYS: [&str; 3] = ["host", "date", TRACE];
 
+/// Whether a text matches a pattern with `*`, `?` and `[…]`.
+pub type Matches = fn(pattern: &str, text: &str) -> bool;
+
 /// A lake, and which of its traces.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+#[derive(Debug)]
+pub struct Address {
     root: PathBuf,
     /// Keys with a pattern. One pattern of each key must match.
     conditions: Vec<(&'static str, String)>,
+    matches: Matches,
 }
 
-/// Returns the address in a path; `None` if it is none, but a path of files.
-pub(crate) fn address(path: &Path) -> Option<Result<Address>> {
-    let text = path.as_os_str().as_bytes().strip_prefix(SCHEME)?;
-    if path.exists() {
-        return None;
-    }
-    Some(parse(text).map_err(|message| anyhow::anyhow!("{}: {message}", path.display())))
-}
-
-fn parse(text: &[u8]) -> Result<Address, String> {
+fn parse(text: &[u8], matches: Matches) -> Result<Address, String> {
     let is_directory = |path: &[u8]| Path::new(OsStr::from_bytes(path)).is_dir();
     let first = text.iter().position(|&byte| byte == b'?');
     // A directory may have a question mark in its name.
     let (root, query) = match first.filter(|_| !is_directory(text)) {
-        Some(place) => (&text[..place], &text[place + 1..]),
+        Some(place) => {
+            let (root, query) = text.split_at(place);
+            (root, query.strip_prefix(b"?").unwrap_or(query))
+        }
         None => (text, &[][..]),
     };
     if root.is_empty() {
@@ -66,6 +64,7 @@ fn parse(text: &[u8]) -> Result<Address, String> {
     Ok(Address {
         root: PathBuf::from(OsStr::from_bytes(root)),
         conditions,
+        matches,
     })
 }
 
@@ -82,7 +81,7 @@ fn decoded(text: &str) -> Result<String, String> {
             (b'%', None) => return Err(format!("expected two digits after %, found {text:?}")),
             (_, Some(code)) => {
                 bytes.push(code);
-                rest = &after[2..];
+                rest = after.get(2..).unwrap_or_default();
             }
             (first, None) => {
                 bytes.push(first);
@@ -94,8 +93,27 @@ fn decoded(text: &str) -> Result<String, String> {
 }
 
 impl Address {
+    /// Returns the address in a path; `None` if it is none, but a path of files.
+    pub fn parse(path: &Path, matches: Matches) -> Option<Result<Address, Error>> {
+        let text = path.as_os_str().as_bytes().strip_prefix(SCHEME)?;
+        if path.exists() {
+            return None;
+        }
+        Some(parse(text, matches).map_err(|message| unfit(path, message)))
+    }
+
+    /// Returns the directory of the lake.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns whether all traces of the lake are meant.
+    pub fn is_whole(&self) -> bool {
+        self.conditions.is_empty()
+    }
+
     /// Returns the path that opens a trace of this lake alone.
-    pub(crate) fn path_of(&self, trace: &str) -> PathBuf {
+    pub fn path_of(&self, trace: &str) -> PathBuf {
         let mut path = std::ffi::OsString::from("lake:");
         path.push(&self.root);
         path.push(format!("?{TRACE}={trace}"));
@@ -103,14 +121,14 @@ impl Address {
     }
 
     /// Names of the selected traces in the lake, in order.
-    pub(crate) fn names(&self) -> Result<Vec<String>> {
+    pub fn names(&self) -> Result<Vec<String>, Error> {
         let lake = self.lake()?;
         let (records, _) = self.records(&lake)?;
         Ok(records.into_iter().map(|record| record.trace).collect())
     }
 
     /// Opens the selected traces, by date, host and name. Returns notes about what is left out.
-    pub(crate) fn open(&self, mut opened: impl FnMut(Record, Directory)) -> Result<Vec<String>> {
+    pub fn open(&self, mut opened: impl FnMut(Record, Directory)) -> Result<Vec<String>, Error> {
         let lake = self.lake()?;
         let (records, mut notes) = self.records(&lake)?;
         let shown = self.root.display();
@@ -129,26 +147,27 @@ impl Address {
         }
         if earlier > 0 {
             let message = format!(
-                "{shown}: {} of an earlier version of the lake, without manifests\nhint: publish them again",
+                "{} of an earlier version of the lake, without manifests\nhint: publish them again",
                 counted(earlier, "trace")
             );
             if count == 0 {
-                bail!("{message}");
+                return Err(unfit(&self.root, message));
             }
-            notes.push(message);
+            notes.push(format!("{shown}: {message}"));
         }
         Ok(notes)
     }
 
-    fn lake(&self) -> Result<Lake> {
+    /// Opens the lake.
+    pub fn lake(&self) -> Result<Lake, Error> {
         if !self.root.exists() {
-            bail!("{}: no such lake", self.root.display());
+            return Err(unfit(&self.root, "no such lake".to_owned()));
         }
-        Ok(Lake::open(&self.root)?)
+        Lake::open(&self.root)
     }
 
     /// The records of the selected traces, and notes about those that are left out.
-    fn records(&self, lake: &Lake) -> Result<(Vec<Record>, Vec<String>)> {
+    fn records(&self, lake: &Lake) -> Result<(Vec<Record>, Vec<String>), Error> {
         let mut notes = Vec::new();
         let changing = lake.changing().iter().map(String::as_str);
         // Their host and date may be changing, too.
@@ -182,11 +201,11 @@ impl Address {
                 }
             }
             let notes: String = notes.iter().map(|note| format!("\n{note}")).collect();
-            bail!(
-                "{}: no matching traces among {}{found}{notes}",
-                self.root.display(),
+            let message = format!(
+                "no matching traces among {}{found}{notes}",
                 counted(count as u64, "trace"),
             );
+            return Err(unfit(&self.root, message));
         }
         records.sort_by(|a, b| {
             let key = |record: &Record| (record.date.clone(), record.host.clone());
@@ -216,7 +235,8 @@ impl Address {
         let mut patterns = names.map(|(_, pattern)| pattern.as_str()).peekable();
         let own = trace.rsplit_once('-').map_or(trace, |(name, _)| name);
         patterns.peek().is_none()
-            || patterns.any(|pattern| glob_matches(pattern, trace) || glob_matches(pattern, own))
+            || patterns
+                .any(|pattern| (self.matches)(pattern, trace) || (self.matches)(pattern, own))
     }
 
     fn selects(&self, record: &Record) -> bool {
@@ -228,7 +248,7 @@ impl Address {
                 .peekable();
             patterns.peek().is_none()
                 || patterns.any(|(_, pattern)| {
-                    let matches = |value: &str| glob_matches(pattern, value);
+                    let matches = |value: &str| (self.matches)(pattern, value);
                     match *key {
                         "host" => record.host.as_deref().is_some_and(matches),
                         "date" => record.date.as_deref().is_some_and(matches),
@@ -239,10 +259,18 @@ impl Address {
     }
 }
 
+fn unfit(path: &Path, message: String) -> Error {
+    Error::Unsupported {
+        input: path.display().to_string(),
+        message,
+    }
+}
+
 /// Some of the names.
-fn few(names: &[&str]) -> String {
+pub fn few(names: &[&str]) -> String {
     const MOST: usize = 5;
-    let mut text = names[..names.len().min(MOST)].join(", ");
+    let first: Vec<&str> = names.iter().copied().take(MOST).collect();
+    let mut text = first.join(", ");
     if names.len() > MOST {
         text.push_str(&format!(" and {} more", names.len() - MOST));
     }
@@ -252,6 +280,10 @@ fn few(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn address(path: &Path) -> Option<Result<Address, Error>> {
+        Address::parse(path, |pattern, text| pattern == text)
+    }
 
     #[test]
     fn addresses_have_a_directory_and_patterns() {

@@ -18,21 +18,20 @@ use perfquet_trace::tables;
 use perfquet_views::duckdb::{self, identifier, literal};
 use perfquet_views::{VIEWS, View};
 
-use super::source::{Source, first_time};
-use super::{Exporter, Output, Tally};
+use super::super::source::{Source, first_time};
+use super::super::{Exporter, Output, Tally, printable};
+use super::duckdb_shared::{MAIN, PARTS, UNSIGNED_ORDER, refuse_backslash, without_patterns};
+use super::{lake_of_duckdb, shell_word};
 
 /// `--to ddl=duckdb`
-pub(super) const DUCKDB: Exporter = Exporter {
+pub(in super::super) const EXPORTER: Exporter = Exporter {
     name: "ddl=duckdb",
-    about: "SQL statements that create the tables and views in DuckDB, over the files of the trace",
-    output: Output::Reference { write },
+    about: "statements that create the tables of a lake or trace in DuckDB, and views of a trace",
+    output: Output::Reference {
+        write,
+        write_lake: lake_of_duckdb::write,
+    },
 };
-
-/// Schema of the tables that only views use.
-const PARTS: &str = "parts_of_views";
-
-/// The schema of fixed tables and views.
-const MAIN: &str = "main";
 
 fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
     let trace = source.trace;
@@ -43,6 +42,9 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     let path = path
         .to_str()
         .with_context(|| format!("{}: expected a path in UTF-8", path.display()))?;
+    if without_patterns(path) != path {
+        refuse_backslash(path)?;
+    }
     let name = path.rsplit('/').next().unwrap_or(path);
     let mut statements = Statements {
         trace,
@@ -78,12 +80,12 @@ struct Statements<'s> {
 
 impl Statements<'_> {
     fn head(&mut self) -> Result<()> {
-        let path = commented(self.path);
+        let path = printable(self.path);
         writeln!(
             self.out,
             "-- The trace {path} for DuckDB: duckdb -init FILE, or .read FILE.\n\
              -- Statements refer to its files: create them again when the trace moves.\n\
-             -- Addresses are the bits of a signed integer; address(x) formats them."
+             -- Addresses are the bits of a signed integer: address(x) formats them, ORDER BY unsigned_order(x) sorts them."
         )?;
         Ok(())
     }
@@ -317,9 +319,10 @@ impl Statements<'_> {
             self.out,
             "CREATE OR REPLACE MACRO address(x) AS '0x' || lower(hex(x));\n\
              CREATE OR REPLACE MACRO since_start(t) AS (t - CAST({start} AS BIGINT)) / 1e9;\n\
-             CREATE OR REPLACE MACRO wall_time(t) AS make_timestamp_ns(t + CAST({offset} AS BIGINT));"
+             CREATE OR REPLACE MACRO wall_time(t) AS make_timestamp_ns(t + CAST({offset} AS BIGINT));\n\
+             {UNSIGNED_ORDER}"
         )?;
-        self.tally.wrote("function", 3);
+        self.tally.wrote("function", 4);
         Ok(())
     }
 
@@ -388,7 +391,7 @@ impl Statements<'_> {
             self.out,
             "--   perfquet-query sql {} 'SELECT * FROM {usage}' --format parquet > {name}.parquet\n\
              --   CREATE OR REPLACE VIEW {name} AS FROM '{name}.parquet';",
-            commented(&shell_word(self.path))
+            printable(&shell_word(self.path))
         )?;
         Ok(())
     }
@@ -448,36 +451,6 @@ fn type_name(kind: ColumnType) -> &'static str {
     }
 }
 
-/// A path in which DuckDB expands no pattern.
-fn without_patterns(path: &str) -> String {
-    let mut text = String::with_capacity(path.len());
-    for letter in path.chars() {
-        match letter {
-            '*' | '?' | '[' => {
-                text.push('[');
-                text.push(letter);
-                text.push(']');
-            }
-            letter => text.push(letter),
-        }
-    }
-    text
-}
-
-/// Text for a comment of one line.
-fn commented(text: &str) -> String {
-    super::printable(text)
-}
-
-/// A path for the shell, quoted if necessary.
-fn shell_word(path: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:@,=".contains(letter);
-    match path.chars().all(is_plain) {
-        true => path.to_owned(),
-        false => format!("'{}'", path.replace('\'', "'\\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -485,8 +458,6 @@ mod tests {
     #[test]
     fn paths_have_no_patterns_and_no_second_line() {
         assert_eq!(without_patterns("/a[1]*?/b"), "/a[[]1][*][?]/b");
-        assert_eq!(shell_word("/tmp/a.pqt"), "/tmp/a.pqt");
-        assert_eq!(shell_word("/tmp/it's"), "'/tmp/it'\\''s'");
-        assert_eq!(commented("/a\nDROP TABLE x;"), "/a?DROP TABLE x;");
+        assert_eq!(printable("/a\nDROP TABLE x;"), "/a?DROP TABLE x;");
     }
 }
