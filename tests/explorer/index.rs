@@ -376,6 +376,11 @@ fn pictures_need_no_cache() {
     let expected = whole(&Server::with_cache(&[&trace], &file));
     let before: HashMap<PathBuf, u64> = listed(&trace);
     let cache = tempfile::tempdir().unwrap();
+    let full = Server::without_space(&[&trace], cache.path());
+    assert_eq!(whole(&full), expected);
+    for ending in ["index", "unfinished"] {
+        assert_eq!(files(cache.path(), ending), [""; 0].map(PathBuf::from));
+    }
     let servers: Vec<Server> = (0..3)
         .map(|_| Server::with_cache(&[&trace], cache.path()))
         .collect();

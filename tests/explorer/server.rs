@@ -35,7 +35,18 @@ impl Server {
 
     /// A server whose indexes are below this directory.
     pub(crate) fn with_cache(traces: &[&Path], cache: &Path) -> Server {
-        let mut child = Command::new(bin("perfquet-query"))
+        Server::started(Command::new(bin("perfquet-query")), traces, cache)
+    }
+
+    /// A server that can write no file of more than a kilobyte.
+    pub(crate) fn without_space(traces: &[&Path], cache: &Path) -> Server {
+        let mut limited = Command::new("prlimit");
+        limited.arg("--fsize=1000").arg(bin("perfquet-query"));
+        Server::started(limited, traces, cache)
+    }
+
+    fn started(mut program: Command, traces: &[&Path], cache: &Path) -> Server {
+        let mut child = program
             .arg("serve")
             .args(traces)
             .arg("--no-browser")

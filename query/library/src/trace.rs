@@ -325,6 +325,16 @@ impl Traces {
                 );
             }
             placements = align::file::read(pattern)?;
+            if let Some((nested, _)) = placements
+                .iter()
+                .find(|(path, _)| align::file::is_alignment(path))
+            {
+                bail!(
+                    "{}: expected traces, found another alignment: {}",
+                    pattern.display(),
+                    nested.display()
+                );
+            }
             all.extend(placements.iter().map(|(path, _)| path.clone()));
         }
         for pattern in &all {

@@ -41,34 +41,43 @@ pub(super) fn compact(lake: &Lake, summary: &mut Summary) -> Result<()> {
 fn compact_partition(lake: &Lake, records: Vec<Record>, summary: &mut Summary) -> Result<()> {
     let mut stage = lake.stage()?;
     crate::interrupt::remove_when_interrupted(stage.path())?;
-    let before = records.clone();
-    let mut rewrite = Rewrite::new(lake, &stage, records, 0);
-    for files in rewrite.tables() {
-        for files in bins(files) {
-            if !rewrite.replace(&files)? {
-                summary.unmerged += files.len() as u64;
-            }
-        }
-    }
-    let (merged, into) = (rewrite.merged, rewrite.into);
-    let bytes = rewrite.bytes;
-    let change = rewrite.finish()?;
-    if change.moves.is_empty() {
-        return Ok(());
-    }
+    // Without the lock, so that others can write meanwhile: files that they replace may disappear.
+    let merged = merged(lake, &stage, records.clone());
     let locked = lake.lock()?;
-    for record in &before {
+    for record in &records {
         // Another process published, removed or compacted it.
         if lake.record(&record.trace)?.as_ref() != Some(record) || !lake.is_whole(record) {
             summary.busy += 1;
             return Ok(());
         }
     }
+    let (change, counts) = merged?;
+    summary.unmerged += counts.unmerged;
+    if change.moves.is_empty() {
+        return Ok(());
+    }
     locked.commit(&change, Some(&mut stage))?;
-    summary.merged += merged;
-    summary.merged_into += into;
-    summary.bytes += bytes;
+    summary.merged += counts.merged;
+    summary.merged_into += counts.merged_into;
+    summary.bytes += counts.bytes;
     Ok(())
+}
+
+/// Merges the files of these traces, and returns what is to be changed.
+fn merged(lake: &Lake, stage: &Stage, records: Vec<Record>) -> Result<(Change, Summary)> {
+    let mut counts = Summary::default();
+    let mut rewrite = Rewrite::new(lake, stage, records, 0);
+    for files in rewrite.tables() {
+        for files in bins(files) {
+            if !rewrite.replace(&files)? {
+                counts.unmerged += files.len() as u64;
+            }
+        }
+    }
+    counts.merged = rewrite.merged;
+    counts.merged_into = rewrite.into;
+    counts.bytes = rewrite.bytes;
+    Ok((rewrite.finish()?, counts))
 }
 
 /// Groups of files that are merged into one: small ones, in order.

@@ -347,7 +347,7 @@ impl Wall {
 mod tests {
     use super::*;
 
-    fn clock(facts: &[(&str, &str)], wall_offset: Option<i64>) -> Clock<'static> {
+    fn of_facts(facts: &[(&str, &str)], wall_offset: Option<i64>) -> Clock<'static> {
         let facts = facts
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -393,7 +393,7 @@ mod tests {
                 .into_iter()
                 .filter(|fact| !fact.1.is_empty())
                 .collect();
-            clock(&facts, wall)
+            of_facts(&facts, wall)
         };
         let first = of("monotonic", "b1", Some(5_000));
         let method = |other: &Clock<'_>| by_facts(&first, other).map(|placement| placement.method);
@@ -420,11 +420,11 @@ mod tests {
 
     #[test]
     fn inputs_with_different_clocks_have_no_place() {
-        let first = clock(&[("host", "h"), ("clock", "monotonic")], Some(0));
+        let first = of_facts(&[("host", "h"), ("clock", "monotonic")], Some(0));
         let mixed = [("clock", "monotonic"), ("input2.clock", "perf")];
-        assert!(by_facts(&first, &clock(&mixed, Some(0))).is_err());
+        assert!(by_facts(&first, &of_facts(&mixed, Some(0))).is_err());
         let later = [("clock", "monotonic"), ("input2.wall_offset", "700")];
-        assert!(by_facts(&first, &clock(&later, Some(0))).is_ok());
+        assert!(by_facts(&first, &of_facts(&later, Some(0))).is_ok());
     }
 
     #[test]
@@ -439,9 +439,9 @@ mod tests {
             each.collect::<Vec<_>>().join(" ")
         };
         let (first, other) = (moments(1_000 * second, 0), moments(1_010 * second, 2_000));
-        let first = clock(&[("host", "a"), (MOMENTS, &first)], None);
+        let first = of_facts(&[("host", "a"), (MOMENTS, &first)], None);
         let mut facts = vec![("host", "a"), (MOMENTS, other.as_str())];
-        let placement = by_facts(&first, &clock(&facts, None)).unwrap();
+        let placement = by_facts(&first, &of_facts(&facts, None)).unwrap();
         assert_eq!(
             (placement.method, placement.drift),
             (Method::WallClock, 2_000)
@@ -449,17 +449,21 @@ mod tests {
         assert_eq!(placement.place(60 * second), Some(70 * second + 120_000));
         assert_eq!((placement.error, placement.pairs), (Some(0), 10));
         facts[0].1 = "b";
-        assert_eq!(by_facts(&first, &clock(&facts, None)).unwrap().error, None);
+        assert_eq!(
+            by_facts(&first, &of_facts(&facts, None)).unwrap().error,
+            None
+        );
     }
 
     #[test]
     fn a_guest_is_shifted_by_trace_cmd() {
-        let host = clock(&[("trace_cmd.trace_id", "0x000000000000abcd")], None);
+        let host = of_facts(&[("trace_cmd.trace_id", "0x000000000000abcd")], None);
         let words = "clock of 0x000000000000abcd by 12 samples";
-        let placement = by_facts(&host, &clock(&[("trace_cmd.time_shift", words)], None)).unwrap();
+        let placement =
+            by_facts(&host, &of_facts(&[("trace_cmd.time_shift", words)], None)).unwrap();
         let found = (placement.method, placement.pairs, placement.place(7));
         assert_eq!(found, (Method::TimeShift, 12, Some(7)));
         let other = words.replace("abcd", "abce");
-        assert!(by_facts(&host, &clock(&[("trace_cmd.time_shift", &other)], None)).is_err());
+        assert!(by_facts(&host, &of_facts(&[("trace_cmd.time_shift", &other)], None)).is_err());
     }
 }

@@ -16,7 +16,7 @@ use super::store::blocks::Period;
 use super::store::cache::Place;
 use super::store::counts::{Counter, Counts};
 use super::store::writer::{Sink, Writer};
-use super::store::{Damaged, Store, Track};
+use super::store::{Damaged, Store, Track, Unwritable};
 use super::tiles::event_tables;
 use crate::thread_states::number_of;
 
@@ -141,14 +141,36 @@ impl Work {
         let rows = trace.tables.iter().map(|table| table.rows());
         let is_kept = rows.fold(0, u64::saturating_add) >= FEW;
         let created = place.filter(|_| is_kept).map(Place::create);
-        let (sink, unfinished) = match created {
-            Some(Ok((file, unfinished))) => (Sink::File(file), Some(unfinished)),
+        let (file, unfinished) = match created {
+            Some(Ok((file, unfinished))) => (file, unfinished),
             Some(Err(error)) => {
                 log::debug!("no index is kept: {error:#}");
-                (Sink::Memory, None)
+                return self.computed(Sink::Memory, key);
             }
-            None => (Sink::Memory, None),
+            None => return self.computed(Sink::Memory, key),
         };
+        let store = match self.computed(Sink::File(file), key) {
+            // A full disk, or a limit of files.
+            Err(error) if error.is::<Unwritable>() => {
+                log::debug!("no index is kept: {error:#}");
+                drop(unfinished);
+                return self.computed(Sink::Memory, key);
+            }
+            store => store?,
+        };
+        if let Some(place) = place
+            && place.is_of(trace)
+        {
+            // Without a name, the file is still there as long as it is open.
+            if let Err(error) = place.publish(unfinished) {
+                log::debug!("no index is kept: {error:#}");
+            }
+        }
+        Ok(store)
+    }
+
+    /// Reads the rows, and writes the index.
+    fn computed(&self, sink: Sink, key: &str) -> Result<Store> {
         let mut writer = Writer::new(sink, key)?;
         let counts = std::thread::scope(|scope| {
             let counting = scope.spawn(|| self.counts());
@@ -163,18 +185,9 @@ impl Work {
             writer.count(&table, counts);
         }
         let length = self.end.saturating_sub(self.start);
-        let store = writer.finish(length, |store, track, bits| {
+        writer.finish(length, |store, track, bits| {
             grid(store, length, track, bits)
-        })?;
-        if let (Some(place), Some(unfinished)) = (place, unfinished)
-            && place.is_of(trace)
-        {
-            // Without a name, the file is still there as long as it is open.
-            if let Err(error) = place.publish(unfinished) {
-                log::debug!("no index is kept: {error:#}");
-            }
-        }
-        Ok(store)
+        })
     }
 
     /// Reads the states of all threads.

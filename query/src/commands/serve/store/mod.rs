@@ -58,6 +58,18 @@ impl fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
+/// The file cannot be written.
+#[derive(Debug)]
+pub(super) struct Unwritable;
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cannot write an index")
+    }
+}
+
+impl std::error::Error for Unwritable {}
+
 pub(super) struct Store {
     data: Data,
     tracks: HashMap<Track, Blocks, ahash::RandomState>,

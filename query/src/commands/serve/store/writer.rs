@@ -11,7 +11,7 @@ use super::blocks::{BLOCK, Period, encode};
 use super::counts::Counts;
 use super::grid::{Grid, LEAST_PERIODS, LEAST_STEPS, MOST_STEPS};
 use super::numbers::{put, put_signed};
-use super::{Blocks, Chunk, Data, MAGIC, MOST_CHUNK, Store, Track};
+use super::{Blocks, Chunk, Data, MAGIC, MOST_CHUNK, Store, Track, Unwritable};
 
 /// Bytes of a chunk, which is read at once.
 const CHUNK: usize = 16 << 10;
@@ -72,7 +72,7 @@ impl Writer {
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.data {
-            Data::File(file) => file.write_all(bytes).context("cannot write an index")?,
+            Data::File(file) => file.write_all(bytes).context(Unwritable)?,
             Data::Memory(all) if self.at + bytes.len() as u64 > MOST_IN_MEMORY => {
                 bail!(
                     "the index needs more than {} MiB, and no file of it can be written: {} MiB are read",
