@@ -9,6 +9,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use perfquet_tests::random::Random;
 use perfquet_trace::store::{ColumnType, Facts, TableId, TableSchema, Writer, WriterOptions};
 use perfquet_trace::tables;
 
@@ -29,27 +30,6 @@ pub(crate) struct Size {
 
 /// Where rows go: the parts in order, and another that overlaps with them.
 type Forms = [TableId; 2];
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit.max(1)
-    }
-
-    /// A number whose mean is `mean`; most are below, few far above.
-    fn around(&mut self, mean: u64) -> u64 {
-        let uniform = (self.below(1 << 32) + 1) as f64 / (1_u64 << 32) as f64;
-        (-uniform.ln() * mean as f64) as u64
-    }
-
-    fn happens(&mut self, one_in: u64) -> bool {
-        self.below(one_in) == 0
-    }
-}
 
 /// Writes the trace.
 pub(crate) fn write(path: &Path, size: Size) -> Result<()> {

@@ -7,19 +7,10 @@
 
 use std::io::{self, BufWriter, Write};
 
+use perfquet_tests::random::Random;
+
 const CPUS: usize = 8;
 const THREADS: u64 = 200;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit.max(1)
-    }
-}
 
 /// A generated trace: its random numbers, clock and output.
 struct Lines<W: Write> {

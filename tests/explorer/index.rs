@@ -6,20 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use perfquet_tests::bin;
+use perfquet_tests::random::Random;
 use serde_json::{Value, json};
 
 use super::server::{Server, converted};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit.max(1)
-    }
-}
 
 /// Switches of 12 threads on three CPUs: bursts, silence, many at the same time, and threads that are lost from sight.
 fn many_switches(seed: u64) -> String {

@@ -12,6 +12,7 @@ pub mod load;
 pub mod needs;
 pub mod pairs;
 pub mod place;
+pub mod random;
 pub mod salvage;
 pub mod say;
 pub mod schemas;

@@ -38,7 +38,7 @@ pub struct Trace {
     pub facts: Vec<(String, String)>,
     /// Offset from `time` to nanoseconds since 1970 (UTC).
     pub wall_offset: Option<i64>,
-    /// Where it stands on the timeline of the first of the opened traces; `None` if nothing tells.
+    /// Its place on the timeline of the first of the opened traces; `None` if their clocks are not known to be related.
     pub placement: Option<Placement>,
     /// The inputs.
     pub sources: Vec<Source>,
@@ -96,8 +96,7 @@ impl Trace {
 
     /// Returns a fact by its name.
     pub fn fact(&self, name: &str) -> Option<&str> {
-        let found = self.facts.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
+        align::fact(&self.facts, name)
     }
 
     /// First and last time of any event, and of the printouts of aggregates.

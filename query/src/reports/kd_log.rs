@@ -121,9 +121,7 @@ fn start_of_log(session: &Session, batches: &[RecordBatch]) -> i64 {
 
 /// Returns a fact of the first trace.
 fn fact<'a>(session: &'a Session, name: &str) -> Option<&'a str> {
-    let facts = &session.traces().first()?.facts;
-    let (_, value) = facts.iter().find(|(other, _)| other == name)?;
-    Some(value)
+    session.traces().first()?.fact(name)
 }
 
 /// Formats the PID like the kernel: -1 in interrupts, the CPU after a dot on SMP, `.0` and `.9` without an exit.

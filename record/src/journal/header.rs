@@ -24,7 +24,7 @@ pub(super) const IDS_PER_ATTR: usize = 8000;
 pub(super) mod update {
     pub(in crate::journal) const NAME: u64 = 2;
     pub(super) use perfquet_events::wire::update::{
-        BOOT, FILTER, FUNCTION, MOMENTS, PURPOSE, RUNTIMES, SCOPE, SELECTION, USER_STACKS,
+        BOOT, FILTER, FUNCTION, PURPOSE, SCOPE, SELECTION,
     };
 }
 
@@ -146,24 +146,10 @@ fn add_selection(records: &mut Records, recording: &Recording, selection: &Selec
     }
 }
 
-/// Returns the record with the number of complete user stacks.
-pub(crate) fn user_stacks(recording: &Recording, text: &str) -> Vec<u8> {
+/// Returns an update of the whole recording, which is known at its end only.
+pub(crate) fn whole(recording: &Recording, kind: u64, text: &str) -> Vec<u8> {
     let mut records = Records::new();
-    add_whole(&mut records, recording, update::USER_STACKS, text);
-    records.into_bytes()
-}
-
-/// Results of the requests for perf maps.
-pub(crate) fn runtimes(recording: &Recording, text: &str) -> Vec<u8> {
-    let mut records = Records::new();
-    add_whole(&mut records, recording, update::RUNTIMES, text);
-    records.into_bytes()
-}
-
-/// Moments on the trace's clock and on the wall's.
-pub(crate) fn moments(recording: &Recording, text: &str) -> Vec<u8> {
-    let mut records = Records::new();
-    add_whole(&mut records, recording, update::MOMENTS, text);
+    add_whole(&mut records, recording, kind, text);
     records.into_bytes()
 }
 

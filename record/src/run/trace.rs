@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use perfquet_events::event::Selection;
+use perfquet_events::wire::update::{MOMENTS, RUNTIMES, USER_STACKS};
 
 use super::Outcome;
 use crate::cli::Cli;
@@ -238,12 +239,20 @@ fn complete_journal(
             journal.append(&records.into_bytes())?;
         }
         journal.append(&std::mem::take(&mut stopped.counts))?;
-        journal.append(&header::moments(&stopped.recording, &stopped.moments))?;
+        journal.append(&header::whole(
+            &stopped.recording,
+            MOMENTS,
+            &stopped.moments,
+        ))?;
         if let Some(counts) = &stopped.user_stacks {
-            journal.append(&header::user_stacks(&stopped.recording, &counts.text()))?;
+            journal.append(&header::whole(
+                &stopped.recording,
+                USER_STACKS,
+                &counts.text(),
+            ))?;
         }
         if let Some(text) = stopped.runtimes.text() {
-            journal.append(&header::runtimes(&stopped.recording, text))?;
+            journal.append(&header::whole(&stopped.recording, RUNTIMES, text))?;
         }
         if let Ok((records, _)) = &summed_up {
             journal.append(records)?;

@@ -80,15 +80,12 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
             "CREATE OR REPLACE VIEW {name} AS SELECT {rows} FROM file({path}, Parquet, {columns}) SETTINGS use_hive_partitioning = {settings};"
         )?;
     }
-    tally.wrote("table", catalog.tables.len() as u64);
     writeln!(
         out,
         "CREATE OR REPLACE FUNCTION address AS (x) -> concat('0x', replaceRegexpOne(lower(hex(x)), '^0(.)', '\\\\1'));\n\
          CREATE OR REPLACE FUNCTION unsigned_order AS (x) -> reinterpretAsUInt64(x);"
     )?;
-    tally.wrote("function", 2);
-    catalog.mixed(out, "--", tally)?;
-    catalog.views(out, "--", tally, |name| {
+    catalog.finish(out, "--", 2, tally, |name| {
         format!("CREATE OR REPLACE VIEW {name} AS SELECT * FROM file('{name}.parquet', Parquet);")
     })
 }

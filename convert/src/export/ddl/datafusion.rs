@@ -44,9 +44,7 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
             file_url(&catalog.folder(table)),
         )?;
     }
-    tally.wrote("table", catalog.tables.len() as u64);
-    catalog.mixed(out, "--", tally)?;
-    catalog.views(out, "--", tally, |name| {
+    catalog.finish(out, "--", 0, tally, |name| {
         format!(
             "CREATE OR REPLACE EXTERNAL TABLE {name} STORED AS PARQUET LOCATION '{name}.parquet';"
         )

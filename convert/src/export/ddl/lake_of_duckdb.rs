@@ -42,14 +42,11 @@ pub(super) fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -
             identifier(&table.name)
         )?;
     }
-    tally.wrote("table", catalog.tables.len() as u64);
     writeln!(
         out,
         "CREATE OR REPLACE MACRO address(x) AS '0x' || lower(hex(x));\n{UNSIGNED_ORDER}"
     )?;
-    tally.wrote("function", 2);
-    catalog.mixed(out, "--", tally)?;
-    catalog.views(out, "--", tally, |name| {
+    catalog.finish(out, "--", 2, tally, |name| {
         format!("CREATE OR REPLACE VIEW {name} AS FROM '{name}.parquet';")
     })
 }

@@ -233,6 +233,24 @@ impl Catalog {
         columns.chain(keys.map(move |key| (key.as_str(), type_name(&key_type(key)))))
     }
 
+    /// Counts the tables and functions that were written, and adds the comments at the end. `open` is the statement that opens a file with
+    /// the rows of a view.
+    fn finish(
+        &self,
+        out: &mut dyn Write,
+        comment: &str,
+        functions: u64,
+        tally: &mut Tally,
+        open: fn(&str) -> String,
+    ) -> Result<()> {
+        tally.wrote("table", self.tables.len() as u64);
+        if functions > 0 {
+            tally.wrote("function", functions);
+        }
+        self.mixed(out, comment, tally)?;
+        self.views(out, comment, tally, open)
+    }
+
     /// Comments about columns that this engine cannot read in all files.
     fn mixed(&self, out: &mut dyn Write, comment: &str, tally: &mut Tally) -> Result<()> {
         for table in &self.tables {
@@ -249,7 +267,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Comments with the commands that write the rows of perfquet-query's views; `open` is the statement that opens such a file.
+    /// Comments with the commands that write the rows of perfquet-query's views.
     fn views(
         &self,
         out: &mut dyn Write,

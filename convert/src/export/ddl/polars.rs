@@ -67,10 +67,7 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
             columns.join(", ")
         )?;
     }
-    tally.wrote("table", catalog.tables.len() as u64);
-    tally.wrote("function", 1);
-    catalog.mixed(out, "#", tally)?;
-    catalog.views(out, "#", tally, |name| {
+    catalog.finish(out, "#", 1, tally, |name| {
         format!("context.register(\"{name}\", polars.scan_parquet(\"{name}.parquet\"))")
     })
 }

@@ -50,14 +50,11 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
             "CREATE OR REPLACE TEMPORARY VIEW {name}{columns} USING parquet OPTIONS (path {path}{merge});"
         )?;
     }
-    tally.wrote("table", catalog.tables.len() as u64);
     writeln!(
         out,
         "CREATE OR REPLACE TEMPORARY FUNCTION address(x BIGINT) RETURNS STRING RETURN concat('0x', lower(hex(x)));"
     )?;
-    tally.wrote("function", 1);
-    catalog.mixed(out, "--", tally)?;
-    catalog.views(out, "--", tally, |name| {
+    catalog.finish(out, "--", 1, tally, |name| {
         format!(
             "CREATE OR REPLACE TEMPORARY VIEW {name} USING parquet OPTIONS (path '{name}.parquet');"
         )

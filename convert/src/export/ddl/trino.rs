@@ -61,9 +61,7 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
             )?;
         }
     }
-    tally.wrote("table", catalog.tables.len() as u64);
-    catalog.mixed(out, "--", tally)?;
-    catalog.views(out, "--", tally, |_| String::new())
+    catalog.finish(out, "--", 0, tally, |_| String::new())
 }
 
 fn type_name(kind: &DataType) -> &'static str {

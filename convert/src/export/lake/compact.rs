@@ -63,7 +63,7 @@ fn compact_partition(lake: &Lake, records: Vec<Record>, summary: &mut Summary) -
     Ok(())
 }
 
-/// Merges the files of these traces, and returns what is to be changed.
+/// Merges the files of these traces into files of the stage. Returns the change that publishes these.
 fn merged(lake: &Lake, stage: &Stage, records: Vec<Record>) -> Result<(Change, Summary)> {
     let mut counts = Summary::default();
     let mut rewrite = Rewrite::new(lake, stage, records, 0);

@@ -75,7 +75,7 @@ impl Keys {
         self.rows
     }
 
-    /// Pairs of the time in `other` and what is to be added to get the time in `self`, in the order of time.
+    /// Pairs of a time in `other` and the shift from it to the time in `self`, in the order of time.
     fn shifts(&self, other: &Keys) -> Vec<(i64, i64)> {
         let mut shifts: Vec<(i64, i64)> = other
             .times

@@ -164,16 +164,21 @@ pub struct Clock<'t> {
 
 impl Clock<'_> {
     fn fact(&self, name: &str) -> Option<&str> {
-        let found = self.facts.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
+        fact(self.facts, name)
     }
+}
+
+/// Returns a fact by its name.
+pub(crate) fn fact<'f>(facts: &'f [(String, String)], name: &str) -> Option<&'f str> {
+    let found = facts.iter().find(|(known, _)| known == name);
+    found.map(|(_, value)| value.as_str())
 }
 
 /// Places a trace on the timeline of another by what both say of their clocks.
 ///
 /// # Errors
 ///
-/// They say too little; the text tells what.
+/// Neither the clocks nor wall-clock time relate the two; the text has the reason.
 pub fn by_facts(reference: &Clock<'_>, trace: &Clock<'_>) -> Result<Placement, String> {
     for each in [reference, trace] {
         if has_several_clocks(each) {
@@ -204,27 +209,31 @@ pub fn by_wall(reference: &Clock<'_>, trace: &Clock<'_>) -> Result<Placement, St
     };
     let (to, from) = (of(reference)?, of(trace)?);
     let too_far = || "its times are too far away".to_owned();
-    let wall = from.origin.checked_add(from.offset).ok_or_else(too_far)?;
+    let (to_offset, from_offset) = (to.offset, from.offset);
+    let wall = from_offset
+        .origin
+        .checked_add(from_offset.value)
+        .ok_or_else(too_far)?;
     // The offset of the reference depends on its time, which depends on the offset, by parts in a million.
-    let mut offset = to.offset;
+    let mut offset = to_offset.value;
     for _ in 0..3 {
         let time = wall.checked_sub(offset).ok_or_else(too_far)?;
-        offset = to.at(time);
+        offset = i64::try_from(to_offset.at(time)).map_err(|_| too_far())?;
     }
-    let shift = from.offset.checked_sub(offset).ok_or_else(too_far)?;
+    let shift = from_offset.value.checked_sub(offset).ok_or_else(too_far)?;
     let of_one_host =
         reference.fact("host").is_some() && reference.fact("host") == trace.fact("host");
     Ok(Placement {
-        origin: from.origin,
+        origin: from_offset.origin,
         shift,
-        drift: (from.drift - to.drift).clamp(-DRIFT_MAX, DRIFT_MAX),
+        drift: (from_offset.slope - to_offset.slope).clamp(-DRIFT_MAX, DRIFT_MAX),
         method: Method::WallClock,
-        // The wall clocks of two hosts differ by what NTP leaves, which no trace tells.
+        // No trace contains the difference between the wall clocks of two hosts.
         error: from
             .error
             .zip(to.error)
             .filter(|_| of_one_host)
-            .map(|(a, b)| a + b),
+            .map(|(a, b)| a.saturating_add(b)),
         pairs: (from.moments + to.moments) as u64,
     })
 }
@@ -290,10 +299,8 @@ fn shifted_by_trace_cmd(reference: &Clock<'_>, trace: &Clock<'_>) -> Option<u64>
 
 /// The offset of a trace's clock to wall-clock time.
 struct Wall {
-    origin: i64,
-    offset: i64,
-    /// Parts per billion.
-    drift: i64,
+    /// By the time of the trace.
+    offset: events::Line,
     /// Largest distance of a moment from the line through them; `None` if there are fewer than two.
     error: Option<i64>,
     moments: usize,
@@ -314,9 +321,11 @@ impl Wall {
         let line = events::Line::through(&moments).filter(|_| moments.len() > 1);
         let Some(line) = line else {
             return Some(Wall {
-                origin: trace.start.unwrap_or(0),
-                offset: trace.wall_offset?,
-                drift: 0,
+                offset: events::Line {
+                    origin: trace.start.unwrap_or(0),
+                    value: trace.wall_offset?,
+                    slope: 0,
+                },
                 error: None,
                 moments: 0,
             });
@@ -325,21 +334,10 @@ impl Wall {
             i64::try_from((i128::from(offset) - line.at(time)).abs()).unwrap_or(i64::MAX)
         });
         Some(Wall {
-            origin: line.origin,
-            offset: line.value,
-            drift: line.slope,
             error: distances.max(),
+            offset: line,
             moments: moments.len(),
         })
-    }
-
-    fn at(&self, time: i64) -> i64 {
-        let line = events::Line {
-            origin: self.origin,
-            value: self.offset,
-            slope: self.drift,
-        };
-        i64::try_from(line.at(time)).unwrap_or(self.offset)
     }
 }
 

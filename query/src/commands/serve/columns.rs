@@ -1,7 +1,7 @@
 //! Tiles as JSON: rows with columns of integers.
 //!
 //! ```text
-//! {"rows":[{"id":7,"t":[100,20,5],"d":[20,5,1]}]}      t is 100, 120, 125: what is sorted is written as differences
+//! {"rows":[{"id":7,"t":[100,20,5],"d":[20,5,1]}]}      t is 100, 120, 125: sorted columns are written as differences
 //! ```
 
 use anyhow::Result;

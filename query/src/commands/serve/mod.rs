@@ -94,7 +94,7 @@ struct Served {
     end: i64,
     index: shared::Once<store::Store>,
     progress: Arc<index::Progress>,
-    /// Of what is kept of the trace.
+    /// Cache files of the trace.
     place: Option<store::cache::Place>,
     reach: shared::Once<reach::Reach>,
 }

@@ -372,9 +372,8 @@ fn origin(session: &Session) -> Origin {
     let Some(trace) = traces.iter().next() else {
         return Origin::default();
     };
-    let host = trace.facts.iter().find(|(name, _)| name == "host");
     Origin {
-        host: host.map(|(_, host)| host.clone()),
+        host: trace.fact("host").map(str::to_owned),
         wall_offset: trace.wall_offset,
         is_estimated: false,
         began: trace.time_range().map(|(start, _)| start),

@@ -64,9 +64,8 @@ impl Incomplete {
 
 /// Whether the recorder unwound the samples of a trace: then it knows which stacks are cut.
 fn is_unwound(trace: &Trace) -> bool {
-    let command = trace.facts.iter().find(|(name, _)| name == "command_line");
-    let Some((_, command)) = command.filter(|(_, command)| command.contains("perfquet-record"))
-    else {
+    let command = trace.fact("command_line");
+    let Some(command) = command.filter(|command| command.contains("perfquet-record")) else {
         return false;
     };
     let words = || command.split_whitespace().take_while(|&word| word != "--");

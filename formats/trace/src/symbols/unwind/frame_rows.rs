@@ -1,5 +1,5 @@
-//! The rows of call frame information as compilers write it, evaluated in one pass over its bytes. `gimli` evaluates what is unusual: it
-//! keeps the rules of all registers, of which unwinding needs two, and takes four times as long.
+//! Evaluates the call frame information that compilers usually generate, in one pass over its bytes. Anything else is left to `gimli`, which
+//! tracks the rules of all registers, though unwinding needs two, and takes four times as long.
 //!
 //! ```text
 //! FDE 0x11a0..0x11f2   41           advance 1            →  0x11a0  rsp+8

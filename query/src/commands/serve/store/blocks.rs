@@ -1,10 +1,10 @@
-//! The periods of a track, in blocks of 512: what each block has as a whole is in memory, its periods are bytes.
+//! The periods of a track, in blocks of 512: totals of each block are in memory, its periods are bytes.
 //!
 //! ```text
 //! block    n, its n different values; for each period: place of the value and two flags, [time since the last end], [length]
 //! ```
-//! Most periods begin where the one before ends, so that a period takes three or four bytes. A part of the time that has a whole
-//! block takes what is known of the block, and reads no period.
+//! Most periods begin where the one before ends, so that a period takes three or four bytes. Where a window contains a whole block, its
+//! sums are used, and no period is read.
 
 use super::numbers::{Numbers, put, put_signed};
 

@@ -27,12 +27,12 @@ const STORE: &str = "index";
 /// The ending of unfinished files.
 const UNFINISHED: &str = "unfinished";
 
-/// The place of what is kept of a trace.
+/// The cache files of a trace.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     directory: PathBuf,
     name: String,
-    /// What it is of.
+    /// Identifies the trace and its files.
     pub(crate) key: String,
 }
 
@@ -169,7 +169,7 @@ fn directory() -> Option<PathBuf> {
     Some(caches.join("perfquet/explorer"))
 }
 
-/// Removes what is too much, the least recently used files first, but not the one at `kept`.
+/// Removes the least recently used files beyond the limit, but not the one at `kept`.
 fn tidy(directory: &Path, kept: &Path, most_bytes: u64) {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return;
