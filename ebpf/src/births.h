@@ -5,7 +5,7 @@
 
 #include "walk.h"
 
-/* python.h and ruby.h have these, if they are included before. */
+/* python.h, ruby.h and v8.h have these, if they are included before. */
 #ifndef INHERIT_PYTHON
 #define INHERIT_PYTHON(from, to)
 #define FORGET_PYTHON(process)
@@ -13,6 +13,10 @@
 #ifndef INHERIT_RUBY
 #define INHERIT_RUBY(from, to)
 #define FORGET_RUBY(process)
+#endif
+#ifndef INHERIT_V8
+#define INHERIT_V8(from, to)
+#define FORGET_V8(process)
 #endif
 
 /* A child starts with the mappings of its parent. */
@@ -31,6 +35,7 @@ static ALWAYS_INLINE void inherit_mappings(u32 from, u32 to)
 	bpf_map_update_elem(&births, &to, &now, BPF_ANY);
 	INHERIT_PYTHON(from, to);
 	INHERIT_RUBY(from, to);
+	INHERIT_V8(from, to);
 }
 
 #define WALK_FORK(READ) \
@@ -45,7 +50,8 @@ AT_TRACEPOINT(walk_fork, "sched_process_fork", WALK_FORK)
 	u64 now = bpf_ktime_get_ns(); \
 	bpf_map_update_elem(&births, &process, &now, BPF_ANY); \
 	FORGET_PYTHON(process); \
-	FORGET_RUBY(process)
+	FORGET_RUBY(process); \
+	FORGET_V8(process)
 AT_TRACEPOINT(walk_exec, "sched_process_exec", WALK_EXEC)
 
 #define WALK_EXIT(READ) \
@@ -56,5 +62,6 @@ AT_TRACEPOINT(walk_exec, "sched_process_exec", WALK_EXEC)
 		return 0; \
 	bpf_map_delete_elem(&processes, &process); \
 	FORGET_PYTHON(process); \
-	FORGET_RUBY(process)
+	FORGET_RUBY(process); \
+	FORGET_V8(process)
 AT_TRACEPOINT(walk_exit, "sched_process_exit", WALK_EXIT)

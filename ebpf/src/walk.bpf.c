@@ -3,7 +3,8 @@
  * joins the two. While a table or list is missing, a copy of the stack is recorded instead, which the recorder unwinds. So
  * no sample has a shorter stack because the tables came late, unless the recorder gets no time to read the copies.
  */
-#include "ruby.h"
+#define SEES_V8
+#include "v8.h"
 #include "births.h"
 
 #define COPY_PAGES 8
@@ -198,7 +199,7 @@ static ALWAYS_INLINE void tell_interpreted(void *ctx, struct python_record *reco
 		lose(LOST_NO_STACK);
 }
 
-static ALWAYS_INLINE void tell_interpreters(void *ctx, struct task_struct *task, u32 process)
+static ALWAYS_INLINE void tell_interpreters(void *ctx, struct task_struct *task, u32 process, u32 is_v8)
 {
 	struct python *python = read_python(task, process);
 	if (python) {
@@ -206,8 +207,13 @@ static ALWAYS_INLINE void tell_interpreters(void *ctx, struct task_struct *task,
 		return;
 	}
 	struct ruby *ruby = read_ruby(task, process);
-	if (ruby)
+	if (ruby) {
 		tell_interpreted(ctx, &ruby->record);
+		return;
+	}
+	struct v8 *v8 = v8_read();
+	if (is_v8 && v8 && v8->record.frames)
+		tell_interpreted(ctx, &v8->record);
 }
 
 /* Returns 1 to keep the sample, 0 to drop it. */
@@ -246,10 +252,11 @@ int walk_sample(struct pt_regs *ctx)
 		tell_walk(ctx, walk);
 		return 1;
 	}
+	walk->sees_v8 = begin_v8(process);
 	walk_stack(walk, process);
 	if (is_new_thread(walk))
 		walk->record.end = WALK_ROOT;
-	tell_interpreters(ctx, task, process);
+	tell_interpreters(ctx, task, process, walk->sees_v8);
 	int is_missing = walk->record.end == WALK_NO_TABLE || walk->record.end == WALK_NO_LIST;
 	int is_copied = (is_missing || walk_settings.checks_walks) && tell_copy(ctx, task, walk);
 	if (!is_missing || !is_copied)

@@ -154,7 +154,7 @@ struct walk {
 	u32 has_bp;
 	u32 is_interrupted; /* ip is the next instruction, not a return address after a call */
 	u32 system_call; /* of a sample in the kernel */
-	u32 unused;
+	u32 sees_v8; /* the process runs V8: v8.h */
 	/* The mapping of the last frame. */
 	struct mapping_row mapping;
 };
@@ -465,6 +465,16 @@ static __attribute__((noinline)) int take_step(struct walk *walk, struct file_en
 	return 0;
 }
 
+/* An object whose program reads the functions of V8 defines SEES_V8, and includes v8.h. */
+#ifdef SEES_V8
+static int see_v8_frame(struct walk *walk);
+#else
+static ALWAYS_INLINE int see_v8_frame(struct walk *walk __attribute__((unused)))
+{
+	return 0;
+}
+#endif
+
 /* Records the address of a frame and moves on to its caller. */
 static long walk_frame(u32 index __attribute__((unused)), void *ctx __attribute__((unused)))
 {
@@ -510,6 +520,8 @@ static long walk_frame(u32 index __attribute__((unused)), void *ctx __attribute_
 			walk->record.end = WALK_NO_RULE;
 			return 1;
 		}
+		if (row == RULE_GAP && walk->sees_v8)
+			see_v8_frame(walk);
 	}
 	int stopped = take_step(walk, file, row);
 	if (stopped)

@@ -160,6 +160,21 @@ impl RubyEntry {
     }
 }
 
+/// Where the functions of a process's V8 are (`struct v8_entry`): offsets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct V8Entry {
+    /// In a function: pointer to its shared function info.
+    pub shared: u32,
+    /// In that: its name or scope info.
+    pub name: u32,
+}
+
+impl V8Entry {
+    fn words(&self) -> [u64; 1] {
+        [pair(self.shared, self.name)]
+    }
+}
+
 /// Tables and lists of one object.
 pub struct WalkTables {
     chunks: ArrayOfMaps<MapData, Array<MapData, Block>>,
@@ -169,6 +184,7 @@ pub struct WalkTables {
     pythons: Option<HashMap<MapData, u32, [u64; 7]>>,
     /// The same for Ruby.
     rubies: Option<HashMap<MapData, u32, [u64; 2]>>,
+    v8s: Option<HashMap<MapData, u32, [u64; 1]>>,
     /// `None` if the results of walks are in their records.
     ends: Option<PerCpuArray<MapData, u64>>,
     pool: Pool,
@@ -196,6 +212,8 @@ impl WalkTables {
         let pythons = pythons.map(HashMap::try_from).transpose();
         let rubies = object.take_map("rubies").ok();
         let rubies = rubies.map(HashMap::try_from).transpose();
+        let v8s = object.take_map("v8s").ok();
+        let v8s = v8s.map(HashMap::try_from).transpose();
         let ends = object.take_map("walk_ends").ok();
         let ends = ends.map(PerCpuArray::try_from).transpose();
         let mut tables = WalkTables {
@@ -204,6 +222,7 @@ impl WalkTables {
             processes: HashMap::try_from(object.take_map("processes")?).map_err(failed)?,
             pythons: pythons.map_err(failed)?,
             rubies: rubies.map_err(failed)?,
+            v8s: v8s.map_err(failed)?,
             ends: ends.map_err(failed)?,
             pool: Pool {
                 next: 1,
@@ -354,6 +373,15 @@ impl WalkTables {
         let failed = |error| Error::failed("writing the map rubies", &error);
         match &mut self.rubies {
             Some(rubies) => rubies.insert(process, entry.words(), 0).map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    /// Publishes where the functions of a process's V8 are, to programs that read them.
+    pub fn set_v8(&mut self, process: u32, entry: &V8Entry) -> Result<(), Error> {
+        let failed = |error| Error::failed("writing the map v8s", &error);
+        match &mut self.v8s {
+            Some(v8s) => v8s.insert(process, entry.words(), 0).map_err(failed),
             None => Ok(()),
         }
     }

@@ -19,6 +19,8 @@ pub const RECORD_COPY: u32 = 6;
 pub const RECORD_PYTHON: u32 = 7;
 /// `struct python_record`: kind, of Ruby frames.
 pub const RECORD_RUBY: u32 = 11;
+/// `struct python_record`: kind, of V8's functions.
+pub const RECORD_V8: u32 = 12;
 /// `struct copy_record` with more memory of the copy before it: kind.
 pub const RECORD_PIECE: u32 = 8;
 /// `struct miss_record`: kind, in the records of aggregating programs.
@@ -121,6 +123,7 @@ mod tests {
         let program = include_str!("walk.bpf.c");
         let python = include_str!("python.h");
         let ruby = include_str!("ruby.h");
+        let v8 = include_str!("v8.h");
         let stacks = include_str!("stacks.h");
         assert!(program.contains("#define COPY_HEAD_BYTES (32 + REGISTERS * 8)\n"));
         let defined = |name: &str, value: u64| {
@@ -131,6 +134,7 @@ mod tests {
                     .chain(program.lines())
                     .chain(python.lines())
                     .chain(ruby.lines())
+                    .chain(v8.lines())
                     .chain(stacks.lines())
                     .any(is_it),
                 "{line}"
@@ -146,6 +150,7 @@ mod tests {
         defined("RECORD_COPY", RECORD_COPY.into());
         defined("RECORD_PYTHON", RECORD_PYTHON.into());
         defined("RECORD_RUBY", RECORD_RUBY.into());
+        defined("RECORD_V8", RECORD_V8.into());
         defined("RECORD_PIECE", RECORD_PIECE.into());
         defined("RECORD_MISS", RECORD_MISS.into());
         defined("WALK_BUSY", WALK_BUSY.into());

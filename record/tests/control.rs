@@ -183,7 +183,9 @@ fn aggregates_and_calls_pause() {
         panic!("{values:?}");
     };
     assert!(min > 50 && count > 100, "{values:?}");
-    assert_eq!(max - min + 1, count, "{values:?}");
+    // The three are switched one after the other: a hit in between is in some of them.
+    let difference = (max - min + 1 - count).abs();
+    assert!(difference <= 2, "{values:?}");
 }
 
 #[test]

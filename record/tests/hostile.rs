@@ -147,6 +147,15 @@ fn hostile_programs_cost_a_limited_time_and_memory() {
         room.compile("hostile.c", &["-O1"]),
         room.compile("hostile_python.c", &["-O1", "-rdynamic"]),
         room.compile("hostile_ruby.c", &["-O1", "-rdynamic"]),
+        room.compile(
+            "hostile_node.c",
+            &[
+                "-O1",
+                "-rdynamic",
+                "-fno-omit-frame-pointer",
+                "-fno-asynchronous-unwind-tables",
+            ],
+        ),
     ];
     if compiled.iter().any(Option::is_none) {
         return;
@@ -154,6 +163,7 @@ fn hostile_programs_cost_a_limited_time_and_memory() {
     let at = |name: &str| room.path(name);
     fs::rename(at("hostile_python"), at("python3.11")).expect("it moves");
     fs::rename(at("hostile_ruby"), at("ruby3.1")).expect("it moves");
+    fs::rename(at("hostile_node"), at("node")).expect("it moves");
     // Reading it would take an hour.
     fs::File::create(at("endless"))
         .and_then(|file| file.set_len(4 << 40))
@@ -166,7 +176,7 @@ fn hostile_programs_cost_a_limited_time_and_memory() {
         .write(&at("framed"));
     Elf::new().write(&at("libjvm.so"));
     let script =
-        "./deep 5 10000000 & ./hostile file linked & ./hostile file framed & ./python3.11 & ./ruby3.1 &
+        "./deep 5 10000000 & ./hostile file linked & ./hostile file framed & ./python3.11 & ./ruby3.1 & ./node &
         ./hostile list 1100000 100 & ./hostile list 10 30000000 & ./hostile runtime libjvm.so &
         wait";
     let mut recorder = room.recorder();

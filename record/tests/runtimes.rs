@@ -146,10 +146,12 @@ fn node_without_a_perf_map_gets_a_hint() {
     let script = "function spin(x) { let s = 0; for (let i = 0; i < 1e4; i++) s += Math.sqrt(x + i); return s }\n\
         let end = Date.now() + 1500, s = 0; while (Date.now() < end) s += spin(s % 7)";
     fs::write(room.path("spin.js"), script).expect("written");
-    let (_, stderr) = recorded(&room, &["--", "node", "spin.js"]);
+    let unread = "--no-interpreter-frames";
+    let (_, stderr) = recorded(&room, &[unread, "--", "node", "spin.js"]);
     let hint = "run node with --perf-basic-prof --interpreted-frames-native-stack";
     assert!(stderr.contains(hint), "{stderr}");
     let flags = [
+        unread,
         "--",
         "node",
         "--perf-basic-prof",
@@ -160,6 +162,87 @@ fn node_without_a_perf_map_gets_a_hint() {
     assert!(!stderr.contains(hint), "{stderr}");
     let names = compiled(&room);
     assert!(names.iter().any(|name| name.contains("spin ")), "{names:?}");
+}
+
+/// All versions of Node.js here that are supported.
+fn nodes() -> Vec<String> {
+    let named = std::env::var("PERFQUET_NODES").unwrap_or_default();
+    let named = named.split_whitespace().map(str::to_owned);
+    let check = "process.exit(process.versions.node.split('.')[0] < 18)";
+    let is_supported = |node: &String| {
+        let status = Command::new(node).args(["-e", check]).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let all = std::iter::once("node".to_owned()).chain(named);
+    all.filter(is_supported).collect()
+}
+
+const NODE_FUNCTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/functions.js");
+
+/// What functions.js calls below its outermost function: names and the lines where they start.
+const NODE_CALLS: [&str; 10] = [
+    "plain:18",
+    "construct:30;Shop:11",
+    "method:31;order:12",
+    "getter:32;get price:13",
+    "callback:33;(anonymous):33",
+    "sorted:34;(anonymous):34",
+    "recursion:35;recursive:20;recursive:20;recursive:20;recursive:20",
+    "generate:36;generator:24",
+    "evaluated:37;(anonymous):-",
+    "straßeÜber:38",
+];
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn javascript_functions_replace_frames_without_names() {
+    if !users_may_record() || !needs::met(&["root", "Node.js 18"]) {
+        return;
+    }
+    for node in nodes() {
+        let room = Room::new();
+        // The compiler merges functions into their callers.
+        let arguments = ["-v", "--", &node, "--no-opt", NODE_FUNCTIONS, "3"];
+        let (_, stderr) = recorded(&room, &arguments);
+        assert!(!stderr.contains("have no names"), "{node}: {stderr}");
+        let places = room.rows("frames", &["module", "function", "line"]);
+        let is_javascript =
+            |(function, line): &&Frame| places.contains(&format!("[javascript] {function} {line}"));
+        let mut found: HashMap<String, usize> = HashMap::new();
+        let mut spins = 0;
+        for stack in stacks_of_samples(&room) {
+            let names: Vec<String> = stack
+                .iter()
+                .filter(is_javascript)
+                .map(|(function, line)| format!("{function}:{line}"))
+                .collect();
+            if names.last().is_none_or(|last| last != "spin:4") {
+                continue;
+            }
+            spins += 1;
+            let of_program = names.iter().rposition(|name| name == "(anonymous):1");
+            let calls = names.get(of_program.map_or(0, |at| at + 1)..names.len() - 1);
+            *found
+                .entry(calls.unwrap_or_default().join(";"))
+                .or_default() += 1;
+        }
+        assert!(spins > 300, "{node}: {spins} samples in spin: {stderr}");
+        let known: usize = NODE_CALLS
+            .iter()
+            .filter_map(|calls| found.get(*calls))
+            .sum();
+        assert!(
+            known * 100 >= spins * 98,
+            "{node}: {known} of {spins}: {found:?}"
+        );
+        for calls in NODE_CALLS {
+            let count = found.get(calls).copied().unwrap_or(0);
+            assert!(
+                count > 5,
+                "{node}: {count} of {spins} in {calls}: {found:?}"
+            );
+        }
+    }
 }
 
 /// Runs dotnet.py.

@@ -113,6 +113,10 @@ const NEEDS: &[Need] = &[
             ],
         )
     }),
+    need("Node.js 18", || {
+        let is_it = "process.exit(process.versions.node.split('.')[0] < 18)";
+        succeeds("node", &["-e", is_it])
+    }),
     need("OpenSSH's server", || {
         Path::new("/usr/sbin/sshd").is_file() && has("ssh") && has("ssh-keygen")
     }),

@@ -1,5 +1,6 @@
 //! A flight recorder: keeps the last events, and writes a trace on request and at the end.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -72,8 +73,9 @@ pub(super) fn run(
         };
         snapshots.finish(&kept.held(), &place, last)?;
     }
-    for sentence in runtimes.sentences() {
-        terminal::say(sentence);
+    // Traces of a ring have no functions of interpreters.
+    for sentence in runtimes.sentences(&BTreeSet::new()) {
+        terminal::say(&sentence);
     }
     drained.context("the recording ended early: cannot write the journal")?;
     Ok(Outcome::Done(command_ended))

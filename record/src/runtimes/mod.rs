@@ -3,7 +3,7 @@
 //! ```text
 //! java   Compiler.perfmap by the attach protocol ([`java`])      → /tmp/perf-PID.map
 //! .NET   EnablePerfMap by the diagnostics protocol ([`dotnet`])  → /tmp/perf-PID.map
-//! node   writes one only if it was started with --perf-basic-prof
+//! node   writes one only if it was started with --perf-basic-prof (user_stacks reads its functions from its memory)
 //! ```
 //! Maps are requested during the recording, since a process may end before it, and at its end, before the command is
 //! stopped: the last map has the most names. A separate thread sends the requests, because a runtime may answer late.
@@ -64,8 +64,9 @@ pub(crate) struct Options {
     is_off: bool,
     /// Do not read the frames of interpreters
     ///
-    /// By default, stacks that are walked in the kernel (-g as root) have Python and Ruby functions with their lines in place of
-    /// the interpreter's frames (Python 3.11 to 3.14, Ruby 3.1 and 3.3), in traces but not in perf.data or with --ring.
+    /// By default, stacks that are walked in the kernel (-g as root) have Python, Ruby and JavaScript functions with their lines
+    /// in place of the interpreter's frames (Python 3.11 to 3.14, Ruby 3.1 and 3.3, Node.js 18 to 26), in traces but not in
+    /// perf.data or with --ring.
     #[arg(long = "no-interpreter-frames", alias = "no-python-frames")]
     has_no_interpreters: bool,
 }

@@ -1,5 +1,7 @@
 //! The results of all requests: a fact of the trace, and hints.
 
+use std::collections::BTreeSet;
+
 use super::Known;
 use super::process::Runtime;
 
@@ -13,6 +15,8 @@ const FACTS_MAX: usize = 64;
 pub(crate) struct Summary {
     /// For the trace; empty if no process had a runtime.
     text: String,
+    /// Processes of Node.js without a perf map.
+    nodes: Vec<i32>,
     sentences: Vec<String>,
 }
 
@@ -22,6 +26,7 @@ impl Summary {
         let sentence = "runtimes took too long to write their perf maps";
         Summary {
             text: sentence.to_owned(),
+            nodes: Vec::new(),
             sentences: vec![sentence.to_owned()],
         }
     }
@@ -36,8 +41,14 @@ impl Summary {
         if all.len() > FACTS_MAX {
             facts.push(format!("{} more", all.len() - FACTS_MAX));
         }
+        let is_unnamed = |known: &&&Known| known.runtime == Runtime::Node && !known.has_map;
         Summary {
             text: facts.join("; "),
+            nodes: all
+                .iter()
+                .filter(is_unnamed)
+                .map(|known| known.pid)
+                .collect(),
             sentences: sentences(&all),
         }
     }
@@ -47,9 +58,21 @@ impl Summary {
         (!self.text.is_empty()).then_some(&self.text)
     }
 
-    /// Messages about functions without names and stacks without callers.
-    pub(crate) fn sentences(&self) -> &[String] {
-        &self.sentences
+    /// Messages about functions without names and stacks without callers. `named` are the processes of Node.js whose functions
+    /// were read from their memory.
+    pub(crate) fn sentences(&self, named: &BTreeSet<i32>) -> Vec<String> {
+        let unnamed = self.nodes.iter().copied();
+        let unnamed: Vec<i32> = unnamed.filter(|pid| !named.contains(pid)).collect();
+        let of_node = (!unnamed.is_empty()).then(|| {
+            format!(
+                "functions of {} have no names; run node with --perf-basic-prof --interpreted-frames-native-stack",
+                list(Runtime::Node, &unnamed)
+            )
+        });
+        of_node
+            .into_iter()
+            .chain(self.sentences.iter().cloned())
+            .collect()
     }
 }
 
@@ -73,11 +96,6 @@ fn sentences(all: &[&Known]) -> Vec<String> {
         (!pids.is_empty()).then(|| list(runtime, &pids))
     };
     let mut sentences = Vec::new();
-    if let Some(who) = of(Runtime::Node, &|known| !known.has_map) {
-        sentences.push(format!(
-            "functions of {who} have no names; run node with --perf-basic-prof --interpreted-frames-native-stack"
-        ));
-    }
     if let Some(who) = of(Runtime::Java, &|known| {
         !known.has_map && known.reason.is_none()
     }) {
@@ -131,5 +149,20 @@ mod tests {
         assert_eq!(list(Runtime::Java, &[7]), "java 7");
         let pids: Vec<i32> = (1..8).collect();
         assert_eq!(list(Runtime::Node, &pids), "node 1, 2, 3, 4 and 3 more");
+    }
+
+    #[test]
+    fn functions_that_were_read_have_names() {
+        let summary = Summary {
+            nodes: vec![3, 4, 5],
+            sentences: vec!["another".to_owned()],
+            ..Summary::default()
+        };
+        let said = summary.sentences(&[3, 5].into());
+        assert!(
+            said[0].starts_with("functions of node 4 have no names;"),
+            "{said:?}"
+        );
+        assert_eq!(summary.sentences(&[3, 4, 5].into()), ["another"]);
     }
 }

@@ -1,5 +1,7 @@
 //! Numbers of walked and copied stacks, and what is printed of them.
 
+use std::collections::BTreeSet;
+
 use perfquet_trace::count::counted;
 use perfquet_trace::symbols::UnwindCounts;
 
@@ -8,7 +10,7 @@ use super::interpreters::InterpreterCounts;
 use crate::probe::stacks;
 
 /// Numbers of walks and copies by result.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Counts {
     /// Walks in the kernel.
     pub(super) walked: UnwindCounts,
@@ -22,6 +24,8 @@ pub(crate) struct Counts {
     pub(super) by_frame_pointers: u64,
     /// Stacks with interpreted functions.
     pub(super) interpreted: InterpreterCounts,
+    /// Processes of Node.js with names of functions.
+    pub(super) javascript: BTreeSet<i32>,
     /// Walks compared with copies.
     pub(super) checks: CheckCounts,
     /// Stacks by frame pointers, recorded by the kernel, that reach the start of their thread, and that do not.
@@ -32,6 +36,11 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Processes of Node.js whose functions were read from their memory.
+    pub(crate) fn javascript(&self) -> &BTreeSet<i32> {
+        &self.javascript
+    }
+
     /// Formats the counts for the trace.
     pub(crate) fn text(&self) -> String {
         let of = |what: &str, counts: &UnwindCounts| {

@@ -35,7 +35,8 @@ use std::time::{Duration, Instant};
 
 use perfquet_ebpf::walk_tables::WalkEnd;
 use perfquet_ebpf::walker::{
-    CopyRoom, RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_RUBY, RECORD_WALK,
+    CopyRoom, RECORD_COPY, RECORD_MISS, RECORD_PIECE, RECORD_PYTHON, RECORD_RUBY, RECORD_V8,
+    RECORD_WALK,
 };
 use perfquet_events::bytes::{Cursor, Endian};
 use perfquet_trace::symbols::{Roots, Unwound};
@@ -46,7 +47,7 @@ use crate::recording::{Recording, Track, WALK};
 use crate::sieve::Stitcher;
 use crate::sys::ring::Ring;
 use held::Held;
-use interpreters::{InterpreterCounts, Interpreters};
+use interpreters::Interpreters;
 use sample::{Layout, Rewriter, WalkHead};
 use spaces::Spaces;
 use tables::Tables;
@@ -307,11 +308,10 @@ impl UserStacks {
 
     /// Logs the results, and returns the counts.
     pub(crate) fn finish(mut self) -> Counts {
-        self.counts.interpreted = self
-            .interpreters
-            .map_or_else(InterpreterCounts::default, |interpreters| {
-                interpreters.counts
-            });
+        if let Some(interpreters) = self.interpreters {
+            self.counts.interpreted = interpreters.counts;
+            self.counts.javascript = interpreters.javascript;
+        }
         if let Some(tables) = &self.tables {
             for end in WalkEnd::ALL {
                 let count = tables.ended(Some(end));
@@ -456,7 +456,7 @@ impl UserStacks {
                         let payload = record.get(WALK_PAYLOAD..).unwrap_or_default();
                         let range = (end - payload.len(), end);
                         match Endian::Little.u32_at(payload, 0) {
-                            Some(RECORD_PYTHON | RECORD_RUBY) => {
+                            Some(RECORD_PYTHON | RECORD_RUBY | RECORD_V8) => {
                                 state.interpreted.insert(head.tid, payload.to_vec());
                             }
                             Some(RECORD_PIECE) => {

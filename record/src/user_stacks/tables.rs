@@ -261,6 +261,7 @@ impl Tables {
             let set = match &entry {
                 Entry::Python(entry) => tables.set_python(process, entry),
                 Entry::Ruby(entry) => tables.set_ruby(process, entry),
+                Entry::V8(entry) => tables.set_v8(process, entry),
             };
             if let Err(error) = set {
                 log::debug!("interpreter of process {pid}: {error}");

@@ -97,19 +97,21 @@ limits! {
     MAP_FUNCTIONS_MAX = 1 << 20, Count, "the rest is not read";
     /// Total length of the perf maps of a trace
     MAPS_BYTES_MAX = 1 << 30, Bytes, "functions of other processes have no names";
-    /// Length of a Python or Ruby function or file name, in characters (Ruby: bytes)
+    /// Length of a Python, Ruby or JavaScript function or file name, in characters (Ruby: bytes)
     INTERPRETED_TEXT_MAX = 4096, Count, "the interpreter's frame remains";
     /// Line table of a Python or Ruby function
     INTERPRETED_LINES_BYTES_MAX = 128 << 10, Bytes, "the interpreter's frame remains";
-    /// Python and Ruby functions of a process in memory
+    /// Text of a script of JavaScript in which lines are counted, in characters
+    SCRIPT_CHARACTERS_MAX = 1 << 24, Count, "its functions have no lines";
+    /// Python, Ruby and JavaScript functions of a process in memory
     INTERPRETED_PROCESS_BYTES_MAX = 16 << 20, Bytes, "interpreter frames remain";
-    /// Python and Ruby functions of all processes in memory
+    /// Python, Ruby and JavaScript functions of all processes in memory
     INTERPRETED_BYTES_MAX = 48 << 20, Bytes, "interpreter frames remain";
-    /// Python and Ruby functions and lines in a trace, in bytes of their names
+    /// Python, Ruby and JavaScript functions and lines in a trace, in bytes of their names
     INTERPRETED_NAMES_BYTES_MAX = 32 << 20, Bytes, "interpreter frames remain";
-    /// CPU time for the Python and Ruby frames of a process
+    /// CPU time for the Python, Ruby and JavaScript frames of a process
     INTERPRETED_PROCESS_PERCENT_MAX = 2, Percent, "interpreter frames remain until it is below";
-    /// CPU time for the Python and Ruby frames of all processes
+    /// CPU time for the Python, Ruby and JavaScript frames of all processes
     INTERPRETED_PERCENT_MAX = 10, Percent, "interpreter frames remain until it is below";
     /// Mappings of a process that existed at the start, as text
     MAPPINGS_BYTES_MAX = 16 << 20, Bytes, "addresses in the others have no module";

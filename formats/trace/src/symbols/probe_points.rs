@@ -190,6 +190,11 @@ impl Object {
         self.offset_of(address)
     }
 
+    /// Names and addresses of the defined symbols whose names start with a prefix.
+    pub fn symbols_with_prefix(&self, prefix: &str) -> Vec<(String, u64)> {
+        self.image.symbols_with_prefix(prefix.as_bytes())
+    }
+
     /// A variable of each thread, by its name in the symbol table.
     pub fn thread_variable(&self, name: &str) -> Option<ThreadVariable> {
         let offset = self.image.address_of_symbol(name.as_bytes());

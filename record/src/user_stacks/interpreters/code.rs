@@ -12,7 +12,7 @@ use super::ruby;
 /// Memory for a function without its names and line table.
 pub(super) const CODE_BYTES: u64 = 256;
 
-/// A code object of Python, or an instruction sequence of Ruby.
+/// A code object of Python, an instruction sequence of Ruby, or a function of V8.
 pub(super) struct Code {
     pub(super) file: Arc<str>,
     pub(super) function: Arc<str>,
@@ -20,9 +20,13 @@ pub(super) struct Code {
     pub(super) lines: LineTable,
     /// Address of its first instruction.
     pub(super) start: u64,
+    /// Part of the runtime, not of a script: the name of its native code says more.
+    pub(super) is_builtin: bool,
 }
 
 pub(super) enum LineTable {
+    /// Only the first line is known.
+    None,
     Python(Vec<u8>),
     Ruby(ruby::lines::Table),
 }
@@ -30,6 +34,7 @@ pub(super) enum LineTable {
 impl Code {
     pub(super) fn bytes(&self) -> u64 {
         let lines = match &self.lines {
+            LineTable::None => 0,
             LineTable::Python(table) => table.len(),
             LineTable::Ruby(table) => table.bytes(),
         };
@@ -40,6 +45,7 @@ impl Code {
     pub(super) fn line_at(&self, instruction: u64) -> u32 {
         let offset = instruction.wrapping_sub(self.start) as i64;
         let line = match &self.lines {
+            LineTable::None => None,
             LineTable::Python(table) => python::lines::line_at(table, self.first_line, offset),
             LineTable::Ruby(table) => table.line_at(offset),
         };

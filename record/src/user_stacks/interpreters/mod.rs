@@ -1,12 +1,15 @@
-//! Functions of Python and Ruby in stacks. Their interpreters run all of them in one C function; the program in the kernel reads
-//! the interpreter's frames together with the stack (`ebpf/src/python.h`, `ruby.h`), and here both become one stack.
+//! Functions of Python, Ruby and JavaScript in stacks. The interpreters of Python and Ruby run all of them in one C function;
+//! the program in the kernel reads the interpreter's frames together with the stack (`ebpf/src/python.h`, `ruby.h`), and here both
+//! become one stack.
 //!
 //! ```text
 //! native        read, _PyEval_EvalFrameDefault, list_sort, _PyEval_EvalFrameDefault, Py_RunMain, main
 //! interpreted   [key], [main, <module>]                   runs, each called from C
 //! stack         read, key, list_sort, main, <module>, Py_RunMain, main
 //! ```
-//! A function and line get an address in the module `[python]` or `[ruby]`, which each process with an interpreter maps outside of
+//! V8 runs each JavaScript function in a native frame of its own, without a name (`ebpf/src/v8.h`): the function replaces it.
+//!
+//! A function and line get an address in the module `[python]`, `[ruby]` or `[javascript]`, which each process with an interpreter maps outside of
 //! all memory. The journal has its symbol before its first sample. Names are read from the process's memory after the sample; a
 //! function that was freed before that has none, and the native frame remains.
 
@@ -15,8 +18,9 @@ mod process;
 mod python;
 mod ruby;
 mod share;
+mod v8;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,7 +48,7 @@ const PLACES_MAX: usize = 1 << 18;
 /// CPU time for a process, and for all, in which a percentage does not matter: finding an interpreter takes 20 ms.
 const ALLOWANCE: Duration = Duration::from_millis(100);
 const ALL_ALLOWANCE: Duration = Duration::from_millis(500);
-/// Processes whose CPU time is counted.
+/// Processes whose CPU time is counted, and that are known to have names.
 const SHARES_MAX: usize = 1 << 16;
 
 /// Numbers of stacks with interpreted functions.
@@ -61,6 +65,7 @@ pub(super) struct LanguageCounts {
 pub(super) struct InterpreterCounts {
     python: LanguageCounts,
     ruby: LanguageCounts,
+    javascript: LanguageCounts,
 }
 
 impl InterpreterCounts {
@@ -68,12 +73,17 @@ impl InterpreterCounts {
         match language {
             Language::Python => &mut self.python,
             Language::Ruby => &mut self.ruby,
+            Language::JavaScript => &mut self.javascript,
         }
     }
 
     /// The languages of stacks that were seen.
     pub(super) fn seen(&self) -> impl Iterator<Item = (&'static str, LanguageCounts)> {
-        let all = [(Language::Python, self.python), (Language::Ruby, self.ruby)];
+        let all = [
+            (Language::Python, self.python),
+            (Language::Ruby, self.ruby),
+            (Language::JavaScript, self.javascript),
+        ];
         all.into_iter()
             .filter(|(_, counts)| counts.complete + counts.incomplete > 0)
             .map(|(language, counts)| (language.name(), counts))
@@ -96,6 +106,8 @@ pub(super) struct Interpreters {
     /// ID of any event: updates need one.
     event: u64,
     pub(super) counts: InterpreterCounts,
+    /// Processes of Node.js with names of functions.
+    pub(super) javascript: BTreeSet<i32>,
 }
 
 /// Module, file, function and line.
@@ -178,6 +190,16 @@ impl Interpreters {
             self.counts.of(language).incomplete += 1;
             return;
         }
+        if language == Language::JavaScript {
+            let is_whole = self.replace((pid, time), frames, stack, out) == Some(true);
+            self.spend(pid, began);
+            let counts = self.counts.of(language);
+            match is_whole && is_complete {
+                true => counts.complete += 1,
+                false => counts.incomplete += 1,
+            }
+            return;
+        }
         let runs = self.runs((pid, time), frames, out);
         self.spend(pid, began);
         let Some((runs, is_cut)) = runs else {
@@ -213,6 +235,52 @@ impl Interpreters {
         }
     }
 
+    /// Puts functions whose native frames are known in their places: in place of code without a name, and below the builtin that
+    /// runs in their frame. Returns whether all have a name.
+    fn replace(
+        &mut self,
+        (pid, time): (i32, u64),
+        frames: &[u8],
+        stack: &mut Vec<u64>,
+        out: &mut Vec<u8>,
+    ) -> Option<bool> {
+        let mut rows = Rows::of(frames)?;
+        let mut is_whole = !rows.is_cut;
+        let mut from = 0;
+        let began = Instant::now();
+        while let Some((function, address, name)) = rows.next()? {
+            // Each may be in another script, whose text is read.
+            if began.elapsed() > ALLOWANCE {
+                return Some(false);
+            }
+            let is_it = |found: &u64| *found == address;
+            let Some(index) = stack.iter().skip(from).position(is_it) else {
+                return Some(false);
+            };
+            let index = from + index;
+            from = index + 1;
+            match self.place((pid, time), (function, address, name), out) {
+                Some(Placed::At(place)) => {
+                    if self.javascript.len() < SHARES_MAX {
+                        self.javascript.insert(pid);
+                    }
+                    let is_in_builtin =
+                        index == 0 && self.process(pid)?.role(address) == Role::Other;
+                    match (is_in_builtin, stack.get_mut(index)) {
+                        (false, Some(native)) => *native = place,
+                        _ => {
+                            stack.insert(from, place);
+                            from += 1;
+                        }
+                    }
+                }
+                Some(Placed::Builtin) => {}
+                None => is_whole = false,
+            }
+        }
+        Some(is_whole)
+    }
+
     /// Returns the runs of a record, innermost first, and whether outer frames are missing.
     fn runs(
         &mut self,
@@ -220,20 +288,14 @@ impl Interpreters {
         frames: &[u8],
         out: &mut Vec<u8>,
     ) -> Option<(Vec<Run>, bool)> {
-        let mut cursor = Cursor::new(frames, 0, Endian::Little);
-        cursor.u32().ok()?; // kind
-        let count = cursor.u32().ok()?;
-        let is_cut = cursor.u32().ok()? != 0;
-        cursor.u32().ok()?;
+        let mut rows = Rows::of(frames)?;
         let mut runs = Vec::new();
         let mut run: Run = Some(Vec::new());
         let mut is_open = false;
-        for _ in 0..count {
-            let (code, instruction) = (cursor.u64().ok()?, cursor.u64().ok()?);
-            let name = cursor.u64().ok()?;
+        while let Some((code, instruction, name)) = rows.next()? {
             let place = self.place((pid, time), (code & !1, instruction, name), out);
             match (&mut run, place) {
-                (Some(run), Some(place)) => run.push(place),
+                (Some(run), Some(Placed::At(place))) => run.push(place),
                 _ => run = None,
             }
             is_open = code & 1 == 0;
@@ -244,7 +306,7 @@ impl Interpreters {
         if is_open {
             runs.push(run);
         }
-        Some((runs, is_cut))
+        Some((runs, rows.is_cut))
     }
 
     /// Returns the address of a function and line.
@@ -253,7 +315,7 @@ impl Interpreters {
         (pid, time): (i32, u64),
         (code, instruction, name): (u64, u64, u64),
         out: &mut Vec<u8>,
-    ) -> Option<u64> {
+    ) -> Option<Placed> {
         let (event, room) = (self.event, INTERPRETED_BYTES_MAX.saturating_sub(self.bytes));
         let process = self.process(pid)?;
         let before = process.bytes();
@@ -261,6 +323,9 @@ impl Interpreters {
         let more = process.bytes() - before;
         self.bytes += more;
         let code = code?;
+        if code.is_builtin {
+            return Some(Placed::Builtin);
+        }
         let process = self.process(pid)?;
         let line = code.line_at(instruction);
         let module = process.language().module();
@@ -295,7 +360,48 @@ impl Interpreters {
             }
         };
         out.extend_from_slice(records.bytes());
-        Some(BASE + offset)
+        Some(Placed::At(BASE + offset))
+    }
+}
+
+/// Where a function is in the trace.
+enum Placed {
+    At(u64),
+    /// A builtin function, which has the name of its native code.
+    Builtin,
+}
+
+/// The rows of a record: function, instruction or native address, and name.
+struct Rows<'a> {
+    cursor: Cursor<'a>,
+    left: u32,
+    /// Outer frames are missing.
+    is_cut: bool,
+}
+
+impl<'a> Rows<'a> {
+    fn of(record: &'a [u8]) -> Option<Rows<'a>> {
+        let mut cursor = Cursor::new(record, 0, Endian::Little);
+        cursor.u32().ok()?; // kind
+        let left = cursor.u32().ok()?;
+        let is_cut = cursor.u32().ok()? != 0;
+        cursor.u32().ok()?;
+        Some(Rows {
+            cursor,
+            left,
+            is_cut,
+        })
+    }
+
+    /// Returns the next row; `None` if the record is too short for it.
+    #[expect(clippy::type_complexity, reason = "a row has three words")]
+    fn next(&mut self) -> Option<Option<(u64, u64, u64)>> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Some(None);
+        };
+        self.left = left;
+        let mut word = || self.cursor.u64().ok();
+        Some(Some((word()?, word()?, word()?)))
     }
 }
 

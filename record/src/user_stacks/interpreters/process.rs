@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use perfquet_ebpf::walk_tables::{PythonEntry, RubyEntry};
+use perfquet_ebpf::walk_tables::{PythonEntry, RubyEntry, V8Entry};
 use perfquet_trace::symbols::Object;
 use perfquet_trace::symbols::limits::INTERPRETED_PROCESS_BYTES_MAX;
 
 use super::code::{CODE_BYTES, Code};
-use super::{python, ruby};
+use super::{python, ruby, v8};
 use crate::sys::procfs::{self, Map};
 
 /// What a native frame does.
@@ -27,11 +27,13 @@ pub(super) enum Role {
 pub(in crate::user_stacks) enum Entry {
     Python(PythonEntry),
     Ruby(RubyEntry),
+    V8(V8Entry),
 }
 
 enum Interpreter {
     Python(python::Process),
     Ruby(ruby::Process),
+    V8(v8::Process),
 }
 
 /// A process with an interpreter.
@@ -86,6 +88,7 @@ impl Process {
         match &self.interpreter {
             Interpreter::Python(_) => Language::Python,
             Interpreter::Ruby(_) => Language::Ruby,
+            Interpreter::V8(_) => Language::JavaScript,
         }
     }
 
@@ -93,6 +96,7 @@ impl Process {
         match &self.interpreter {
             Interpreter::Python(process) => Entry::Python(*process.entry()),
             Interpreter::Ruby(process) => Entry::Ruby(*process.entry()),
+            Interpreter::V8(process) => Entry::V8(*process.entry()),
         }
     }
 
@@ -101,10 +105,11 @@ impl Process {
         match &self.interpreter {
             Interpreter::Python(process) => process.role(address),
             Interpreter::Ruby(process) => process.role(address),
+            Interpreter::V8(process) => process.role(address),
         }
     }
 
-    /// Returns the function at an address, if it still has this name (Python) or body (Ruby). `room` is the memory that all
+    /// Returns the function at an address, if it still has this name (Python, V8) or body (Ruby). `room` is the memory that all
     /// processes may still use.
     pub(super) fn code(&mut self, address: u64, name: u64, room: u64) -> Option<Arc<Code>> {
         if let Some(known) = self.codes.get(&(address, name)) {
@@ -114,9 +119,10 @@ impl Process {
         if room < CODE_BYTES {
             return None;
         }
-        let code = match &self.interpreter {
+        let code = match &mut self.interpreter {
             Interpreter::Python(process) => process.read_code(address, name),
             Interpreter::Ruby(process) => process.read_code(address, name),
+            Interpreter::V8(process) => process.read_code(address, name),
         };
         let bytes = code.as_ref().map_or(CODE_BYTES, Code::bytes);
         let code = code.filter(|_| bytes <= room).map(Arc::new);
@@ -153,6 +159,10 @@ fn in_file(
         Language::Ruby => {
             let found = ruby::Process::in_file(&mapped, maps)?;
             Ok(found.map(Interpreter::Ruby))
+        }
+        Language::JavaScript => {
+            let found = v8::Process::in_file(&mapped)?;
+            Ok(found.map(Interpreter::V8))
         }
     }
 }
@@ -200,6 +210,7 @@ impl Mapped<'_> {
 pub(super) enum Language {
     Python,
     Ruby,
+    JavaScript,
 }
 
 impl Language {
@@ -207,6 +218,7 @@ impl Language {
         match self {
             Language::Python => "Python",
             Language::Ruby => "Ruby",
+            Language::JavaScript => "JavaScript",
         }
     }
 
@@ -215,11 +227,12 @@ impl Language {
         match self {
             Language::Python => b"[python]",
             Language::Ruby => b"[ruby]",
+            Language::JavaScript => b"[javascript]",
         }
     }
 }
 
-/// Returns the language that a file may be the interpreter of: `python3.11`, `libpython3.12.so.1.0`, `libruby-3.1.so.3.1.2`.
+/// Returns the language that a file may be the interpreter of: `python3.11`, `libpython3.12.so.1.0`, `libruby-3.1.so.3.1.2`, `node`.
 /// `uwsgi-core` does not say so, but opening each file of each process would take too long.
 fn language_of(path: &[u8]) -> Option<Language> {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -228,6 +241,7 @@ fn language_of(path: &[u8]) -> Option<Language> {
         () if !path.starts_with(b"/") => None,
         () if stem.starts_with(b"python") => Some(Language::Python),
         () if stem.starts_with(b"ruby") => Some(Language::Ruby),
+        () if stem.starts_with(b"node") => Some(Language::JavaScript),
         () => None,
     }
 }

@@ -106,6 +106,29 @@ impl Elf {
         })
     }
 
+    /// Names and addresses of defined symbols of any kind, from the dynamic table, or from the full one if that has none.
+    pub(in crate::symbols) fn symbols_with_prefix(&self, prefix: &[u8]) -> Vec<(String, u64)> {
+        let tables = [SHT_DYNSYM, SHT_SYMTAB].into_iter();
+        let mut sections = tables.filter_map(|kind| self.symbol_section(kind));
+        let found = |section: &Section| {
+            let names = self.raw(self.sections.get(section.link as usize)?)?;
+            let symbols = self
+                .symbol_entries(section)?
+                .map_while(|entry| self.symbol(entry).ok());
+            let named = symbols.filter_map(|symbol| {
+                let name = names.get(symbol.name as usize..)?;
+                if !name.starts_with(prefix) || symbol.section == SHN_UNDEF {
+                    return None;
+                }
+                let name = perfquet_events::bytes::before_nul(name);
+                Some((String::from_utf8_lossy(name).into_owned(), symbol.address))
+            });
+            let named: Vec<(String, u64)> = named.collect();
+            (!named.is_empty()).then_some(named)
+        };
+        sections.find_map(found).unwrap_or_default()
+    }
+
     /// Address at which the dynamic linker writes the number of this file among those with variables of threads, for all of them or
     /// for one; `None` if no relocation asks for it (x86-64).
     pub(in crate::symbols) fn module_number_place(&self, variable: &[u8]) -> Option<u64> {

@@ -107,6 +107,7 @@ impl Process {
             first_line: Endian::Little.u32_at(&object, offsets.first_line as usize)?,
             lines: LineTable::Python(lines.get(BYTES_DATA as usize..)?.to_vec()),
             start: address.checked_add(offsets.instructions.into())?,
+            is_builtin: false,
         })
     }
 

@@ -150,6 +150,7 @@ impl Process {
                 words,
             }),
             start: word(offsets::INSTRUCTIONS)?,
+            is_builtin: false,
         })
     }
 
