@@ -247,6 +247,7 @@ static __attribute__((noinline)) bool find_mapping(struct walk *walk, u64 addres
 #define RBP_UNKNOWN -32768
 #define WIDE_INDIRECT 1
 #define WIDE_AT_RBP 2
+#define WIDE_RETURN_AT_RBP 4
 
 /* Finds the row for an address of a file: kind and CFA offset in the lower half, place of rbp in the upper half. */
 static __attribute__((noinline)) u32 find_row(struct file_entry *file, u32 address)
@@ -354,7 +355,13 @@ static __attribute__((noinline)) int leave_by_wide_rule(struct walk *walk, struc
 			has_bp = 1;
 		}
 	}
-	if (leave(walk, cfa, (s64)rule.return_address * 8, &end))
+	s64 return_address = (s64)rule.return_address * 8;
+	if (rule.flags & WIDE_RETURN_AT_RBP) {
+		if (!walk->has_bp)
+			return 1 + WALK_NO_RULE;
+		return_address = (s64)(walk->bp + 8 - cfa);
+	}
+	if (leave(walk, cfa, return_address, &end))
 		return 1 + end;
 	walk->bp = bp;
 	walk->has_bp = has_bp;

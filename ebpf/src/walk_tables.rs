@@ -19,7 +19,7 @@ const BLOCK_WORDS: usize = 512;
 pub(crate) const CHUNK_BLOCKS: u32 = 256;
 pub(crate) const CHUNKS_MAX: u32 = 256;
 /// Number of files that can have tables; 0 is code without a file.
-pub(crate) const FILES_MAX: u32 = 8192;
+pub const FILES_MAX: u32 = 8192;
 const LIST_ROWS: usize = 127;
 const WIDE_PER_BLOCK: usize = 256;
 /// Larger than every address in a file or process, as the program compares them.
@@ -88,6 +88,12 @@ pub struct ListRow {
     pub file: u32,
     /// The address in the file where the mapping starts.
     pub file_start: u32,
+}
+
+/// The blocks of a file's table.
+#[derive(Debug, Default)]
+pub struct Table {
+    blocks: Vec<u32>,
 }
 
 /// The blocks of a process's list.
@@ -258,32 +264,67 @@ impl WalkTables {
         wide: &[[u64; 2]],
         chains_hold: bool,
     ) -> Result<bool, Error> {
+        let table = Table::default();
+        let added = self.replace_table(file, (rows, wide, chains_hold), table)?;
+        Ok(added.is_some())
+    }
+
+    /// Publishes a table in place of another one of the same file, whose blocks become free. Returns `None` if there is no space.
+    pub fn replace_table(
+        &mut self,
+        file: u32,
+        (rows, wide, chains_hold): (impl ExactSizeIterator<Item = (u32, u32)>, &[[u64; 2]], bool),
+        former: Table,
+    ) -> Result<Option<Table>, Error> {
         if file == 0 || file >= FILES_MAX {
-            return Ok(false);
+            return Ok(None);
         }
-        if rows.len() == 0 {
-            self.set_file(
-                file,
-                &[FILE_WITHOUT, 0, 0, u32::from(chains_hold), 0, 0, 0, 0],
-            )?;
-            return Ok(true);
+        let mut entry: FileEntry = [FILE_WITHOUT, 0, 0, u32::from(chains_hold), 0, 0, 0, 0];
+        let mut table = Table::default();
+        if rows.len() > 0 && !self.fill_table(&mut table, &mut entry, rows, wide)? {
+            self.pool.free.extend(table.blocks);
+            self.pool.returned.extend(former.blocks);
+            return Ok(None);
         }
+        self.set_file(file, &entry)?;
+        self.pool.returned.extend(former.blocks);
+        Ok(Some(table))
+    }
+
+    /// Removes the table of a file.
+    pub fn remove_table(&mut self, file: u32, table: Table) -> Result<(), Error> {
+        self.pool.returned.extend(table.blocks);
+        self.set_file(file, &[0; 8])
+    }
+
+    /// Writes the blocks of a table, and where they are into the file's entry. Returns `false` if there is no space.
+    fn fill_table(
+        &mut self,
+        table: &mut Table,
+        entry: &mut FileEntry,
+        rows: impl ExactSizeIterator<Item = (u32, u32)>,
+        wide: &[[u64; 2]],
+    ) -> Result<bool, Error> {
+        let block_of = |pair: &u64| (pair >> 32) as u32;
         let pairs = rows.map(|(key, value)| pair(key, value));
         let Some(mut level) = self.add_level(pairs)? else {
             return Ok(false);
         };
+        table.blocks.extend(level.iter().map(block_of));
         let mut levels = 1;
         let root = loop {
-            if let [root] = level[..] {
-                break (root >> 32) as u32;
+            if let [root] = &level[..] {
+                break block_of(root);
             }
             let Some(next) = self.add_level(level.into_iter())? else {
                 return Ok(false);
             };
+            table.blocks.extend(next.iter().map(block_of));
             levels += 1;
             level = next;
         };
-        let mut entry: FileEntry = [FILE_TABLE, levels, root, u32::from(chains_hold), 0, 0, 0, 0];
+        let chains_hold = entry[3];
+        *entry = [FILE_TABLE, levels, root, chains_hold, 0, 0, 0, 0];
         for (place, chunk) in entry[4..].iter_mut().zip(wide.chunks(WIDE_PER_BLOCK)) {
             let mut block = [0; BLOCK_WORDS];
             for (word, rule) in block.iter_mut().zip(chunk.iter().flatten()) {
@@ -292,9 +333,9 @@ impl WalkTables {
             let Some(number) = self.add_block(&block)? else {
                 return Ok(false);
             };
+            table.blocks.push(number);
             *place = number;
         }
-        self.set_file(file, &entry)?;
         Ok(true)
     }
 

@@ -156,6 +156,7 @@ fn hostile_programs_cost_a_limited_time_and_memory() {
                 "-fno-asynchronous-unwind-tables",
             ],
         ),
+        room.compile("hostile_jvm.c", &["-O1", "-rdynamic"]),
     ];
     if compiled.iter().any(Option::is_none) {
         return;
@@ -164,6 +165,8 @@ fn hostile_programs_cost_a_limited_time_and_memory() {
     fs::rename(at("hostile_python"), at("python3.11")).expect("it moves");
     fs::rename(at("hostile_ruby"), at("ruby3.1")).expect("it moves");
     fs::rename(at("hostile_node"), at("node")).expect("it moves");
+    fs::create_dir(at("jvm")).expect("a directory");
+    fs::rename(at("hostile_jvm"), at("jvm/libjvm.so")).expect("it moves");
     // Reading it would take an hour.
     fs::File::create(at("endless"))
         .and_then(|file| file.set_len(4 << 40))
@@ -176,7 +179,7 @@ fn hostile_programs_cost_a_limited_time_and_memory() {
         .write(&at("framed"));
     Elf::new().write(&at("libjvm.so"));
     let script =
-        "./deep 5 10000000 & ./hostile file linked & ./hostile file framed & ./python3.11 & ./ruby3.1 & ./node &
+        "./deep 5 10000000 & ./hostile file linked & ./hostile file framed & ./python3.11 & ./ruby3.1 & ./node & jvm/libjvm.so &
         ./hostile list 1100000 100 & ./hostile list 10 30000000 & ./hostile runtime libjvm.so &
         wait";
     let mut recorder = room.recorder();

@@ -67,10 +67,47 @@ fn java_writes_a_perf_map() {
         "{names:?}"
     );
     assert!(has("Interpreter"), "{names:?}");
-    assert!(
-        stderr.contains("run java with -XX:+PreserveFramePointer"),
-        "{stderr}"
-    );
+    // Without rules of its code.
+    let needs_an_option = stderr.contains("run java with -XX:+PreserveFramePointer");
+    let is_walked = cfg!(target_arch = "x86_64") && needs::met(&["root"]);
+    assert_eq!(needs_an_option, !is_walked, "{stderr}");
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn java_stacks_are_whole_without_an_option() {
+    let room = Room::new();
+    if !java(&room) || !needs::met(&["root"]) {
+        return;
+    }
+    for options in [
+        &[][..],
+        &["-Xint"],
+        &["-XX:-TieredCompilation"],
+        &["-XX:TieredStopAtLevel=1"],
+    ] {
+        let run = ["-v", "--", "java"];
+        let (_, stderr) = recorded(
+            &room,
+            &[&run[..], options, &["-cp", ".", "Spin", "4"]].concat(),
+        );
+        let stacks = stacks_of_samples(&room);
+        let is_of = |stack: &&Vec<Frame>, name: &str| {
+            stack.iter().any(|(function, _)| function.contains(name))
+        };
+        let is_java = |stack: &&Vec<Frame>| is_of(stack, "Spin.") || is_of(stack, "Interpreter");
+        let of_java: Vec<&Vec<Frame>> = stacks.iter().filter(is_java).collect();
+        let whole = of_java
+            .iter()
+            .filter(|stack| is_of(stack, "JavaMain"))
+            .count();
+        // The others are from before the compiled code was seen.
+        assert!(
+            of_java.len() > 300 && whole * 10 >= of_java.len() * 6,
+            "{options:?}: {whole} of {}: {stderr}",
+            of_java.len()
+        );
+    }
 }
 
 #[test]

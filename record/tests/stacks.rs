@@ -333,7 +333,8 @@ fn stacks_of_hits_are_whole() {
             "events/probe_deep_hits/leaf__return",
         ),
     ] {
-        let command = ["-g", "--", "./deep_hits", "20", "1000"];
+        // Copies of all of them have room in a ring, however late it is read.
+        let command = ["-g", "--", "./deep_hits", "20", "400"];
         let stderr = room.record(&[options, &command].concat());
         let hits = stacks_of(&room, table);
         // Others are from the start and end of the process.
@@ -342,7 +343,7 @@ fn stacks_of_hits_are_whole() {
             .filter(|names| names.iter().any(|name| name == "leaf" || name == "down"))
             .collect();
         assert!(
-            of_depth.len() >= 900,
+            of_depth.len() >= 360,
             "{options:?}: {}: {stderr}",
             of_depth.len()
         );

@@ -1,6 +1,5 @@
 //! A flight recorder: keeps the last events, and writes a trace on request and at the end.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -73,8 +72,7 @@ pub(super) fn run(
         };
         snapshots.finish(&kept.held(), &place, last)?;
     }
-    // Traces of a ring have no functions of interpreters.
-    for sentence in runtimes.sentences(&BTreeSet::new()) {
+    for sentence in runtimes.sentences(None) {
         terminal::say(&sentence);
     }
     drained.context("the recording ended early: cannot write the journal")?;

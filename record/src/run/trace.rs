@@ -1,6 +1,5 @@
 //! A recording of everything from start to end, into a journal that is encoded while it grows.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -171,8 +170,7 @@ fn summary_of(stopped: &mut Stopped, is_segment: bool) -> Vec<String> {
     let cpu_limit = stopped.cpu_limit.take().filter(|_| !is_segment);
     let user_stacks = stopped.user_stacks.take();
     let runtimes = std::mem::take(&mut stopped.runtimes);
-    let named = user_stacks.as_ref().map(user_stacks::Counts::javascript);
-    let of_runtimes = runtimes.sentences(named.unwrap_or(&BTreeSet::new()));
+    let of_runtimes = runtimes.sentences(user_stacks.as_ref());
     let counters = counters.iter().flat_map(Counters::summary);
     counters
         .chain(cpu_limit.as_ref().and_then(CpuLimit::sentence))

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Known;
 use super::process::Runtime;
+use crate::user_stacks::Counts;
 
 /// Processes named in a message.
 const NAMED_MAX: usize = 4;
@@ -15,8 +16,9 @@ const FACTS_MAX: usize = 64;
 pub(crate) struct Summary {
     /// For the trace; empty if no process had a runtime.
     text: String,
-    /// Processes of Node.js without a perf map.
+    /// Processes of Node.js without a perf map, and JVMs without frame pointers.
     nodes: Vec<i32>,
+    javas: Vec<i32>,
     sentences: Vec<String>,
 }
 
@@ -27,6 +29,7 @@ impl Summary {
         Summary {
             text: sentence.to_owned(),
             nodes: Vec::new(),
+            javas: Vec::new(),
             sentences: vec![sentence.to_owned()],
         }
     }
@@ -41,14 +44,15 @@ impl Summary {
         if all.len() > FACTS_MAX {
             facts.push(format!("{} more", all.len() - FACTS_MAX));
         }
-        let is_unnamed = |known: &&&Known| known.runtime == Runtime::Node && !known.has_map;
+        let is_unnamed = |known: &Known| known.runtime == Runtime::Node && !known.has_map;
+        let pids = |is_it: &dyn Fn(&Known) -> bool| {
+            let found = all.iter().filter(|known| is_it(known));
+            found.map(|known| known.pid).collect()
+        };
         Summary {
             text: facts.join("; "),
-            nodes: all
-                .iter()
-                .filter(is_unnamed)
-                .map(|known| known.pid)
-                .collect(),
+            nodes: pids(&is_unnamed),
+            javas: pids(&|known| known.keeps_frame_pointers == Some(false)),
             sentences: sentences(&all),
         }
     }
@@ -58,21 +62,26 @@ impl Summary {
         (!self.text.is_empty()).then_some(&self.text)
     }
 
-    /// Messages about functions without names and stacks without callers. `named` are the processes of Node.js whose functions
-    /// were read from their memory.
-    pub(crate) fn sentences(&self, named: &BTreeSet<i32>) -> Vec<String> {
-        let unnamed = self.nodes.iter().copied();
-        let unnamed: Vec<i32> = unnamed.filter(|pid| !named.contains(pid)).collect();
-        let of_node = (!unnamed.is_empty()).then(|| {
+    /// Messages about functions without names and stacks without callers. `known` are the user stacks that were walked in the
+    /// kernel.
+    pub(crate) fn sentences(&self, known: Option<&Counts>) -> Vec<String> {
+        let missing = |all: &[i32], read: Option<&BTreeSet<i32>>| -> Vec<i32> {
+            let is_read = |pid: &i32| read.is_some_and(|read| read.contains(pid));
+            all.iter().copied().filter(|pid| !is_read(pid)).collect()
+        };
+        let of = |runtime, pids: Vec<i32>| (!pids.is_empty()).then(|| list(runtime, &pids));
+        let unnamed = missing(&self.nodes, known.map(Counts::javascript));
+        let of_node = of(Runtime::Node, unnamed).map(|who| {
             format!(
-                "functions of {} have no names; run node with --perf-basic-prof --interpreted-frames-native-stack",
-                list(Runtime::Node, &unnamed)
+                "functions of {who} have no names; run node with --perf-basic-prof --interpreted-frames-native-stack"
             )
         });
-        of_node
-            .into_iter()
-            .chain(self.sentences.iter().cloned())
-            .collect()
+        let cut = missing(&self.javas, known.map(Counts::generated));
+        let of_java = of(Runtime::Java, cut).map(|who| {
+            format!("stacks of {who} end at compiled code; run java with -XX:+PreserveFramePointer")
+        });
+        let others = self.sentences.iter().cloned();
+        of_node.into_iter().chain(others).chain(of_java).collect()
     }
 }
 
@@ -120,13 +129,6 @@ fn sentences(all: &[&Known]) -> Vec<String> {
             }
         }
     }
-    if let Some(who) = of(Runtime::Java, &|known| {
-        known.keeps_frame_pointers == Some(false)
-    }) {
-        sentences.push(format!(
-            "stacks of {who} end at compiled code; run java with -XX:+PreserveFramePointer"
-        ));
-    }
     sentences
 }
 
@@ -152,17 +154,21 @@ mod tests {
     }
 
     #[test]
-    fn functions_that_were_read_have_names() {
+    fn what_was_read_needs_no_option() {
         let summary = Summary {
             nodes: vec![3, 4, 5],
+            javas: vec![6, 7],
             sentences: vec!["another".to_owned()],
             ..Summary::default()
         };
-        let said = summary.sentences(&[3, 5].into());
+        let said = summary.sentences(Some(&Counts::of_read(&[3, 5], &[6])));
         assert!(
             said[0].starts_with("functions of node 4 have no names;"),
             "{said:?}"
         );
-        assert_eq!(summary.sentences(&[3, 4, 5].into()), ["another"]);
+        assert!(said[2].starts_with("stacks of java 7 end at"), "{said:?}");
+        let all = Counts::of_read(&[3, 4, 5], &[6, 7]);
+        assert_eq!(summary.sentences(Some(&all)), ["another"]);
+        assert_eq!(summary.sentences(None).len(), 3);
     }
 }

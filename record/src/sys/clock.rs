@@ -21,6 +21,11 @@ pub(crate) fn process_cpu() -> Duration {
     Duration::from_nanos(now(libc::CLOCK_PROCESS_CPUTIME_ID))
 }
 
+/// Returns the CPU time of this thread.
+pub(crate) fn thread_cpu() -> Duration {
+    Duration::from_nanos(now(libc::CLOCK_THREAD_CPUTIME_ID))
+}
+
 /// Returns the nanoseconds since 1970 and those of CLOCK_MONOTONIC at the same moment.
 pub(crate) fn wall_and_monotonic() -> (u64, u64) {
     let before = monotonic();

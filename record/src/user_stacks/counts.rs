@@ -26,6 +26,8 @@ pub(crate) struct Counts {
     pub(super) interpreted: InterpreterCounts,
     /// Processes of Node.js with names of functions.
     pub(super) javascript: BTreeSet<i32>,
+    /// JVMs with rules of their code.
+    pub(super) generated: BTreeSet<i32>,
     /// Walks compared with copies.
     pub(super) checks: CheckCounts,
     /// Stacks by frame pointers, recorded by the kernel, that reach the start of their thread, and that do not.
@@ -39,6 +41,11 @@ impl Counts {
     /// Processes of Node.js whose functions were read from their memory.
     pub(crate) fn javascript(&self) -> &BTreeSet<i32> {
         &self.javascript
+    }
+
+    /// JVMs whose compiled code had unwind rules.
+    pub(crate) fn generated(&self) -> &BTreeSet<i32> {
+        &self.generated
     }
 
     /// Formats the counts for the trace.
@@ -138,5 +145,17 @@ impl Counts {
                 counted(self.overwritten, "kernel stack")
             )
         })
+    }
+}
+
+#[cfg(test)]
+impl Counts {
+    /// Those of a recording that has read these processes.
+    pub(crate) fn of_read(javascript: &[i32], generated: &[i32]) -> Counts {
+        Counts {
+            javascript: javascript.iter().copied().collect(),
+            generated: generated.iter().copied().collect(),
+            ..Counts::default()
+        }
     }
 }

@@ -20,10 +20,12 @@
 //! newest records wait until the mappings up to their time have been read.
 
 mod builder;
+mod caches;
 mod check;
 mod counts;
 mod first;
 mod held;
+mod hotspot;
 mod interpreters;
 mod sample;
 mod spaces;
@@ -312,6 +314,9 @@ impl UserStacks {
             self.counts.interpreted = interpreters.counts;
             self.counts.javascript = interpreters.javascript;
         }
+        if let Some(tables) = &mut self.tables {
+            self.counts.generated = tables.take_generated();
+        }
         if let Some(tables) = &self.tables {
             for end in WalkEnd::ALL {
                 let count = tables.ended(Some(end));
@@ -421,6 +426,9 @@ impl UserStacks {
             }
         }
         if let (Some(pid), Some(tables)) = (changed, &mut self.tables) {
+            if !is_mapping {
+                tables.forget(pid);
+            }
             tables.changed(pid);
         }
     }
@@ -654,7 +662,7 @@ fn take_walk(
     pid: i32,
     addresses: &mut Vec<u64>,
     spaces: &mut Spaces,
-    (tables, counts): (Option<&mut Tables>, &mut Counts),
+    (mut tables, counts): (Option<&mut Tables>, &mut Counts),
 ) -> Option<Unwound> {
     let mut cursor = Cursor::new(walk, 0, Endian::Little);
     let head = WalkHead::read(&mut cursor)?;
@@ -668,11 +676,14 @@ fn take_walk(
             match end {
                 WalkEnd::NoTable | WalkEnd::NoList => {
                     counts.not_copied += 1;
-                    if let Some(tables) = tables {
+                    if let Some(tables) = &mut tables {
                         tables.want(pid, end, (head.file, head.at), spaces);
                     }
                 }
                 _ => counts.walked.add(unwound),
+            }
+            if let (Unwound::NoRule | Unwound::Lost, Some(tables)) = (unwound, tables) {
+                tables.missed_code(pid);
             }
             Some(unwound)
         }

@@ -1,13 +1,15 @@
 //! Data for the program in the kernel: tables of sampled files, and lists of sampled processes. They are created when a
 //! sample misses them, so their size depends on the programs that run, not on those that exist.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use perfquet_ebpf::walk_tables::{List, ListRow, WalkEnd, WalkTables};
 use perfquet_ebpf::walker::{CopyRoom, WalkSettings, Walker};
 use perfquet_trace::symbols::UnwindTable;
 
 use super::builder::Builder;
+use super::caches::Caches;
+use super::hotspot;
 use super::interpreters::{Entry, Interpreters, may_be_interpreter};
 use super::spaces::Spaces;
 use crate::bpf::{self, walking};
@@ -104,6 +106,8 @@ pub(super) struct Tables {
     changed: HashSet<i32>,
     /// The command, which has no mappings for a moment when it starts.
     expected: Option<i32>,
+    /// Code caches of JVMs.
+    caches: Caches,
     has_complained: bool,
     /// Per CPU and pass.
     copy_room: CopyRoom,
@@ -119,6 +123,7 @@ impl Tables {
             lists: HashMap::new(),
             changed: HashSet::new(),
             expected: None,
+            caches: Caches::default(),
             has_complained: false,
             copy_room,
         };
@@ -196,6 +201,21 @@ impl Tables {
         }
     }
 
+    /// Forgets the generated code of a process: it has ended, or runs another program.
+    pub(super) fn forget(&mut self, pid: i32) {
+        self.caches.forget(pid, &mut self.walking.tables);
+    }
+
+    /// A walk of a process ended in code without a rule, which its JVM may have compiled since.
+    pub(super) fn missed_code(&mut self, pid: i32) {
+        self.caches.look(pid);
+    }
+
+    /// The JVMs whose code had rules.
+    pub(super) fn take_generated(&mut self) -> BTreeSet<i32> {
+        self.caches.take_seen()
+    }
+
     pub(super) fn is_waiting(&self) -> bool {
         self.builder.is_busy() || !self.changed.is_empty()
     }
@@ -216,7 +236,12 @@ impl Tables {
         while let Some((number, table)) = self.builder.take() {
             self.add_table(number, &table);
         }
+        self.changed
+            .extend(self.caches.update(&mut self.walking.tables));
         for pid in std::mem::take(&mut self.changed) {
+            if spaces.has_code_of(pid, hotspot::is_jvm) {
+                self.caches.watch(pid);
+            }
             self.publish_list(spaces, pid, as_of);
             if let Some(interpreters) = &mut interpreters
                 && spaces.has_code_of(pid, may_be_interpreter)
@@ -296,6 +321,7 @@ impl Tables {
                 file: code.file.map_or(0, |file| file + 1),
                 file_start: u32::try_from(code.file_start).unwrap_or(u32::MAX),
             })
+            .map(|row| self.caches.covers(pid, &row).unwrap_or(row))
             .collect();
         let mut lists = Vec::new();
         for (tables, former) in objects {

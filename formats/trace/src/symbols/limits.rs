@@ -113,6 +113,12 @@ limits! {
     INTERPRETED_PROCESS_PERCENT_MAX = 2, Percent, "interpreter frames remain until it is below";
     /// CPU time for the Python, Ruby and JavaScript frames of all processes
     INTERPRETED_PERCENT_MAX = 10, Percent, "interpreter frames remain until it is below";
+    /// JVMs whose code cache is read for unwind rules
+    CODE_CACHES_MAX = 64, Count, "stacks of the others end in compiled code";
+    /// Unwind rules of a JVM's code cache
+    CODE_CACHE_RULES_MAX = 1 << 17, Count, "stacks end in other code";
+    /// CPU time for reading code caches
+    CODE_CACHES_PERCENT_MAX = 10, Percent, "newly compiled code has no rules until it is below";
     /// Mappings of a process that existed at the start, as text
     MAPPINGS_BYTES_MAX = 16 << 20, Bytes, "addresses in the others have no module";
     /// Length of a command line

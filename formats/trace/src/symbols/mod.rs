@@ -63,8 +63,8 @@ pub use probe_points::{CodeSymbol, Object, StaticProbe, ThreadVariable};
 pub use report::{Report, Unnamed, unverified_sentence, without_line_sentence};
 pub use roots::Roots;
 pub use unwind::{
-    Chains, MappedCode, RBP_SAME, RBP_UNKNOWN, Row, StackMemory, TableSource, UnwindCounts,
-    UnwindTable, Unwinder, Unwound, WIDE_RULES_MAX, Wide,
+    Chains, GeneratedCode, GeneratedRule, MappedCode, RBP_SAME, RBP_UNKNOWN, Row, StackMemory,
+    TableSource, UnwindCounts, UnwindTable, Unwinder, Unwound, WIDE_RULES_MAX, Wide,
 };
 pub use variables::{LinePlace, Location, Member, Scope, Shape, SourceLines, Variable};
 

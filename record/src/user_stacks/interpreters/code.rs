@@ -54,22 +54,22 @@ impl Code {
 }
 
 /// The memory of a process.
-pub(super) struct Memory(File);
+pub(in crate::user_stacks) struct Memory(File);
 
 impl Memory {
-    pub(super) fn of(pid: i32) -> Result<Memory, String> {
+    pub(in crate::user_stacks) fn of(pid: i32) -> Result<Memory, String> {
         let file = File::open(format!("/proc/{pid}/mem"));
         file.map(Memory).map_err(|error| error.to_string())
     }
 
-    pub(super) fn read(&self, address: u64, bytes: u64) -> Option<Vec<u8>> {
+    pub(in crate::user_stacks) fn read(&self, address: u64, bytes: u64) -> Option<Vec<u8>> {
         let mut buffer = vec![0; usize::try_from(bytes).ok()?];
         self.0.read_exact_at(&mut buffer, address).ok()?;
         Some(buffer)
     }
 
     /// Reads at most so many bytes: fewer before memory that is not mapped. A system call takes longer than some bytes too many.
-    pub(super) fn read_up_to(&self, address: u64, bytes: u64) -> Option<Vec<u8>> {
+    pub(in crate::user_stacks) fn read_up_to(&self, address: u64, bytes: u64) -> Option<Vec<u8>> {
         let mut buffer = vec![0; usize::try_from(bytes).ok()?];
         let read = self.0.read_at(&mut buffer, address).ok()?;
         buffer.truncate(read);
@@ -77,7 +77,7 @@ impl Memory {
     }
 
     /// Reads bytes of which `known`, from the same address on, has the first.
-    pub(super) fn read_after(
+    pub(in crate::user_stacks) fn read_after(
         &self,
         mut known: Vec<u8>,
         address: u64,
@@ -92,7 +92,7 @@ impl Memory {
         Some(known)
     }
 
-    pub(super) fn u64_at(&self, address: u64) -> Option<u64> {
+    pub(in crate::user_stacks) fn u64_at(&self, address: u64) -> Option<u64> {
         Endian::Little.u64_at(&self.read(address, 8)?, 0)
     }
 }

@@ -33,7 +33,8 @@ use perfquet_trace::symbols::limits::{
 };
 
 use crate::journal::record::{Records, kind, misc};
-pub(super) use process::{Entry, may_be_interpreter};
+pub(super) use code::Memory;
+pub(super) use process::{Entry, Mapped, may_be_interpreter};
 use process::{Language, Process, Role};
 use share::Share;
 

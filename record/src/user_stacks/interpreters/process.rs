@@ -143,14 +143,7 @@ fn in_file(
     first: &Map<'_>,
     maps: &[Map<'_>],
 ) -> Result<Option<Interpreter>, String> {
-    let file = format!("/proc/{pid}/map_files/{:x}-{:x}", first.start, first.end);
-    let object = Object::open_foreign(Path::new(&file)).map_err(|error| error.to_string())?;
-    let is_same = |map: &&Map<'_>| map.inode == first.inode && map.path == first.path;
-    let mapped = Mapped {
-        pid,
-        object,
-        own: maps.iter().filter(is_same).copied().collect(),
-    };
+    let mapped = Mapped::of(pid, first, maps)?;
     match language {
         Language::Python => {
             let found = python::Process::in_file(&mapped)?;
@@ -168,13 +161,29 @@ fn in_file(
 }
 
 /// A file that a process has mapped, which may be its interpreter.
-pub(super) struct Mapped<'a> {
+pub(in crate::user_stacks) struct Mapped<'a> {
     pub(super) pid: i32,
-    pub(super) object: Object,
+    pub(in crate::user_stacks) object: Object,
     own: Vec<Map<'a>>,
 }
 
-impl Mapped<'_> {
+impl<'a> Mapped<'a> {
+    /// Opens the file of a mapping, one of all mappings of a process.
+    pub(in crate::user_stacks) fn of(
+        pid: i32,
+        first: &Map<'a>,
+        maps: &[Map<'a>],
+    ) -> Result<Mapped<'a>, String> {
+        let file = format!("/proc/{pid}/map_files/{:x}-{:x}", first.start, first.end);
+        let object = Object::open_foreign(Path::new(&file)).map_err(|error| error.to_string())?;
+        let is_same = |map: &&Map<'_>| map.inode == first.inode && map.path == first.path;
+        Ok(Mapped {
+            pid,
+            object,
+            own: maps.iter().filter(is_same).copied().collect(),
+        })
+    }
+
     /// The address in the process of an offset in the file, in memory with this protection.
     pub(super) fn address_of(&self, offset: u64, protection: libc::c_int) -> Option<u64> {
         let has_it = |map: &&Map<'_>| {
@@ -187,7 +196,7 @@ impl Mapped<'_> {
     }
 
     /// The address in the process of an address in the file.
-    pub(super) fn relocated(&self, address: u64) -> Option<u64> {
+    pub(in crate::user_stacks) fn relocated(&self, address: u64) -> Option<u64> {
         let map = self.own.first()?;
         let base = self.object.address_of(map.file_offset)?;
         Some(map.start.wrapping_sub(base).wrapping_add(address))

@@ -17,6 +17,7 @@ mod chains;
 mod code_files;
 mod flow;
 mod frame_rows;
+mod generated;
 mod go;
 mod root;
 mod rule;
@@ -49,6 +50,7 @@ use table::base_of;
 use walk::{Code, State, walk};
 
 pub use chains::Chains;
+pub use generated::{GeneratedCode, GeneratedRule};
 pub(super) use go::go_names;
 pub use rule::{RBP_SAME, RBP_UNKNOWN, Row, WIDE_RULES_MAX, Wide};
 pub use table::UnwindTable;

@@ -81,7 +81,8 @@ pub struct Row {
 pub struct Wide {
     /// DWARF number of the base register of the CFA.
     pub base: u8,
-    /// Bit 0: the CFA is in memory. Bit 1: rbp is saved relative to rbp, not to the CFA.
+    /// Bit 0: the CFA is in memory. Bit 1: rbp is saved relative to rbp, not to the CFA. Bit 2: the return address is at rbp+8,
+    /// wherever the CFA is (generated code).
     pub flags: u8,
     /// Words from the CFA to the return address.
     pub return_address: i16,
@@ -112,8 +113,9 @@ const SWITCH: u16 = SIGNAL | 1 << KIND_BITS;
 const WIDE: u16 = 6;
 const OPAQUE: u16 = 7;
 
-const FLAG_INDIRECT: u8 = 1;
-const FLAG_AT_RBP: u8 = 2;
+pub(super) const FLAG_INDIRECT: u8 = 1;
+pub(super) const FLAG_AT_RBP: u8 = 2;
+pub(super) const FLAG_RETURN_AT_RBP: u8 = 4;
 
 impl Wide {
     /// As two words of memory.
@@ -245,7 +247,7 @@ impl Frame {
         })
     }
 
-    fn of_wide(wide: &Wide) -> Frame {
+    pub(super) fn of_wide(wide: &Wide) -> Frame {
         const SAME: i32 = RBP_SAME as i32;
         const UNKNOWN: i32 = RBP_UNKNOWN as i32;
         Frame {
