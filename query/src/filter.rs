@@ -88,7 +88,6 @@ impl Filters {
 
     /// Returns all filters as one SQL condition; `TRUE` if there are none.
     pub(crate) fn condition(&self, session: &Session) -> Result<String> {
-        session.is_report();
         let mut all = Vec::new();
         if let Some(condition) = &self.condition {
             let condition = with_nanoseconds(condition);

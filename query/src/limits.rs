@@ -62,6 +62,7 @@ impl Limits {
             },
             progress: true,
             queries_only: false,
+            is_report: false,
         }
     }
 }

@@ -12,8 +12,8 @@ use anyhow::Result;
 use arrow::array::RecordBatch;
 use clap::{ArgMatches, Args, FromArgMatches};
 
-use perfquet::Session;
 use perfquet::failure::Interrupted;
+use perfquet::{Options, Session};
 
 use crate::commands::{Subcommand, arguments};
 use crate::limits::Limits;
@@ -52,21 +52,30 @@ pub(crate) const fn subcommand<R: Report>() -> Subcommand {
 fn answered_rows<R: Report>(matches: &ArgMatches) -> Result<Vec<RecordBatch>> {
     let report: R = arguments(matches)?;
     report.form()?;
-    let session = Session::open(&report.traces(), &report.limits().options())?;
+    let session = open(&report)?;
     report.answer(&session)?.section.batches()
+}
+
+/// Opens the traces of a report.
+fn open<R: Report>(report: &R) -> Result<Session> {
+    let options = Options {
+        is_report: true,
+        ..report.limits().options()
+    };
+    Session::open(&report.traces(), &options)
 }
 
 fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
     let report: R = arguments(matches)?;
     let Some(interval) = report.watch() else {
         let output = render::Output::open(report.form()?)?;
-        let session = Session::open(&report.traces(), &report.limits().options())?;
+        let session = open(&report)?;
         return output.write(report.answer(&session)?);
     };
     // Repeats the report until the recording is complete.
     loop {
         let output = render::Output::open(report.form()?)?;
-        let session = Session::open(&report.traces(), &report.limits().options())?;
+        let session = open(&report)?;
         let is_complete = session.is_complete();
         // Queried before the screen is cleared, so that the screen is never empty.
         match report.answer(&session) {

@@ -18,6 +18,9 @@ pub struct Options {
     pub progress: bool,
     /// Whether statements other than queries are errors, such as CREATE and SET.
     pub queries_only: bool,
+    /// Whether the queries are those of a report, of which users write only fragments: errors show only the fragments.
+    #[doc(hidden)]
+    pub is_report: bool,
 }
 
 impl Options {

@@ -12,7 +12,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::config::ConfigNonZeroUsize;
-use datafusion::error::Result as PlanResult;
+use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -56,9 +56,8 @@ pub struct Session {
     context: SessionContext,
     registered: Registered,
     options: Options,
-    /// SQL fragments from the command line in a report's query; `None` if the whole
-    /// query was written by the user.
-    pieces: Mutex<Option<Vec<String>>>,
+    /// SQL fragments from the command line in a report's queries.
+    pieces: Mutex<Vec<String>>,
     /// Conditions on the tables of all queries.
     scope: Mutex<Restriction>,
     /// `None` only while the session ends.
@@ -72,6 +71,9 @@ impl fmt::Debug for Session {
             .finish_non_exhaustive()
     }
 }
+
+/// Formats the error of a query.
+type Explain = fn(DataFusionError, &str, Option<&dyn explain::Known>) -> anyhow::Error;
 
 impl Session {
     /// Opens every trace that matches `patterns`: directories, or patterns such as `runs/*.pqt`. Only manifests are read.
@@ -91,7 +93,7 @@ impl Session {
             context,
             registered,
             options: options.clone(),
-            pieces: Mutex::new(None),
+            pieces: Mutex::default(),
             scope: Mutex::default(),
             runtime,
         })
@@ -150,10 +152,15 @@ impl Session {
 
     /// Plans and starts a query.
     pub fn query(&self, sql: &str) -> Result<Answer<'_>> {
+        self.query_by(sql, explain::error)
+    }
+
+    /// Plans and starts a query, whose errors `explain` formats until it has started.
+    fn query_by(&self, sql: &str, explain: Explain) -> Result<Answer<'_>> {
         if let Some(rows) = summarize::rows(sql) {
-            let columns = self.query(&format!("SELECT * FROM {rows} LIMIT 0"))?;
+            let columns = self.query_by(&format!("SELECT * FROM {rows} LIMIT 0"), explain)?;
             let summary = summarize::query(&columns.schema(), &rows, quoted, literal);
-            return self.query(&summary);
+            return self.query_by(&summary, explain);
         }
         let planned = self.planned(sql)?;
         let handle = self.handle();
@@ -161,7 +168,7 @@ impl Session {
             |done: Done<_>| planning::on_large_stack(move || done.with(handle.block_on(planned)));
         let (plan, stream, units) = self
             .interruptible(on_planner)?
-            .map_err(|error| explain::error(error, sql, Some(self)))?;
+            .map_err(|error| explain(error, sql, Some(self)))?;
         Ok(Answer {
             session: self,
             sql: sql.to_owned(),
@@ -243,33 +250,30 @@ impl Session {
         }
     }
 
-    /// Marks the following queries as those of a report: errors show only the fragments written by the user.
-    pub fn is_report(&self) {
-        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        pieces.get_or_insert_default();
-    }
-
     /// Registers the expression of an option. Rejects an invalid one here: inside a query, its error would
     /// quote generated SQL, and it might close brackets that it did not open.
     pub fn piece(&self, option: &str, text: &str) -> Result<()> {
-        self.is_report();
         let (state, written) = (self.context.state(), text.to_owned());
         let checked = self.interruptible(|done: Done<_>| {
             planning::on_large_stack(move || done.with(planning::check(&state, &written)))
         })?;
         checked.map_err(|error| explain::piece(error, option, text))?;
-        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        pieces.get_or_insert_default().push(text.to_owned());
+        self.add_piece(text);
         Ok(())
+    }
+
+    /// Errors of a report's queries show this part of them.
+    fn add_piece(&self, text: &str) {
+        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.push(text.to_owned());
     }
 
     /// Registers the query of an option, and returns it without a final semicolon. Anything but one complete query is
     /// an error: embedded in another query, it might close brackets that it did not open.
     pub fn whole_query<'q>(&self, text: &'q str) -> Result<&'q str> {
         let text = text.trim().trim_end_matches(';').trim_end();
-        self.query(text)?;
-        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        pieces.get_or_insert_default().push(text.to_owned());
+        self.query_by(text, explain::whole)?;
+        self.add_piece(text);
         Ok(text)
     }
 
@@ -331,7 +335,7 @@ impl Session {
 impl explain::Known for Session {
     fn pieces(&self) -> Option<Vec<String>> {
         let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        pieces.clone()
+        self.options.is_report.then(|| pieces.clone())
     }
 
     fn table_names(&self) -> Vec<String> {

@@ -83,7 +83,6 @@ impl Report for CriticalPath {
         let filters = Filters::of(None, self.time.clone());
         // Reports a wrong range.
         filters.time_condition(session)?;
-        session.is_report();
         let (start, end) = trace.time_range().unwrap_or_default();
         let bounds = filters.time_bounds(start);
         let [from, to] = match bounds {

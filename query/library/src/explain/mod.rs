@@ -38,13 +38,30 @@ pub trait Known {
 
 /// Formats an error of a query. With the known names, similar ones are suggested.
 pub(crate) fn error(error: DataFusionError, sql: &str, known: Option<&dyn Known>) -> anyhow::Error {
+    let pieces = known.and_then(Known::pieces);
+    written(error, sql, known, pieces)
+}
+
+/// Formats an error of a query that the user wrote as a whole, also for a report.
+pub(crate) fn whole(error: DataFusionError, sql: &str, known: Option<&dyn Known>) -> anyhow::Error {
+    written(error, sql, known, None)
+}
+
+/// Formats an error of a query of which the user wrote `pieces`; `None`: all of it.
+fn written(
+    error: DataFusionError,
+    sql: &str,
+    known: Option<&dyn Known>,
+    pieces: Option<Vec<String>>,
+) -> anyhow::Error {
+    let is_whole = pieces.is_none();
     if let Some(kind) = io_kind(&error) {
         return std::io::Error::new(kind, error.strip_backtrace()).into();
     }
     if let DataFusionError::ExecutionJoin(_) = root(&error) {
         return panic();
     }
-    let place = match known.and_then(Known::pieces) {
+    let place = match pieces {
         Some(pieces) => place_in_piece(&error, sql, &pieces),
         None => place_of(&error, sql),
     };
@@ -73,7 +90,8 @@ pub(crate) fn error(error: DataFusionError, sql: &str, known: Option<&dyn Known>
         }
         other => translated(&other.strip_backtrace()),
     };
-    if known.is_some_and(|known| known.pieces().is_none())
+    if known.is_some()
+        && is_whole
         && let Some(hint) = synonyms::statement(sql)
     {
         let end = text.find("\nhint: ").unwrap_or(text.len());

@@ -189,7 +189,6 @@ impl Findings {
 /// Returns what stands out in the only trace, within a scope.
 pub(super) fn find(session: &Session, scope: &Scope) -> Result<Found> {
     let trace = session.only_trace()?;
-    session.is_report();
     let interval = Interval::new(session, trace, scope)?;
     session.restrict(Restriction {
         conditions: scope.conditions(session)?,

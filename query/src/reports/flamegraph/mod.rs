@@ -26,6 +26,7 @@ use crate::settings::{Image, Traces};
 pub(super) const REPORT: Subcommand = report::subcommand::<Flamegraph>();
 
 /// Draw a flame graph, as an image or on the terminal
+// One struct, because each field is an option with its help.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   # Show the samples on the terminal
