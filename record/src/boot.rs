@@ -42,10 +42,10 @@ pub(crate) fn line(cli: &Cli) -> Result<String, Failure> {
     let line = boot_line(&BootRequest {
         functions: &cli.functions_traced,
         selection: cli.calls.selection()?,
-        events: &cli.events,
-        kprobes: &cli.kprobes,
-        kretprobes: &cli.kretprobes,
-        ring_bytes: cli.ring_bytes,
+        events: &cli.events.names,
+        kprobes: &cli.events.kprobes,
+        kretprobes: &cli.events.kretprobes,
+        ring_bytes: cli.output.ring_bytes,
     })?;
     terminal::say(
         "add these parameters to the kernel command line, reboot, then: perfquet-record --collect-boot",
@@ -58,8 +58,8 @@ pub(crate) fn collect(cli: &Cli, instance: &str) -> Result<bool> {
     check_options(cli, "collect-boot", &OF_COLLECTING)?;
     let signals = Signals::block().context("cannot wait for signals")?;
     let boot = BootBuffer::find(Some(instance).filter(|name| !name.is_empty()))?;
-    let path = cli.output();
-    let output = match Output::create_folders(&path, cli.form(), cli.force) {
+    let path = cli.output_path();
+    let output = match Output::create_folders(&path, cli.output.form(), cli.output.force) {
         Ok(output) => output,
         Err(error) => {
             boot.let_go();
@@ -87,7 +87,7 @@ pub(crate) fn collect(cli: &Cli, instance: &str) -> Result<bool> {
         &output,
         encoder,
         &signals,
-        (cli.keep_raw, true),
+        (cli.output.keep_raw, true),
         Next::Durations,
     )
 }
@@ -96,7 +96,7 @@ pub(crate) fn collect(cli: &Cli, instance: &str) -> Result<bool> {
 fn check_options(cli: &Cli, option: &str, allowed: &[&str]) -> Result<(), Failure> {
     let is_allowed =
         |name: &&String| allowed.contains(&name.as_str()) || OF_ALL.contains(&name.as_str());
-    let excluded = cli.given.iter().find(|name| !is_allowed(name));
+    let excluded = cli.placed.given.iter().find(|name| !is_allowed(name));
     let excluded = match excluded {
         Some(name) => format!("--{name}"),
         None if !cli.command.is_empty() => "a command".to_owned(),

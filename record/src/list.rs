@@ -18,27 +18,32 @@ use perfquet_cli::terminal;
 
 /// Whether such a query is requested.
 pub(crate) fn is_requested(cli: &Cli) -> bool {
-    let has_pattern = [&cli.list, &cli.functions, &cli.lines, &cli.vars]
-        .into_iter()
-        .any(Option::is_some);
-    has_pattern || cli.boot.is_line_wanted || cli.cleanup || cli.is_dry_run
+    let has_pattern = [
+        &cli.listing.list,
+        &cli.listing.functions,
+        &cli.listing.lines,
+        &cli.listing.vars,
+    ]
+    .into_iter()
+    .any(Option::is_some);
+    has_pattern || cli.boot.is_line_wanted || cli.listing.cleanup || cli.listing.is_dry_run
 }
 
 /// Runs such a query, if one is requested.
 pub(crate) fn answer(cli: &Cli) -> Result<bool> {
-    let text = if cli.list.as_deref() == Some("presets") {
+    let text = if cli.listing.list.as_deref() == Some("presets") {
         preset::list()
-    } else if let Some(pattern) = &cli.list {
+    } else if let Some(pattern) = &cli.listing.list {
         events(pattern)?
-    } else if let Some(pattern) = &cli.functions {
+    } else if let Some(pattern) = &cli.listing.functions {
         probe_listing::functions(pattern)?
-    } else if let Some(function) = &cli.lines {
+    } else if let Some(function) = &cli.listing.lines {
         probe_listing::lines(function)?
-    } else if let Some(function) = &cli.vars {
+    } else if let Some(function) = &cli.listing.vars {
         probe_listing::variables(function)?
     } else if cli.boot.is_line_wanted {
         boot::line(cli)?
-    } else if cli.cleanup {
+    } else if cli.listing.cleanup {
         let probes = definition::clean_up()?;
         let others = ftrace::clean_up()?;
         let tracers = match others.len() {
@@ -51,7 +56,7 @@ pub(crate) fn answer(cli: &Cli) -> Result<bool> {
         ));
         let removed = probes.iter().chain(&others);
         removed.map(|name| format!("{name}\n")).collect()
-    } else if cli.is_dry_run {
+    } else if cli.listing.is_dry_run {
         plan::print(cli)?
     } else {
         return Ok(false);

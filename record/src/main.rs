@@ -58,8 +58,8 @@ fn main() -> ExitCode {
     sys::memory::give_back();
     let mut cli = cli::Cli::read();
     terminal::set_program("perfquet-record");
-    terminal::set_quiet(cli.is_quiet);
-    perfquet_cli::logger::start(cli.verbose, terminal::log);
+    terminal::set_quiet(cli.verbosity.is_quiet);
+    perfquet_cli::logger::start(cli.verbosity.verbose, terminal::log);
     cli = cli.with_presets(std::env::args_os());
     let read = cli.apply_kfi().map_err(anyhow::Error::new);
     match read.and_then(|()| run::run(&cli)) {

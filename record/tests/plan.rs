@@ -94,6 +94,75 @@ fn a_plan_changes_nothing() {
     assert!(made.is_empty(), "{made:?}");
 }
 
+/// What a row of the table of exclusions names, and words that ask for it.
+const WORDS: &[(&str, &str)] = &[
+    ("--delay or --control", "--delay 1s"),
+    ("--force", "--force"),
+    ("--format perf.data", "--format perf.data"),
+    (
+        "--function, --function-graph or --kfi-config",
+        "--function vfs_*",
+    ),
+    ("--live", "--live"),
+    ("--live, of samples", "--live"),
+    ("--max-cpu", "--max-cpu 5"),
+    ("--max-events", "--max-events 9"),
+    ("--no-inherit", "--no-inherit"),
+    ("--ring", "--ring 5s"),
+    ("--rotate", "--rotate 5s"),
+    ("--start-on or --stop-on", "--start-on time:1s"),
+    ("--stat", "--stat"),
+    ("a command", "true"),
+    ("a group {A,B}:S", "-e {cpu-clock,page-faults}:S"),
+    ("in-kernel aggregation", "--profile"),
+];
+
+/// Every pair of docs/recording.md, with a probe in front: the kernel would not let this user define it, and is not asked.
+#[test]
+fn every_pair_that_is_excluded_is_found_before_probes_are_defined() {
+    if !may_record() || !needs::met(&["uprobes"]) {
+        return;
+    }
+    let docs = include_str!("../../docs/recording.md");
+    let table = docs
+        .split("| option | cannot be combined with |")
+        .nth(1)
+        .expect("the table");
+    let words = |name: &str| {
+        let known = WORDS.iter().find(|(known, _)| *known == name);
+        known.unwrap_or_else(|| panic!("no words for {name:?}")).1
+    };
+    let room = Room::new();
+    let program = room.give_to(NOBODY);
+    let mut pairs = 0;
+    for row in table.lines().skip(2).take_while(|row| row.starts_with('|')) {
+        let cells: Vec<String> = row
+            .split('|')
+            .map(|cell| cell.trim().replace('`', ""))
+            .collect();
+        for other in cells[2].split("; ") {
+            // A command comes last.
+            let mut options = [words(&cells[1]), words(other)];
+            options.sort_by_key(|words| *words == "true");
+            let mut command = std::process::Command::new(&program);
+            command
+                .current_dir(room.path(""))
+                .args(["-a", "--uprobe", "libc.so.6:malloc"])
+                .args(options.iter().flat_map(|words| words.split(' ')))
+                .uid(NOBODY)
+                .gid(NOBODY);
+            let (status, stderr) = room::ended(command.output().expect("the recorder runs"));
+            assert_eq!(status, Some(2), "{options:?}: {stderr}");
+            assert!(
+                stderr.contains(" cannot be combined with "),
+                "{options:?}: {stderr}"
+            );
+            pairs += 1;
+        }
+    }
+    assert!(pairs >= 27, "{pairs} pairs");
+}
+
 /// The kernel would not let this user define the probe: the mistake is found first.
 #[test]
 fn mistakes_are_found_before_probes_are_defined() {

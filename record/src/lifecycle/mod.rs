@@ -35,7 +35,7 @@ use crate::target::containers::Containers;
 use crate::trigger::{self, Seen};
 use perfquet_cli::terminal;
 
-pub(crate) use start::Start;
+pub(crate) use start::{Bounds, Opened, Start, Upkeep};
 pub(crate) use stop::Stopped;
 
 /// Time after which threads that were being started are in the kernel's list of those that inherited an event.
@@ -46,31 +46,55 @@ const MOST_COUNTED: usize = 256;
 /// A running recording.
 pub(crate) struct Running {
     target: Target,
+    /// The command that it records, and its end.
+    command: RunningCommand,
     recording: Recording,
     programs: Programs,
     drain: Drain,
-    /// Number of bytes written, or held by a flight recorder.
-    written: Arc<AtomicU64>,
+    pub(crate) tracing: Option<Tracing>,
+    counters: Option<Counters>,
     pub(crate) containers: Containers,
     runtimes: Option<Runtimes>,
-    command: Option<i32>,
-    pub(crate) command_ended: Option<Ended>,
-    progress: Progress,
-    display: Option<Display>,
-    pub(crate) tracing: Option<Tracing>,
-    pub(crate) selection: Selection,
-    pub(crate) seen: Arc<Seen>,
-    /// Whether the start triggers are disabled.
-    starts_are_off: bool,
+    pub(crate) extent: Extent,
+    on: On,
     /// Aggregates are read at these times.
     readings: Option<Readings>,
-    handover: Option<Handover>,
-    switch: Switch,
-    control: Option<Control>,
-    counters: Option<Counters>,
     /// The limit of CPU use, and the periods that it has changed.
     cpu_limit: Option<(CpuLimit, Arc<Mutex<Periods>>)>,
     moments: Moments,
+    screen: Screen,
+}
+
+/// The recorded command, if there is one.
+#[derive(Debug, Clone, Copy)]
+struct RunningCommand {
+    pid: Option<i32>,
+    ended: Option<Ended>,
+}
+
+/// Where the rows of the trace begin and end.
+pub(crate) struct Extent {
+    pub(crate) selection: Selection,
+    /// What the triggers have seen.
+    pub(crate) seen: Arc<Seen>,
+    /// Whether the start triggers are disabled.
+    starts_are_off: bool,
+}
+
+/// Whether it records at this moment, and who changes that.
+struct On {
+    switch: Switch,
+    control: Option<Control>,
+    /// The other traces of a ring.
+    handover: Option<Handover>,
+}
+
+/// What the terminal shows.
+struct Screen {
+    progress: Progress,
+    display: Option<Display>,
+    /// Number of bytes written, or held by a flight recorder.
+    written: Arc<AtomicU64>,
 }
 
 /// When aggregates are read.
@@ -88,10 +112,15 @@ enum Asked {
 }
 
 impl Running {
+    /// Returns how the command ended, if it has.
+    pub(crate) fn command_ended(&self) -> Option<Ended> {
+        self.command.ended
+    }
+
     /// Displays the recording instead of its progress.
     pub(crate) fn display(&mut self, request: live::Request) {
-        self.progress = Progress::start(true);
-        self.display = Some(Display::start(request));
+        self.screen.progress = Progress::start(true);
+        self.screen.display = Some(Display::start(request));
     }
 
     /// Waits for the end of the command, a signal, the given duration, or the requested number of events. Snapshots are
@@ -104,7 +133,7 @@ impl Running {
         has_enough: &dyn Fn() -> bool,
     ) -> Result<()> {
         // A deadline that overflows is none.
-        let duration = duration.map(|duration| duration + self.switch.delay());
+        let duration = duration.map(|duration| duration + self.on.switch.delay());
         let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
         loop {
             if self.obey(snapshots.as_deref()) == Asked::Stop {
@@ -119,8 +148,8 @@ impl Running {
             let reading = self.readings.as_ref().map(|readings| readings.next);
             let until_reading = reading.map(|next| next.saturating_duration_since(Instant::now()));
             let wait = until_reading.map_or(wait, |left| wait.min(left));
-            let wait = self.switch.due().map_or(wait, |left| wait.min(left));
-            let channel = self.control.as_ref().and_then(Control::fd);
+            let wait = self.on.switch.due().map_or(wait, |left| wait.min(left));
+            let channel = self.on.control.as_ref().and_then(Control::fd);
             match signals
                 .wait_or(wait, channel)
                 .context("cannot wait for signals")?
@@ -146,12 +175,12 @@ impl Running {
             self.keep_cpu_limit();
             self.moments.look();
             self.reap();
-            let pids = self.containers.look(&self.target, self.command);
+            let pids = self.containers.look(&self.target, self.command.pid);
             if let (Some(runtimes), Some(pids)) = (&self.runtimes, pids) {
                 runtimes.look(pids);
             }
-            let is_orphaned = self.handover.as_ref().is_some_and(Handover::is_orphaned);
-            if self.command_ended.is_some()
+            let is_orphaned = self.on.handover.as_ref().is_some_and(Handover::is_orphaned);
+            if self.command.ended.is_some()
                 || self.target.has_ended()
                 || self.has_failed()
                 || is_orphaned
@@ -160,20 +189,22 @@ impl Running {
             }
             self.look_for_triggers();
             let tracing = self.tracing.as_ref();
-            let has_calls = tracing.is_some_and(|tracing| tracing.has_enough(&self.selection));
-            if has_enough() || has_calls || self.seen.is_over(&self.selection) {
+            let has_calls =
+                tracing.is_some_and(|tracing| tracing.has_enough(&self.extent.selection));
+            if has_enough() || has_calls || self.extent.seen.is_over(&self.extent.selection) {
                 return Ok(());
             }
-            if let Some(display) = &self.display {
+            if let Some(display) = &self.screen.display {
                 // Without a limit, nobody would end a recording whose reader has gone.
-                let is_closed = display.is_closed() && duration.is_none() && self.command.is_none();
+                let is_closed =
+                    display.is_closed() && duration.is_none() && self.command.pid.is_none();
                 if is_closed || display.is_quit() {
                     return Ok(());
                 }
                 display.note(self.shown());
             }
-            if self.progress.is_visible() {
-                self.progress.show(self.shown());
+            if self.screen.progress.is_visible() {
+                self.screen.progress.show(self.shown());
             }
         }
     }
@@ -181,7 +212,7 @@ impl Running {
     /// Carries out the commands that have arrived.
     fn obey(&mut self, snapshots: Option<&Snapshots>) -> Asked {
         let mut asked = Asked::Nothing;
-        let commands = self.control.as_mut().map(Control::arrived);
+        let commands = self.on.control.as_mut().map(Control::arrived);
         for command in commands.unwrap_or_default() {
             let done = match command {
                 Command::Enable => self.resume().map_err(|error| format!("{error:#}")),
@@ -201,7 +232,7 @@ impl Running {
                 }
                 Command::Unknown(text) => Err(Command::unknown(&text)),
             };
-            if let Some(control) = &mut self.control {
+            if let Some(control) = &mut self.on.control {
                 control.answer(done);
             }
         }
@@ -210,10 +241,10 @@ impl Running {
 
     /// Begins to record after the delay.
     fn switch_in_time(&mut self) -> Result<()> {
-        if self.switch.begins() {
+        if self.on.switch.begins() {
             self.resume()?;
         }
-        if self.switch.repeats() {
+        if self.on.switch.repeats() {
             self.recording.switch(true)?;
             if let Some(counters) = &self.counters {
                 counters.switch(true)?;
@@ -224,7 +255,7 @@ impl Running {
 
     /// Begins to record, or goes on after a pause.
     fn resume(&mut self) -> Result<()> {
-        if self.switch.is_on {
+        if self.on.switch.is_on {
             return Ok(());
         }
         self.recording.switch(true)?;
@@ -238,20 +269,20 @@ impl Running {
             counters.switch(true)?;
         }
         let time = self.drain.resume();
-        if self.switch.turn_on(!self.target.is_of_cpus()) {
+        if self.on.switch.turn_on(!self.target.is_of_cpus()) {
             if let Some(counters) = &mut self.counters {
                 counters.begin();
             }
-            self.selection.begin = time.try_into().ok();
+            self.extent.selection.begin = time.try_into().ok();
             self.drain
-                .add(header::selection(&self.recording, &self.selection));
+                .add(header::selection(&self.recording, &self.extent.selection));
         }
         Ok(())
     }
 
     /// Pauses.
     fn pause(&mut self) -> Result<()> {
-        if self.switch.turn_off() {
+        if self.on.switch.turn_off() {
             self.drain.pause();
             self.programs.stop();
             self.recording.switch(false)?;
@@ -285,7 +316,7 @@ impl Running {
             live.print();
         }
         if let Some(counters) = &mut self.counters
-            && self.switch.has_been_on()
+            && self.on.switch.has_been_on()
         {
             let (records, lines) = counters.read()?;
             self.drain.add(records);
@@ -319,10 +350,13 @@ impl Running {
 
     /// Disables start triggers once one has fired.
     fn look_for_triggers(&mut self) {
-        if !self.selection.waits || self.starts_are_off || !self.seen.has_started() {
+        if !self.extent.selection.waits
+            || self.extent.starts_are_off
+            || !self.extent.seen.has_started()
+        {
             return;
         }
-        self.starts_are_off = true;
+        self.extent.starts_are_off = true;
         for track in &self.recording.tracks {
             if matches!(trigger::purpose_of(track), Some(Purpose::Start(_))) {
                 for opened in &track.events {
@@ -333,16 +367,16 @@ impl Running {
     }
 
     fn reap(&mut self) {
-        if let Some(pid) = self.command
-            && self.command_ended.is_none()
+        if let Some(pid) = self.command.pid
+            && self.command.ended.is_none()
         {
-            self.command_ended = child::ended(pid);
+            self.command.ended = child::ended(pid);
         }
     }
 
     fn shown(&self) -> Shown {
         let pages_bytes = self.tracing.as_ref().map_or(0, Tracing::drained_bytes);
-        let bytes = self.written.load(Ordering::Relaxed) + pages_bytes;
+        let bytes = self.screen.written.load(Ordering::Relaxed) + pages_bytes;
         if self.recording.size() > MOST_COUNTED {
             return Shown {
                 bytes,
@@ -352,7 +386,7 @@ impl Running {
         let (mut events, mut lost) = (0u64, 0);
         for (track, _, counts) in self.recording.counts() {
             let lost_here = counts.lost.unwrap_or(0);
-            let occurred = track.samples_in(counts.value, self.progress.elapsed());
+            let occurred = track.samples_in(counts.value, self.screen.progress.elapsed());
             lost += lost_here;
             events += occurred.saturating_sub(lost_here);
         }

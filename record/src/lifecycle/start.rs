@@ -10,7 +10,7 @@ use anyhow::Result;
 use perfquet_events::event::Selection;
 use perfquet_trace::symbols::limits::{HELD_FILES_MAX, UNWOUND_FILES_MAX};
 
-use super::{Readings, Running, command};
+use super::{Extent, On, Readings, Running, RunningCommand, Screen, command};
 use crate::bpf::{Live, Programs};
 use crate::control::{Control, Delay};
 use crate::cpu_limit::CpuLimit;
@@ -33,7 +33,7 @@ use crate::sys::clock::{self, Moments};
 use crate::sys::limits::{self, Resource};
 use crate::target::Target;
 use crate::target::containers::Containers;
-use crate::trigger::{Gate, TriggerOptions};
+use crate::trigger::{Gate, Seen, TriggerOptions};
 use crate::user_stacks::{First, UserStacks, Walking};
 
 /// Maximum time before programs count by stack, while unwind tables are loaded. Those of a compiler take a second.
@@ -42,25 +42,41 @@ const LONGEST_LOAD: Duration = Duration::from_secs(2);
 /// An opened recording, ready to start.
 pub(crate) struct Start {
     pub(crate) target: Target,
+    /// The command, which waits for its start.
+    pub(crate) waiting: Option<Waiting>,
+    pub(crate) opened: Opened,
+    pub(crate) bounds: Bounds,
+    pub(crate) upkeep: Upkeep,
+}
+
+/// Everything that is open in the kernel, and records nothing yet.
+pub(crate) struct Opened {
     pub(crate) recording: Recording,
     pub(crate) rings: Rings,
     pub(crate) programs: Programs,
     pub(crate) walking: Option<Walking>,
-    pub(crate) waiting: Option<Waiting>,
     pub(crate) tracing: Option<Tracing>,
+    /// Events that are counted.
+    pub(crate) counters: Option<Counters>,
+}
+
+/// When recording begins, pauses and ends.
+pub(crate) struct Bounds {
     pub(crate) selection: Selection,
     pub(crate) triggers: TriggerOptions,
-    /// Time between two readings of aggregates, and whether to print what was read.
-    pub(crate) readings: (Option<Duration>, bool),
-    pub(crate) runtimes: runtimes::Options,
     /// In a ring of traces, where this one begins and ends.
     pub(crate) handover: Option<Handover>,
     /// When recording begins, if not at once.
     pub(crate) delay: Option<Delay>,
     /// Commands from another program.
     pub(crate) control: Option<Control>,
-    /// Events that are counted.
-    pub(crate) counters: Option<Counters>,
+}
+
+/// What the recorder does beside recording.
+pub(crate) struct Upkeep {
+    /// Time between two readings of aggregates, and whether to print what was read.
+    pub(crate) readings: (Option<Duration>, bool),
+    pub(crate) runtimes: runtimes::Options,
     /// Whether stacks have functions of interpreters.
     pub(crate) has_interpreters: bool,
     /// Limit of the recorder's CPU use.
@@ -68,8 +84,8 @@ pub(crate) struct Start {
 }
 
 impl Running {
-    /// Starts the events, then records what exists, then starts the command. One function, because each step needs what the
-    /// steps before it have made, and their order matters.
+    /// Starts the events, then records what exists, then starts the command. One function, because each step needs what the steps
+    /// before it have made, and their order matters.
     pub(crate) fn start(
         start: Start,
         sink: Sink,
@@ -78,46 +94,172 @@ impl Running {
     ) -> Result<Running> {
         let Start {
             target,
+            waiting,
+            opened,
+            bounds,
+            upkeep,
+        } = start;
+        let Opened {
             mut recording,
-            mut rings,
+            rings,
             mut programs,
             walking,
-            waiting,
             mut tracing,
-            selection,
-            triggers,
-            readings: (every, is_live),
-            runtimes,
-            handover,
-            delay,
-            control,
             mut counters,
-            has_interpreters,
-            cpu_limit,
-        } = start;
+        } = opened;
+        let counts_by_stack = walking.as_ref().map(Walking::has_keys);
         let has_user_code = recording.has_user_code() || programs.has_user_stacks();
-        let runtimes = has_user_code.then_some(runtimes);
+        let Reading {
+            drain,
+            began,
+            seen,
+            mut containers,
+            runtimes,
+            files,
+            states,
+            periods,
+        } = Reading::start(
+            &mut recording,
+            rings,
+            (walking, has_user_code),
+            sink,
+            &bounds.selection,
+            &upkeep,
+        )?;
+        recording.enable()?;
+        let is_delayed = bounds.delay.is_some();
+        // Programs that count by stack wait for unwind tables.
+        let counts_at_once = counts_by_stack != Some(true);
+        if !is_delayed {
+            if counts_at_once {
+                programs.start()?;
+            }
+            counters.as_mut().map_or(Ok(()), Counters::start)?;
+        }
+        let command = waiting.as_ref().map(Waiting::pid);
+        let pids = containers.look(&target, command);
+        if let (Some(runtimes), Some(pids)) = (&runtimes, pids) {
+            runtimes.look(pids);
+        }
+        if let Some(states) = states {
+            let mut existing = target.processes(None);
+            existing.retain(|pid| Some(*pid) != command);
+            states.start(existing, recording.has_system_calls(), drain.added());
+        }
+        let mut records = processes::existing(&target, command, &files, recording.has_addresses);
+        let selection = bounds.begin(
+            &recording,
+            command.map_or(began, |_| clock::monotonic()),
+            &mut records,
+        );
+        let loads = !counts_at_once || counts_by_stack.is_some() && command.is_some();
+        let (first, loading) = match loads {
+            true => Loading::of(&target, waiting.as_ref()),
+            false => (None, None),
+        };
+        drain.set_existing(Existing {
+            records,
+            begin: selection
+                .begin
+                .and_then(|begin| begin.try_into().ok())
+                .unwrap_or(0),
+            first,
+        });
+        if !counts_at_once && !is_delayed {
+            loading.iter().for_each(Loading::wait);
+            programs.start()?;
+        }
+        if let Some(tracing) = &mut tracing {
+            tracing.start(journal)?;
+        }
+        if let (Some(counters), Some(_)) = (&mut counters, &waiting) {
+            counters.begin();
+        }
+        if let Some(waiting) = waiting {
+            run_command(waiting, &recording, &drain)?;
+        }
+        Ok(Running {
+            target,
+            command: RunningCommand {
+                pid: command,
+                ended: None,
+            },
+            recording,
+            programs,
+            drain,
+            tracing,
+            counters,
+            containers,
+            runtimes,
+            extent: Extent {
+                selection,
+                seen,
+                starts_are_off: false,
+            },
+            on: On {
+                switch: Switch::new(bounds.delay),
+                control: bounds.control,
+                handover: bounds.handover,
+            },
+            readings: Readings::of(upkeep.readings),
+            cpu_limit: upkeep.cpu_limit.zip(periods),
+            moments: Moments::start(),
+            screen: Screen {
+                progress: Progress::start(command.is_some()),
+                display: None,
+                written,
+            },
+        })
+    }
+}
+
+/// What reads the rings, and what it knows of processes.
+struct Reading {
+    drain: Drain,
+    /// When the rings began to be read.
+    began: u64,
+    /// What the triggers have seen.
+    seen: Arc<Seen>,
+    containers: Containers,
+    runtimes: Option<Runtimes>,
+    files: Arc<MappedFiles>,
+    states: Option<ProcessStates>,
+    /// Sampling periods that a limit of CPU use has changed.
+    periods: Option<Arc<Mutex<Periods>>>,
+}
+
+impl Reading {
+    /// Starts to read the rings, before any event is enabled.
+    fn start(
+        recording: &mut Recording,
+        mut rings: Rings,
+        (walking, has_user_code): (Option<Walking>, bool),
+        sink: Sink,
+        selection: &Selection,
+        upkeep: &Upkeep,
+    ) -> Result<Reading> {
+        let runtimes = has_user_code.then_some(upkeep.runtimes);
         let runtimes = runtimes.and_then(Runtimes::start);
-        let gate = Gate::of(&recording, &selection);
+        let gate = Gate::of(recording, selection);
         let seen = gate.seen();
         recording.forget_before(&mut rings);
         let began = clock::monotonic();
-        let mut containers = Containers::new();
-        let counts_by_stack = walking.as_ref().map(Walking::has_keys);
+        let containers = Containers::new();
         let stacks = UserStacks::of(
-            &recording,
+            recording,
             &rings.events,
             walking,
             &containers.roots(),
-            has_interpreters,
+            upkeep.has_interpreters,
         );
-        let periods = cpu_limit.as_ref().map(|_| Arc::<Mutex<Periods>>::default());
+        let has_limit = upkeep.cpu_limit.is_some();
+        let periods = has_limit.then(Arc::<Mutex<Periods>>::default);
         let files = Arc::new(MappedFiles::new(containers.roots()));
         // Files held open.
         limits::raise_by(Resource::OpenFiles, HELD_FILES_MAX + UNWOUND_FILES_MAX);
         let (newcomers, states) = recording.own_id.map(|_| ProcessStates::new()).unzip();
         let drain = Drain::start(
-            &recording,
+            recording,
             rings,
             sink,
             (gate, began),
@@ -131,110 +273,87 @@ impl Running {
             ),
             periods.clone(),
         )?;
-        recording.enable()?;
-        let counts_at_once = counts_by_stack != Some(true);
-        if delay.is_none() {
-            if counts_at_once {
-                programs.start()?;
-            }
-            counters.as_mut().map_or(Ok(()), Counters::start)?;
-        }
-        let command = waiting.as_ref().map(Waiting::pid);
-        let pids = containers.look(&target, command);
-        if let (Some(runtimes), Some(pids)) = (&runtimes, pids) {
-            runtimes.look(pids);
-        }
-        let has_files = recording.has_system_calls();
-        if let Some(states) = states {
-            let mut existing = target.processes(None);
-            existing.retain(|pid| Some(*pid) != command);
-            states.start(existing, has_files, drain.added());
-        }
-        let mut records = processes::existing(&target, command, &files, recording.has_addresses);
-        // A command's events start with its exec.
-        let began = command.map_or(began, |_| clock::monotonic());
-        let begun = match &handover {
-            Some(handover) => handover.begin(&selection),
-            None => triggers.begun(&selection, began),
-        };
-        if let Some(begun) = &begun {
-            records.extend(header::selection(&recording, begun));
-        }
-        let selection = begun.unwrap_or(selection);
-        let begin = selection.begin.and_then(|begin| begin.try_into().ok());
-        let (loaded, is_loaded) = channel();
-        let loads = !counts_at_once || counts_by_stack.is_some() && command.is_some();
-        let first = loads.then(|| {
-            let command_line = waiting.as_ref().map(Waiting::name);
-            (First::of(&target, command_line, loaded), command)
-        });
-        let begin_loading = Instant::now();
-        drain.set_existing(Existing {
-            records,
-            begin: begin.unwrap_or(0),
-            first,
-        });
-        if !counts_at_once && delay.is_none() {
-            wait_for_tables(&is_loaded, begin_loading);
-            programs.start()?;
-        }
-        if let Some(tracing) = &mut tracing {
-            tracing.start(journal)?;
-        }
-        if let Some(counters) = &mut counters
-            && waiting.is_some()
-        {
-            counters.begin();
-        }
-        if let Some(mut waiting) = waiting {
-            waiting
-                .start()
-                .map_err(|error| command::cannot_run(waiting.name(), &error))?;
-            if recording.own_id.is_some() {
-                let (pid, words) = (waiting.pid(), waiting.words());
-                drain.add(process_states::of_command(pid, words, has_files));
-            }
-        }
-        Ok(Running {
-            target,
-            recording,
-            programs,
+        Ok(Reading {
             drain,
-            written,
+            began,
+            seen,
             containers,
             runtimes,
-            progress: Progress::start(command.is_some()),
-            display: None,
-            command,
-            command_ended: None,
-            tracing,
-            selection,
-            seen,
-            starts_are_off: false,
-            switch: Switch::new(delay),
-            control,
-            counters,
-            cpu_limit: cpu_limit.zip(periods),
-            readings: every.map(|every| Readings {
-                every,
-                next: Instant::now() + every,
-                live: is_live.then(Live::new),
-            }),
-            handover,
-            moments: Moments::start(),
+            files,
+            states,
+            periods,
         })
     }
 }
 
-/// Waits until the unwind tables of running programs are loaded, but not too long.
-fn wait_for_tables(is_loaded: &Receiver<()>, begin: Instant) {
-    let is_complete = is_loaded.recv_timeout(LONGEST_LOAD).is_ok();
-    log::info!(
-        "unwind tables of running programs were loaded for {} ms before counting began{}",
-        begin.elapsed().as_millis(),
-        match is_complete {
-            true => "",
-            false => ", and are not complete",
+impl Bounds {
+    /// Returns the selection that begins at `began`, and adds its record if that changes it. A command's events start with its exec.
+    fn begin(&self, recording: &Recording, began: u64, records: &mut Vec<u8>) -> Selection {
+        let begun = match &self.handover {
+            Some(handover) => handover.begin(&self.selection),
+            None => self.triggers.begun(&self.selection, began),
+        };
+        if let Some(begun) = &begun {
+            records.extend(header::selection(recording, begun));
         }
-    );
+        begun.unwrap_or_else(|| self.selection.clone())
+    }
+}
+
+impl Readings {
+    fn of((every, is_live): (Option<Duration>, bool)) -> Option<Readings> {
+        every.map(|every| Readings {
+            every,
+            next: Instant::now() + every,
+            live: is_live.then(Live::new),
+        })
+    }
+}
+
+/// Starts the command, whose events are recorded from here on.
+fn run_command(mut waiting: Waiting, recording: &Recording, drain: &Drain) -> Result<()> {
+    waiting
+        .start()
+        .map_err(|error| command::cannot_run(waiting.name(), &error))?;
+    if recording.own_id.is_some() {
+        let (pid, words) = (waiting.pid(), waiting.words());
+        let has_files = recording.has_system_calls();
+        drain.add(process_states::of_command(pid, words, has_files));
+    }
+    Ok(())
+}
+
+/// The unwind tables of running programs, which the drain loads first.
+struct Loading {
+    begin: Instant,
+    is_complete: Receiver<()>,
+}
+
+impl Loading {
+    /// Returns what the drain is to load, and the loading.
+    fn of(
+        target: &Target,
+        waiting: Option<&Waiting>,
+    ) -> (Option<(First, Option<i32>)>, Option<Loading>) {
+        let (complete, is_complete) = channel();
+        let first = First::of(target, waiting.map(Waiting::name), complete);
+        let loading = Loading {
+            begin: Instant::now(),
+            is_complete,
+        };
+        (Some((first, waiting.map(Waiting::pid))), Some(loading))
+    }
+
+    /// Waits until they are loaded, but not too long.
+    fn wait(&self) {
+        let is_complete = self.is_complete.recv_timeout(LONGEST_LOAD).is_ok();
+        log::info!(
+            "unwind tables of running programs were loaded for {} ms before counting began{}",
+            self.begin.elapsed().as_millis(),
+            match is_complete {
+                true => "",
+                false => ", and are not complete",
+            }
+        );
+    }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use anyhow::Result;
 
-use super::{Running, command};
+use super::{Running, RunningCommand, command};
 use crate::bpf::Programs;
 use crate::cpu_limit::CpuLimit;
 use crate::drain::Sink;
@@ -15,7 +15,7 @@ use crate::process_states;
 use crate::recording::Recording;
 use crate::runtimes::{self, Runtimes};
 use crate::stat::Counters;
-use crate::sys::child::{self, Ended};
+use crate::sys::child;
 use crate::user_stacks::Counts;
 
 /// Maximum number of probes closed in the foreground; closing one takes 20 to 40 ms.
@@ -27,7 +27,7 @@ impl Running {
         let Some(counters) = &mut self.counters else {
             return Vec::new();
         };
-        if !self.switch.has_been_on() {
+        if !self.on.switch.has_been_on() {
             return Vec::new();
         }
         let stopped = counters.switch(false);
@@ -46,24 +46,24 @@ impl Running {
         self.programs.stop();
         let traced = self.tracing.as_mut().map_or(Ok(()), Tracing::finish);
         let ended_at = self.drain.end();
-        if let Some(handover) = &self.handover {
+        if let Some(handover) = &self.on.handover {
             handover.end(ended_at);
         }
         self.recording.disable();
-        self.progress.step("finishing");
+        self.screen.progress.step("finishing");
         // Recording has stopped, and the command still runs unless it exited.
         let runtimes = self.runtimes.take().map(Runtimes::finish);
         self.reap();
         if let (Some(pid), Some(ended), Some(_)) =
-            (self.command, self.command_ended, self.recording.own_id)
+            (self.command.pid, self.command.ended, self.recording.own_id)
         {
             self.drain.add(process_states::of_ended(pid, ended));
         }
-        if let Some(display) = &self.display {
+        if let Some(display) = &self.screen.display {
             display.note(self.shown());
         }
         let (sink, drained, user_stacks) = self.drain.finish();
-        if let Some(display) = self.display.take() {
+        if let Some(display) = self.screen.display.take() {
             display.finish();
         }
         let stopped = Stopped {
@@ -74,8 +74,7 @@ impl Running {
             cpu_limit: self.cpu_limit.map(|(limit, _)| limit),
             moments: self.moments.end(),
             command: self.command,
-            command_ended: self.command_ended,
-            progress: self.progress,
+            progress: self.screen.progress,
             traced,
             user_stacks,
             runtimes: runtimes.unwrap_or_default(),
@@ -94,8 +93,7 @@ pub(crate) struct Stopped {
     pub(crate) counts: Vec<u8>,
     /// Moments on the trace's clock and on the wall's.
     pub(crate) moments: String,
-    command: Option<i32>,
-    command_ended: Option<Ended>,
+    command: RunningCommand,
     progress: Progress,
     /// Result of function tracing.
     pub(crate) traced: Result<()>,
@@ -122,6 +120,6 @@ impl Stopped {
             drop(closing);
         }
         self.progress.clear();
-        command::end(self.command, self.command_ended);
+        command::end(self.command.pid, self.command.ended);
     }
 }

@@ -6,6 +6,7 @@
 pub(crate) mod exclusions;
 mod print;
 pub(crate) mod requests;
+pub(crate) mod target;
 
 use anyhow::Result;
 use perfquet_events::event::Selection;
@@ -41,35 +42,35 @@ impl<'a> Plan<'a> {
     /// Parses and checks the command line. Reads tracefs, symbols and /proc; writes nothing.
     pub(crate) fn read(cli: &'a Cli) -> Result<Plan<'a>> {
         exclusions::check(cli)?;
-        let target = cli.target()?;
+        let target = target::target(cli)?;
         check_requirements(cli, &target)?;
-        let is_flight = cli.flight.limit().is_some();
+        let is_flight = cli.retention.flight.limit().is_some();
         if cli.functions_traced.is_requested() {
             cli.functions_traced
-                .check(cli.format == Format::Pqt, is_flight)?;
+                .check(cli.output.format == Format::Pqt, is_flight)?;
         }
         let mut selection = cli.calls.selection()?;
         cli.triggers.add_to(&mut selection)?;
         let requests = Requests::read(cli)?;
-        cli.extras.extras(&requests.existing())?;
-        let counted = cli.stat.groups(&target)?;
-        let mut stacks = cli.stacks.stacks()?;
+        cli.sampling.extras.extras(&requests.existing())?;
+        let counted = cli.events.stat.groups(&target)?;
+        let mut stacks = cli.sampling.stacks.stacks()?;
         if target.is_of_cpus() {
             stacks.set_of_system();
         }
         let plan = Plan {
-            cpus: cli.cpus()?,
+            cpus: target::cpus(cli)?,
             selection,
             requests,
             counted,
             stacks,
-            frequency_hz: cli.frequency_hz()?,
+            frequency_hz: target::frequency_hz(cli)?,
             delay: cli.control.delay()?,
-            loads: cli.flight.loads()?,
+            loads: cli.retention.flight.loads()?,
             target,
         };
-        if !cli.rotation.are_given() && cli.rotation.segment().is_none() {
-            Output::check(&cli.output(), cli.force)?;
+        if !cli.retention.rotation.are_given() && cli.retention.rotation.segment().is_none() {
+            Output::check(&cli.output_path(), cli.output.force)?;
         }
         Ok(plan)
     }
@@ -78,14 +79,15 @@ impl<'a> Plan<'a> {
 /// Fails for options that need another one.
 fn check_requirements(cli: &Cli, target: &Target) -> Result<(), Failure> {
     // Threads that inherited an event keep its rate.
-    if cli.cpu_limit.is_given() && !target.is_of_cpus() {
+    if cli.sampling.cpu_limit.is_given() && !target.is_of_cpus() {
         return Err(
             misuse("--max-cpu: requires a recording of the system, of CPUs or of cgroups")
                 .hint("add -a, -C CPUS or -G CGROUP"),
         );
     }
-    let has_intervals = cli.aggregates() || cli.stat.is_requested() || cli.displays_samples();
-    if cli.bpf.every().is_some() && !has_intervals {
+    let has_intervals =
+        cli.aggregates() || cli.events.stat.is_requested() || cli.displays_samples();
+    if cli.in_kernel.bpf.every().is_some() && !has_intervals {
         return Err(misuse("--every: requires an aggregation, --stat or --live")
             .hint("add --agg, --latency, --profile, --off-cpu, --stat or --live"));
     }

@@ -30,8 +30,8 @@ const MOST_NAMES: usize = 8;
 /// Returns the lines of the plan.
 pub(crate) fn print(cli: &Cli) -> Result<String> {
     let plan = Plan::read(cli)?;
-    if cli.rotation.are_given() {
-        cli.rotation.limits()?;
+    if cli.retention.rotation.are_given() {
+        cli.retention.rotation.limits()?;
     }
     let mut lines = Lines::default();
     let of_system = match plan.target.is_of_cpus() {
@@ -49,7 +49,7 @@ pub(crate) fn print(cli: &Cli) -> Result<String> {
     if let Some(default) = &plan.requests.default {
         lines.events(std::slice::from_ref(default), None, &plan, cli);
     }
-    for (name, what) in cli.bpf.programs() {
+    for (name, what) in cli.in_kernel.bpf.programs() {
         lines.add("aggregation", format!("{name}: {what}"));
     }
     for name in cli.functions_traced.names() {
@@ -139,7 +139,7 @@ impl Lines {
             None => {}
         }
         let mut ends = Vec::new();
-        if let Some(duration) = cli.duration {
+        if let Some(duration) = cli.output.duration {
             ends.push(format!("after {duration:?}"));
         }
         if let Some(most) = plan.selection.max_events {
@@ -151,7 +151,7 @@ impl Lines {
             false => "when the command ends, or on Ctrl-C".to_owned(),
         });
         self.add("end", ends.join(", "));
-        if cli.flight.limit().is_some() {
+        if cli.retention.flight.limit().is_some() {
             self.add(
                 "ring",
                 "only the last events are kept, in memory".to_owned(),
@@ -160,14 +160,14 @@ impl Lines {
     }
 
     fn output(&mut self, cli: &Cli) {
-        let path = cli.output();
-        let kind = match cli.format {
-            Format::Pqt if cli.rotation.are_given() => "a directory of traces",
+        let path = cli.output_path();
+        let kind = match cli.output.format {
+            Format::Pqt if cli.retention.rotation.are_given() => "a directory of traces",
             Format::Pqt => "a directory",
             Format::PerfData => "a perf.data file",
         };
         let is_there = Output::check(&path, false).is_err();
-        let replaced = match is_there && cli.force {
+        let replaced = match is_there && cli.output.force {
             true => ", which replaces the existing one",
             false => "",
         };
@@ -196,7 +196,7 @@ fn occasion(probe: &Probe, plan: &Plan<'_>, cli: &Cli) -> String {
     if !probe.is_sampled() {
         return "every hit".to_owned();
     }
-    match rate(&probe.attr, cli.count, plan.frequency_hz) {
+    match rate(&probe.attr, cli.sampling.count, plan.frequency_hz) {
         Rate::Every(1) => "every hit".to_owned(),
         Rate::Every(count) => format!("every {count}"),
         Rate::PerSecond(frequency) => format!("{frequency} samples per second"),

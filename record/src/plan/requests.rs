@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::bpf::Plans;
 use crate::cli::{Cli, ProbeRequest};
 use crate::failure::{Failure, misuse};
+use crate::output::Format;
 use crate::probe::definition::Definitions;
 use crate::probe::{self, Probe, ProbeOption, Usage, Wanted, call, counter};
 
@@ -40,22 +41,26 @@ pub(crate) enum What {
 impl<'a> Requests<'a> {
     /// Parses the options, and changes nothing.
     pub(crate) fn read(cli: &'a Cli) -> Result<Requests<'a>> {
-        if cli.has_lonely_filter {
+        if cli.placed.has_lonely_filter {
             return Err(misuse("--filter: no event or probe precedes it").into());
         }
-        if cli.has_lonely_aggregation {
+        if cli.placed.has_lonely_aggregation {
             return Err(misuse("--agg: no event or probe precedes it")
                 .hint("put it after the event or probe to aggregate")
                 .into());
         }
-        let events = cli.requests.iter().map(|option| request(cli, option));
+        let events = cli
+            .placed
+            .requests
+            .iter()
+            .map(|option| request(cli, option));
         let events = events.collect::<Result<Vec<Request<'_>>, Failure>>()?;
         let mut existing = events.iter().flat_map(Request::existing);
         let has_sampled = existing.any(Probe::is_sampled);
         let has_recorded = events
             .iter()
             .any(|request| matches!(request.what, What::Rows(_)));
-        if !has_sampled && cli.count.is_some() && has_recorded {
+        if !has_sampled && cli.sampling.count.is_some() && has_recorded {
             return Err(
                 misuse("-c: applies only to counters and clocks, not to tracepoints")
                     .hint("add one, for example -e cycles -c 1000000")
@@ -63,9 +68,10 @@ impl<'a> Requests<'a> {
             );
         }
         // A frequency requests samples, also in addition to tracepoints.
-        let is_frequency_requested = !has_sampled && cli.frequency.is_some();
-        let has_none =
-            !has_recorded && !cli.functions_traced.is_requested() && !cli.stat.is_requested();
+        let is_frequency_requested = !has_sampled && cli.sampling.frequency.is_some();
+        let has_none = !has_recorded
+            && !cli.functions_traced.is_requested()
+            && !cli.events.stat.is_requested();
         let has_programs = cli.aggregates() || events.iter().any(Request::is_paired);
         let default = match !has_programs && (has_none || is_frequency_requested) {
             true => Some(counter::default()?),
@@ -142,7 +148,7 @@ fn request<'a>(cli: &Cli, option: &'a ProbeRequest) -> Result<Request<'a>, Failu
             return Err(misuse(format!("--filter: {text} is a call, not an event"))
                 .hint("filter calls with --min-duration, --max-duration or --context, or aggregate them with --agg"));
         }
-        ProbeOption::Call if cli.may_pair_in_kernel() => What::Paired(call::functions(text)?),
+        ProbeOption::Call if may_pair_in_kernel(cli) => What::Paired(call::functions(text)?),
         _ if is_aggregated => What::Hits(probe::wanted(option.option, text, Usage::Programs)?),
         _ => What::Rows(probe::wanted(option.option, text, Usage::Rows)?),
     };
@@ -187,4 +193,19 @@ fn calls(option: &ProbeRequest, filter: Option<&str>) -> Result<Vec<call::Functi
         false => call::functions(text),
     })
     .collect()
+}
+
+/// Whether the kernel may pair entries and returns of --call: only if calls are filtered by duration and no option
+/// needs data that the BPF program does not report.
+fn may_pair_in_kernel(cli: &Cli) -> bool {
+    let calls = &cli.calls;
+    let has_limit = calls.min_duration.is_some() || calls.max_duration.is_some();
+    let is_more = calls.context.is_some()
+        || calls.max_events.is_some()
+        || cli.sampling.stacks.is_requested()
+        || cli.target.options.excludes_children;
+    has_limit
+        && !is_more
+        && cli.output.format == Format::Pqt
+        && cli.retention.flight.limit().is_none()
 }

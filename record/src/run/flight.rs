@@ -30,19 +30,24 @@ pub(super) fn run(
     signals: &Signals,
     definitions: Option<&mut Definitions>,
 ) -> Result<Outcome> {
-    let watch = Watch::new(watched, &start.recording.tracks);
-    let head = header::head(&start.recording, &start.selection);
-    let output = cli.output();
-    if cli.format == Format::PerfData {
-        Output::check(&output, cli.force)?;
+    let watch = Watch::new(watched, &start.opened.recording.tracks);
+    let head = header::head(&start.opened.recording, &start.bounds.selection);
+    let output = cli.output_path();
+    if cli.output.format == Format::PerfData {
+        Output::check(&output, cli.output.force)?;
     }
-    let folder = flight::folder_of(&output, cli.format);
+    let folder = flight::folder_of(&output, cli.output.format);
     let form = Form {
         format: Format::Pqt,
-        ..cli.form()
+        ..cli.output.form()
     };
-    let (place, journal) = Output::create(&folder, form, cli.force)?;
-    let (mut snapshots, asker) = Snapshots::new(&output, cli.form(), cli.flight.signals(), loads);
+    let (place, journal) = Output::create(&folder, form, cli.output.force)?;
+    let (mut snapshots, asker) = Snapshots::new(
+        &output,
+        cli.output.form(),
+        cli.retention.flight.signals(),
+        loads,
+    );
     let folder = place.journal_path().with_file_name("");
     let started = Memory::new(&folder, journal, limit, head)
         .context("cannot write the journal")
@@ -60,15 +65,17 @@ pub(super) fn run(
         }
     };
     snapshots.set_roots(running.containers.roots());
-    running.until_end(signals, cli.duration, Some(&mut snapshots), &|| false)?;
-    let command_ended = running.command_ended;
+    running.until_end(signals, cli.output.duration, Some(&mut snapshots), &|| {
+        false
+    })?;
+    let command_ended = running.command_ended();
     let (sink, drained, mut stopped) = running.stop();
     let runtimes = std::mem::take(&mut stopped.runtimes);
     stopped.close(definitions);
     if let Sink::Flight(kept) = sink {
         let last = Last {
-            force: cli.force,
-            keeps_journal: cli.keep_raw,
+            force: cli.output.force,
+            keeps_journal: cli.output.keep_raw,
         };
         snapshots.finish(&kept.held(), &place, last)?;
     }

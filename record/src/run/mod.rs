@@ -48,24 +48,24 @@ impl Outcome {
 
 /// Runs the command line.
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
-    if let Some(output) = &cli.output {
+    if let Some(output) = &cli.output.path {
         Output::check_name(output)?;
     }
-    if let Some(host) = cli.remote.host() {
+    if let Some(host) = cli.target.remote.host() {
         return remote::run(cli, host);
     }
-    cli.kernel.set();
+    cli.events.kernel.set();
     if list::answer(cli)? {
         return Ok(Outcome::Done(None));
     }
-    if let Some(folder) = &cli.service.folder {
+    if let Some(folder) = &cli.retention.service.folder {
         return service::run(cli, folder);
     }
     thread::set_comm();
     if let Some(instance) = &cli.boot.collect_boot {
         return boot::collect(cli, instance).map(Outcome::of);
     }
-    if cli.rotation.are_given() {
+    if cli.retention.rotation.are_given() {
         return ring::run(cli);
     }
     record(cli)
@@ -88,7 +88,7 @@ fn record(cli: &Cli) -> Result<Outcome> {
         return Ok(Outcome::Interrupted);
     }
     let (start, snapshots) = probes.open(cli, &mut definitions)?;
-    match cli.flight.limit() {
+    match cli.retention.flight.limit() {
         None => trace::run(cli, start, &signals, definitions.as_mut()),
         Some(limit) => flight::run(
             cli,

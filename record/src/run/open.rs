@@ -10,7 +10,7 @@ use crate::control::Delay;
 use crate::failure::failed;
 use crate::flight;
 use crate::ftrace::Tracing;
-use crate::lifecycle::Start;
+use crate::lifecycle::{Bounds, Opened, Start, Upkeep};
 use crate::output::Format;
 use crate::plan::Plan;
 use crate::probe::Probe;
@@ -46,14 +46,14 @@ impl Probes {
         definitions: &mut Option<Definitions>,
     ) -> Result<Probes> {
         let mut stacks = plan.stacks;
-        let mut plans = Plans::read(&cli.bpf)?;
+        let mut plans = Plans::read(&cli.in_kernel.bpf)?;
         let mut probes = plan.requests.define(definitions, &mut plans)?;
         probes.extend(plans.outputs());
-        let (watched_probes, watched) = flight::watched(&cli.flight, definitions)?;
+        let (watched_probes, watched) = flight::watched(&cli.retention.flight, definitions)?;
         probes.extend(watched_probes);
         probes.extend(cli.triggers.probes(definitions)?);
         let walking = match stacks.wants_walks(&probes) {
-            true => user_stacks::load(cli.target_options.excludes_self, stacks.are_checked()),
+            true => user_stacks::load(cli.target.options.excludes_self, stacks.are_checked()),
             false => None,
         };
         if walking.is_none() && stacks.are_checked() {
@@ -69,23 +69,23 @@ impl Probes {
         }
         let settings = Settings {
             starts_paused: plan.delay.is_some(),
-            has_own_records: (cli.flight.limit().is_none()
+            has_own_records: (cli.retention.flight.limit().is_none()
                 || cli.control.may_pause()
-                || cli.stat.is_requested()
-                || cli.cpu_limit.is_given())
-                && cli.format == Format::Pqt,
+                || cli.events.stat.is_requested()
+                || cli.sampling.cpu_limit.is_given())
+                && cli.output.format == Format::Pqt,
             frequency_hz: plan.frequency_hz,
-            period: cli.count,
+            period: cli.sampling.count,
             stacks,
-            extras: cli.extras.extras(&probes)?,
-            ring_bytes: cli.ring_bytes.or(small_rings(
+            extras: cli.sampling.extras.extras(&probes)?,
+            ring_bytes: cli.output.ring_bytes.or(small_rings(
                 &probes,
                 &plans,
                 cli.functions_traced.is_requested(),
             )),
-            excludes_self: cli.target_options.excludes_self,
-            excludes_children: cli.target_options.excludes_children,
-            chosen_cpus: cli.cpus.as_ref().map(|_| plan.cpus.clone()),
+            excludes_self: cli.target.options.excludes_self,
+            excludes_children: cli.target.options.excludes_children,
+            chosen_cpus: cli.target.cpus.as_ref().map(|_| plan.cpus.clone()),
             has_no_addresses: (has_aggregates_only(&probes, &plans) || probes.is_empty())
                 && !plans.have_stacks()
                 && !cli.functions_traced.is_requested(),
@@ -125,7 +125,7 @@ impl Probes {
             target: &self.target,
             command,
             cpus: &self.cpus,
-            are_cpus_chosen: cli.cpus.is_some(),
+            are_cpus_chosen: cli.target.cpus.is_some(),
         };
         let calls = self.plans.take_calls(&self.selection);
         let mut programs = self.plans.load(&whom, &self.settings)?;
@@ -142,9 +142,9 @@ impl Probes {
                     target: &self.target,
                     command,
                     cpus: &self.cpus,
-                    are_cpus_chosen: cli.cpus.is_some(),
-                    per: cli.stat.per(),
-                    excludes_children: cli.target_options.excludes_children,
+                    are_cpus_chosen: cli.target.cpus.is_some(),
+                    per: cli.events.stat.per(),
+                    excludes_children: cli.target.options.excludes_children,
                     starts_paused: self.delay.is_some(),
                 },
             )?),
@@ -154,7 +154,7 @@ impl Probes {
             &self.selection,
             (&self.target, &places),
             &self.cpus,
-            cli.ring_bytes,
+            cli.output.ring_bytes,
         )?;
         let (recording, rings) =
             Recording::open(self.probes, &self.target, &places, &self.settings)?;
@@ -163,34 +163,41 @@ impl Probes {
             walking.connect(&recording)?;
         }
         let highest_hz = highest_frequency(cli, &recording);
-        let handover = match cli.rotation.segment() {
+        let handover = match cli.retention.rotation.segment() {
             Some(_) => Some(Handover::open()?),
             None => None,
         };
         let start = Start {
             target: self.target,
-            recording,
-            rings,
-            programs,
-            walking: self.walking,
             waiting,
-            tracing,
-            selection: self.selection,
-            triggers: cli.triggers.clone(),
-            readings: match cli.displays_samples() {
-                true => (None, false),
-                false => (cli.bpf.every(), cli.bpf.is_live()),
+            opened: Opened {
+                recording,
+                rings,
+                programs,
+                walking: self.walking,
+                tracing,
+                counters,
             },
-            runtimes: cli.runtimes,
-            handover,
-            delay: self.delay,
-            control,
-            counters,
-            // Symbols in a ring would be gone before their samples.
-            has_interpreters: cli.runtimes.has_interpreters()
-                && cli.format == Format::Pqt
-                && cli.flight.limit().is_none(),
-            cpu_limit: highest_hz.and_then(|highest_hz| cli.cpu_limit.limit(highest_hz)),
+            bounds: Bounds {
+                selection: self.selection,
+                triggers: cli.triggers.clone(),
+                handover,
+                delay: self.delay,
+                control,
+            },
+            upkeep: Upkeep {
+                readings: match cli.displays_samples() {
+                    true => (None, false),
+                    false => (cli.in_kernel.bpf.every(), cli.in_kernel.bpf.is_live()),
+                },
+                runtimes: cli.sampling.runtimes,
+                // Symbols in a ring would be gone before their samples.
+                has_interpreters: cli.sampling.runtimes.has_interpreters()
+                    && cli.output.format == Format::Pqt
+                    && cli.retention.flight.limit().is_none(),
+                cpu_limit: highest_hz
+                    .and_then(|highest_hz| cli.sampling.cpu_limit.limit(highest_hz)),
+            },
         };
         Ok((start, self.snapshots))
     }
@@ -203,7 +210,7 @@ fn highest_frequency(cli: &Cli, recording: &Recording) -> Option<u64> {
         .iter()
         .filter_map(Track::frequency_hz)
         .max();
-    if cli.cpu_limit.is_given() && highest_hz.is_none() {
+    if cli.sampling.cpu_limit.is_given() && highest_hz.is_none() {
         log::warn!(
             "--max-cpu: no event has a frequency that could be lowered; tracepoints, -c and aggregations in the kernel have none"
         );

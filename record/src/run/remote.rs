@@ -19,7 +19,7 @@ pub(super) fn run(cli: &Cli, host: &str) -> Result<Outcome> {
 fn request<'a>(host: &'a str, cli: &Cli) -> Result<remote::Request<'a>, Failure> {
     // The first three write several traces, the last one a file that names this command line.
     let excluded = ["rotate", "keep", "snapshot-on", "install-service"];
-    let mut given = cli.given.iter().map(String::as_str);
+    let mut given = cli.placed.given.iter().map(String::as_str);
     if let Some(option) = given.find(|option| excluded.contains(option)) {
         return Err(misuse(format!("--ssh cannot be combined with --{option}"))
             .hint(format!("run: ssh {host} perfquet-record --{option} …")));
@@ -34,8 +34,8 @@ fn request<'a>(host: &'a str, cli: &Cli) -> Result<remote::Request<'a>, Failure>
     Ok(remote::Request {
         host,
         words: std::env::args_os().skip(1).collect(),
-        output: (!is_query).then(|| cli.output()),
-        form: cli.form(),
-        force: cli.force,
+        output: (!is_query).then(|| cli.output_path()),
+        form: cli.output.form(),
+        force: cli.output.force,
     })
 }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::Outcome;
 use crate::cli::Cli;
 use crate::failure::Failure;
-use crate::plan::exclusions;
+use crate::plan::{exclusions, target};
 use crate::rotation::{self, End, Request};
 
 pub(super) fn run(cli: &Cli) -> Result<Outcome> {
@@ -18,14 +18,14 @@ pub(super) fn run(cli: &Cli) -> Result<Outcome> {
 /// Returns the ring of traces; fails for options that it excludes.
 pub(super) fn request(cli: &Cli) -> Result<Request, Failure> {
     exclusions::check(cli)?;
-    let target = cli.target()?;
+    let target = target::target(cli)?;
     // What does not exist is reported before anything is created.
-    target.places(None, &cli.cpus()?)?;
+    target.places(None, &target::cpus(cli)?)?;
     Ok(Request {
-        path: cli.output.clone().unwrap_or_else(|| "traces".into()),
-        limits: cli.rotation.limits()?,
+        path: cli.output.path.clone().unwrap_or_else(|| "traces".into()),
+        limits: cli.retention.rotation.limits()?,
         target,
-        keeps_journals: cli.keep_raw,
-        duration: cli.duration,
+        keeps_journals: cli.output.keep_raw,
+        duration: cli.output.duration,
     })
 }

@@ -13,7 +13,7 @@ use crate::service;
 pub(super) fn run(cli: &Cli, folder: &Path) -> Result<Outcome> {
     let has_options = std::env::args_os().len() > 2;
     if has_options {
-        if !cli.rotation.are_given() {
+        if !cli.retention.rotation.are_given() {
             return Err(misuse("--install-service: requires --rotate or --keep")
                 .hint("add --rotate 10m --keep 24h: a service records until it is stopped")
                 .into());
@@ -21,6 +21,6 @@ pub(super) fn run(cli: &Cli, folder: &Path) -> Result<Outcome> {
         // What a recording would refuse is refused here.
         ring::request(cli)?;
     }
-    service::install(folder, std::env::args_os(), cli.output.as_deref())?;
+    service::install(folder, std::env::args_os(), cli.output.path.as_deref())?;
     Ok(Outcome::Done(None))
 }

@@ -44,12 +44,13 @@ pub(super) fn run(
     signals: &Signals,
     definitions: Option<&mut Definitions>,
 ) -> Result<Outcome> {
-    let selection = start.selection.clone();
-    let (output, journal) = Output::create(&cli.output(), cli.form(), cli.force)?;
+    let selection = start.bounds.selection.clone();
+    let (output, journal) =
+        Output::create(&cli.output_path(), cli.output.form(), cli.output.force)?;
     // Until this process ends, nobody else completes the trace.
-    let segment = cli.rotation.segment();
+    let segment = cli.retention.rotation.segment();
     let _lock = segment.map(rotation::lock).transpose()?;
-    let duration = cli.duration.filter(|_| segment.is_none());
+    let duration = cli.output.duration.filter(|_| segment.is_none());
     let lengths = Lengths {
         written: journal.written(),
         settled: journal.settled(),
@@ -69,8 +70,11 @@ pub(super) fn run(
         has_enough(&selection, encoder.as_ref())
     })?;
     // An exit caused by the recorder is not reported.
-    let command_ended = running.command_ended;
-    let (selection, seen) = (running.selection.clone(), Arc::clone(&running.seen));
+    let command_ended = running.command_ended();
+    let (selection, seen) = (
+        running.extent.selection.clone(),
+        Arc::clone(&running.extent.seen),
+    );
     let (sink, drained, mut stopped) = running.stop();
     if rotation::is_unwanted(&selection) {
         stopped.close(definitions);
@@ -123,7 +127,7 @@ fn started(
         log::info!("no space is reserved for the end of the journal: {error}");
     }
     journal
-        .append(&header::head(&start.recording, selection))
+        .append(&header::head(&start.opened.recording, selection))
         .context("cannot write the journal")?;
     journal.settle();
     let written = journal.written();
@@ -140,7 +144,7 @@ fn follow(
     selection: &Selection,
 ) -> Option<Encoder> {
     let displayed = cli.displays_samples().then(Arc::<AtomicU64>::default);
-    let encoder = (cli.format == Format::Pqt).then(|| {
+    let encoder = (cli.output.format == Format::Pqt).then(|| {
         let source = Source::Following {
             journal: output.journal_path(),
             settled: Arc::clone(&lengths.settled),
@@ -150,7 +154,7 @@ fn follow(
         let path = output.path().to_owned();
         Encoder::start(source, path, selection, running.containers.roots())
     });
-    if let (Some(read), Some(every)) = (displayed, cli.bpf.every()) {
+    if let (Some(read), Some(every)) = (displayed, cli.in_kernel.bpf.every()) {
         running.display(live::Request {
             journal: output.journal_path(),
             written: Arc::clone(&lengths.written),
@@ -187,7 +191,7 @@ fn complete(
     signals: &Signals,
     early: Option<&io::Error>,
 ) -> Result<bool> {
-    let is_whole = (cli.keep_raw, early.is_none());
+    let is_whole = (cli.output.keep_raw, early.is_none());
     match (
         complete_trace(output, encoder, signals, is_whole, cli.next()),
         early,
@@ -277,9 +281,9 @@ fn has_enough(selection: &Selection, encoder: Option<&Encoder>) -> bool {
 
 /// When the encoded part of the journal is packed.
 fn packing(cli: &Cli) -> Packing {
-    if cli.keep_raw {
+    if cli.output.keep_raw {
         Packing::Never
-    } else if cli.rotation.segment().is_some() {
+    } else if cli.retention.rotation.segment().is_some() {
         Packing::Soon
     } else {
         Packing::Late
