@@ -43,6 +43,7 @@ Examples:
 ///
 /// The input format is detected from the content; .gz, .xz and .zst are decompressed. Unreadable data is listed in the
 /// table `problems`.
+// One struct, because each field is an option with its help.
 #[derive(Parser)]
 #[command(name = "perfquet-convert", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {

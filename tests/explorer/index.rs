@@ -96,11 +96,11 @@ fn column(row: &Value, name: &str) -> Vec<i64> {
     values
 }
 
+/// Time and number of the periods shorter than a step, by step and kind.
+type Short = BTreeMap<(i64, String), (i64, i64)>;
+
 /// What a tile must have of periods: those of a step and more, and by step and kind the time and number of the others.
-fn expected(
-    periods: &[Period],
-    (from, to, step): (i64, i64, i64),
-) -> (Vec<(i64, i64)>, BTreeMap<(i64, String), (i64, i64)>) {
+fn expected(periods: &[Period], (from, to, step): (i64, i64, i64)) -> (Vec<(i64, i64)>, Short) {
     let (mut long, mut short) = (Vec::new(), BTreeMap::new());
     for (begin, duration, _, kind) in periods {
         let end = begin + duration.unwrap_or(1);
@@ -129,26 +129,44 @@ fn share(time: i64, step: i64) -> i64 {
     ((time + unit / 2) / unit).max(time.signum())
 }
 
+/// What SQL says about the trace, and the names of the states.
+struct Truth {
+    states: Vec<String>,
+    of_thread: Vec<Period>,
+    of_cpu: Vec<Period>,
+    times: Vec<i64>,
+}
+
+/// A range of time at a step, and the row of its tile.
+struct Tile {
+    from: i64,
+    to: i64,
+    step: i64,
+    row: Value,
+}
+
 /// Compares tiles of random windows with the rows of SQL, and returns the number of periods in them.
 fn compare(server: &Server, seed: u64, windows: usize) -> usize {
-    let start: i64 = server.get("/api/meta")["traces"][0]["start"]
+    let meta = server.get("/api/meta");
+    let start: i64 = meta["traces"][0]["start"]
         .as_str()
         .unwrap()
         .parse()
         .unwrap();
-    let length = server.get("/api/meta")["traces"][0]["length"]
-        .as_i64()
-        .unwrap();
-    let states: Vec<String> =
-        serde_json::from_value(server.get("/api/tracks?trace=0")["states"].clone()).unwrap();
-    let of_thread = periods(server, "tid", 13, start);
-    let of_cpu = periods(server, "cpu", 1, start);
-    let times: Vec<i64> = server
-        .rows_up_to("SELECT time FROM sched_switch", 100_000)
-        .iter()
-        .map(|row| row[0].as_str().unwrap().parse::<i64>().unwrap() - start)
-        .collect();
-    assert!(of_thread.len() > 5_000 && of_cpu.len() > 5_000 && times.len() > 50_000);
+    let length = meta["traces"][0]["length"].as_i64().unwrap();
+    let truth = Truth {
+        states: serde_json::from_value(server.get("/api/tracks?trace=0")["states"].clone())
+            .unwrap(),
+        of_thread: periods(server, "tid", 13, start),
+        of_cpu: periods(server, "cpu", 1, start),
+        times: server
+            .rows_up_to("SELECT time FROM sched_switch", 100_000)
+            .iter()
+            .map(|row| row[0].as_str().unwrap().parse::<i64>().unwrap() - start)
+            .collect(),
+    };
+    let times = &truth.times;
+    assert!(truth.of_thread.len() > 5_000 && truth.of_cpu.len() > 5_000 && times.len() > 50_000);
     let mut random = Random(seed);
     let mut seen = 0;
     for window in 0..windows {
@@ -164,97 +182,125 @@ fn compare(server: &Server, seed: u64, windows: usize) -> usize {
             let tile = server.get(&format!(
                 "/api/tile?trace=0&kind={kind}&from={from}&to={to}&step={step}&ids={id}"
             ));
-            tile["rows"][0].clone()
+            let row = tile["rows"][0].clone();
+            Tile {
+                from,
+                to,
+                step,
+                row,
+            }
         };
-        let what = format!("{from}..{to} by {step}");
-        let row = tile("states", 13);
-        let (long, short) = expected(&of_thread, (from, to, step));
-        let boxes: Vec<(i64, i64)> = column(&row, "t")
+        seen += tile("states", 13).has_states_of(&truth);
+        tile("cpus", 1).has_threads_of(&truth);
+        tile("events", 0).has_events_of(&truth);
+    }
+    seen
+}
+
+impl Tile {
+    fn window(&self) -> String {
+        format!("{}..{} by {}", self.from, self.to, self.step)
+    }
+
+    /// Compares periods of at least a step.
+    fn has_boxes(&self, expected: &[(i64, i64)]) {
+        let boxes: Vec<(i64, i64)> = column(&self.row, "t")
             .into_iter()
-            .zip(column(&row, "d"))
+            .zip(column(&self.row, "d"))
             .collect();
-        assert_eq!(boxes, long, "states, {what}");
-        let mut steps: BTreeMap<i64, (i64, BTreeMap<String, i64>)> = BTreeMap::new();
+        assert_eq!(boxes, expected, "{}", self.window());
+    }
+
+    /// Compares the states of a thread; returns the number of its periods.
+    fn has_states_of(&self, truth: &Truth) -> usize {
+        /// Count of the periods, and the shares of the states that are drawn.
+        type Bin = (i64, BTreeMap<String, i64>);
+        const DRAWN: [&str; 5] = [
+            "running",
+            "runnable",
+            "preempted",
+            "uninterruptible",
+            "unknown",
+        ];
+        let (long, short) = expected(&truth.of_thread, (self.from, self.to, self.step));
+        self.has_boxes(&long);
+        let mut steps: BTreeMap<i64, Bin> = BTreeMap::new();
         for ((bin, state), (sum, count)) in &short {
-            let drawn = [
-                "running",
-                "runnable",
-                "preempted",
-                "uninterruptible",
-                "unknown",
-            ];
-            let is_drawn = drawn.contains(&state.as_str()) && *sum > 0;
+            let is_drawn = DRAWN.contains(&state.as_str()) && *sum > 0;
             if *count > 0 || is_drawn {
                 let of_bin = steps.entry(*bin).or_default();
                 of_bin.0 += count;
                 if is_drawn {
-                    of_bin.1.insert(state.clone(), share(*sum, step));
+                    of_bin.1.insert(state.clone(), share(*sum, self.step));
                 }
             }
         }
-        let mut found: BTreeMap<i64, (i64, BTreeMap<String, i64>)> = BTreeMap::new();
-        let bins = column(&row, "x");
-        for (bin, count) in bins.iter().zip(column(&row, "n")) {
+        let mut found: BTreeMap<i64, Bin> = BTreeMap::new();
+        let bins = column(&self.row, "x");
+        for (bin, count) in bins.iter().zip(column(&self.row, "n")) {
             found.entry(*bin).or_default().0 = count;
         }
-        for (state, shares) in row["shares"].as_object().unwrap() {
+        for (state, shares) in self.row["shares"].as_object().unwrap() {
             let shares: Vec<i64> = serde_json::from_value(shares.clone()).unwrap();
             assert_eq!(shares.len(), bins.len());
             for (bin, share) in bins.iter().zip(shares).filter(|(_, share)| *share > 0) {
-                let state = states[state.parse::<usize>().unwrap()].clone();
+                let state = truth.states[state.parse::<usize>().unwrap()].clone();
                 found.entry(*bin).or_default().1.insert(state, share);
             }
         }
-        assert_eq!(found, steps, "states, {what}");
-        seen += long.len() + short.len();
+        assert_eq!(found, steps, "states, {}", self.window());
+        long.len() + short.len()
+    }
 
-        let row = tile("cpus", 1);
-        let (long, short) = expected(&of_cpu, (from, to, step));
-        let boxes: Vec<(i64, i64)> = column(&row, "t")
-            .into_iter()
-            .zip(column(&row, "d"))
-            .collect();
-        assert_eq!(boxes, long, "cpus, {what}");
+    /// Compares the threads of a CPU.
+    fn has_threads_of(&self, truth: &Truth) {
+        let (long, short) = expected(&truth.of_cpu, (self.from, self.to, self.step));
+        self.has_boxes(&long);
         let mut by_bin: BTreeMap<i64, (i64, i64, i64, i64)> = BTreeMap::new();
         for ((bin, tid), (sum, count)) in short {
             let of_bin = by_bin.entry(bin).or_insert((0, 0, -1, -1));
             (of_bin.0, of_bin.1) = (of_bin.0 + sum, of_bin.1 + count);
             (of_bin.2, of_bin.3) = (of_bin.2, of_bin.3).max((sum, tid.parse().unwrap()));
         }
-        let found: Vec<(i64, i64, i64, i64)> = column(&row, "x")
+        let by_bin: Vec<[i64; 4]> = by_bin
             .into_iter()
-            .zip(column(&row, "y"))
-            .zip(column(&row, "share").into_iter().zip(column(&row, "n")))
-            .map(|((bin, tid), (sum, count))| (bin, tid, sum, count))
+            .map(|(bin, (sum, count, _, tid))| [bin, tid, share(sum, self.step), count])
             .collect();
-        let by_bin: Vec<(i64, i64, i64, i64)> = by_bin
-            .into_iter()
-            .map(|(bin, (sum, count, _, tid))| (bin, tid, share(sum, step), count))
-            .collect();
-        assert_eq!(found, by_bin, "cpus, {what}");
-
-        let row = tile("events", 0);
-        let mut counts: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
-        for &time in times.iter().filter(|&&time| time >= from && time < to) {
-            let count = counts.entry((time - from) / step).or_default();
-            *count = (count.0 + 1, (time - from) % step);
-        }
-        let counts: Vec<(i64, i64, i64)> = counts
-            .into_iter()
-            .map(|(bin, (count, at))| (bin, count, if count == 1 { at } else { 0 }))
-            .collect();
-        let found: Vec<(i64, i64, i64)> = match row.is_null() {
-            true => Vec::new(),
-            false => column(&row, "x")
-                .into_iter()
-                .zip(column(&row, "n"))
-                .zip(column(&row, "at"))
-                .map(|((bin, count), at)| (bin, count, at))
-                .collect(),
-        };
-        assert_eq!(found, counts, "events, {what}");
+        assert_eq!(
+            self.columns(["x", "y", "share", "n"]),
+            by_bin,
+            "cpus, {}",
+            self.window()
+        );
     }
-    seen
+
+    /// Compares the counts of events, and the places of those that are alone.
+    fn has_events_of(&self, truth: &Truth) {
+        let mut counts: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+        let inside = |time: &&i64| **time >= self.from && **time < self.to;
+        for &time in truth.times.iter().filter(inside) {
+            let count = counts.entry((time - self.from) / self.step).or_default();
+            *count = (count.0 + 1, (time - self.from) % self.step);
+        }
+        let counts: Vec<[i64; 3]> = counts
+            .into_iter()
+            .map(|(bin, (count, at))| [bin, count, if count == 1 { at } else { 0 }])
+            .collect();
+        let found = match self.row.is_null() {
+            true => Vec::new(),
+            false => self.columns(["x", "n", "at"]),
+        };
+        assert_eq!(found, counts, "events, {}", self.window());
+    }
+
+    /// Returns the rows of some columns of the same length.
+    fn columns<const N: usize>(&self, names: [&str; N]) -> Vec<[i64; N]> {
+        let columns = names.map(|name| column(&self.row, name));
+        let rows = columns.iter().map(Vec::len).min().unwrap_or(0);
+        (0..rows)
+            .map(|row| std::array::from_fn(|place| columns[place][row]))
+            .collect()
+    }
 }
 
 /// The files below a cache with this ending, once there are any.

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::dtrace_text;
 use crate::kfi_log::{self, Machine};
 
-/// The content of a file, by the names in README-text.md.
+/// The content of a file, by the names in README-text.md. One struct, because each field is a row of that table.
 #[derive(Default)]
 struct Facts {
     rows: u64,

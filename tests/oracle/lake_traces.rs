@@ -102,6 +102,7 @@ fn asked(traces: &[String], words: &[&str]) -> (bool, Vec<String>) {
     (success, lines)
 }
 
+/// One function, because all questions compare the same lake with its traces.
 #[test]
 fn a_lake_answers_as_its_traces() {
     let folder = tempfile::tempdir().unwrap();
@@ -285,6 +286,7 @@ fn counted(lake: &str) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
+/// One function, because its cases damage one lake, one after the other.
 #[test]
 fn what_cannot_be_opened_is_named() {
     let folder = tempfile::tempdir().unwrap();

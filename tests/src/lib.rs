@@ -18,6 +18,7 @@ pub mod say;
 pub mod schemas;
 pub mod scopes;
 pub mod session;
+pub mod shapes;
 pub mod sniff;
 pub mod stacks;
 pub mod test;

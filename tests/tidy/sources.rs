@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use perfquet_tests::{place, root, schemas};
+use perfquet_tests::{place, root, schemas, shapes};
 
 use super::{assert_none, read, tracked};
 
@@ -68,6 +68,24 @@ fn files_are_short() {
         .filter_map(long)
         .collect();
     assert_none(&wrong);
+}
+
+/// Large functions and structs know several things: split them by what they know.
+#[test]
+fn large_functions_and_structs_say_why() {
+    let all = shapes::of(sources().into_iter());
+    let unexplained = all
+        .iter()
+        .filter(|shape| shape.reason.is_none() && !shape.is_not_split());
+    let wrong = unexplained
+        .map(|shape| {
+            format!(
+                "{shape}: split it, or say above it: \"{} …\"",
+                shape.kind.begin()
+            )
+        })
+        .chain(shapes::split(&all));
+    assert_none(&wrong.collect::<Vec<String>>());
 }
 
 /// Open work belongs in an issue, not in a comment; ignored tests are not allowed.

@@ -71,35 +71,68 @@ fn row(title: &str, runs: &Runs, events: f64) -> Vec<String> {
     ]
 }
 
-fn compare(report: &mut Report, setting: &Setting, scenario: &Scenario) -> Result<()> {
-    let input = &(scenario.record)(&setting.directory)?;
+fn measured(setting: &Setting, input: &Path) -> Result<Measured> {
     let scratch = &setting.directory;
     let trace = traces::import(input, scratch)?;
     let events = traces::events(&trace)? as f64;
     let has_duckdb = needs::missing("DuckDB for Python").is_none();
-    let mut copies = Vec::new();
-    let [mut ours, mut alone, mut piped, mut script, mut full_report] =
-        [(); 5].map(|()| Runs::default());
+    let mut found = Measured {
+        events,
+        ..Measured::default()
+    };
     for _ in 0..setting.rounds {
-        ours.push(measure::run(
+        found.ours.push(measure::run(
             &mut convert(Command::new(place::bin(CONVERT)), input, input),
             scratch,
         )?);
         let mut command = Command::new("taskset");
         command.args(["-c", "0"]).arg(place::bin(CONVERT));
-        alone.push(measure::run(&mut convert(command, input, input), scratch)?);
+        found
+            .alone
+            .push(measure::run(&mut convert(command, input, input), scratch)?);
         let stdin = Path::new("-");
-        piped.push(measure::run_fed(
+        found.piped.push(measure::run_fed(
             &mut convert(Command::new(place::bin(CONVERT)), stdin, input),
             input,
             scratch,
         )?);
-        script.push(measure::run(&mut perf_script(input), scratch)?);
-        full_report.push(measure::run(&mut perf_report(input), scratch)?);
+        found
+            .script
+            .push(measure::run(&mut perf_script(input), scratch)?);
+        found
+            .full_report
+            .push(measure::run(&mut perf_report(input), scratch)?);
         if has_duckdb {
-            copies.push(duckdb_copy(&trace, scratch)?);
+            found.copies.push(duckdb_copy(&trace, scratch)?);
         }
     }
+    Ok(found)
+}
+
+/// The runs of the programs.
+#[derive(Default)]
+struct Measured {
+    events: f64,
+    ours: Runs,
+    alone: Runs,
+    piped: Runs,
+    script: Runs,
+    full_report: Runs,
+    /// CPU time of DuckDB's copies in seconds; none without DuckDB.
+    copies: Vec<f64>,
+}
+
+fn compare(report: &mut Report, setting: &Setting, scenario: &Scenario) -> Result<()> {
+    let input = &(scenario.record)(&setting.directory)?;
+    let Measured {
+        events,
+        ours,
+        alone,
+        piped,
+        script,
+        full_report,
+        copies,
+    } = measured(setting, input)?;
     report.scenario(
         scenario.title,
         &format!(
@@ -119,7 +152,7 @@ fn compare(report: &mut Report, setting: &Setting, scenario: &Scenario) -> Resul
         row("`perf report --stdio`", &full_report, events),
     ];
     let copy = median(copies.iter().copied());
-    if has_duckdb {
+    if !copies.is_empty() {
         let mut row = vec!["–".to_owned(); rows[0].len()];
         row[0] = "DuckDB's `COPY` of the same rows".to_owned();
         row[2] = format!("{copy:.2}");
@@ -152,7 +185,7 @@ fn compare(report: &mut Report, setting: &Setting, scenario: &Scenario) -> Resul
         ours.cpu() * 1e9 / events,
         scenario.cpu_ns,
     );
-    if has_duckdb {
+    if !copies.is_empty() {
         report.budget("CPU time against DuckDB's COPY", ours.cpu() / copy, 0.7);
     }
     report.budget(

@@ -16,6 +16,7 @@ usage: cargo xtask CHORE
   bench [NAME]...        perfquet and its peers in alternation: record, probe-effect, import, encode, … (all by default)
   schemas                writes formats/trace/src/tables.rs from schemas/*.toml
   bpf                    compiles the programs for the kernel (ebpf/src/*.bpf.c), with clang
+  shapes                 functions of more than 100 lines and structs of more than 15 fields, with their reasons
   corpus [DIR]           every trace at hand against its own tool, as a table; --record [NAME]... makes those of tests/corpus
   fuzz [--minutes N]     damaged inputs and damaged traces for every reader and report, until the time is over
   sniff DIR...           files that are no traces: each must be refused
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         }
         ["bpf"] => chores::bpf::run(),
         ["schemas"] => chores::schemas::run(),
+        ["shapes"] => chores::shapes::run(),
         ["test"] => chores::test::run(),
         ["demo", rest @ ..] => chores::demo::run(rest),
         ["dist", rest @ ..] => chores::dist::run(rest),

@@ -38,7 +38,7 @@ use super::{Exporter, Output};
 use columns::Columns;
 pub(super) use columns::{DATE, HOST};
 use description::PublishedTable;
-use files::Lake;
+use files::{Lake, Stage};
 
 /// `--to lake`
 pub(super) const EXPORTER: Exporter = Exporter {
@@ -221,29 +221,43 @@ fn publish_trace(
         host: place.host,
         files: entries,
     };
+    if !commit(lake, record, change, &mut stage, last + 2)? {
+        summary.unchanged += 1;
+        return Ok(());
+    }
+    summary.published += 1;
+    summary.files += files;
+    summary.rows += rows;
+    summary.bytes += bytes;
+    Ok(())
+}
+
+/// Adds the staged files of a trace to a lake in place of its former ones; `next_file` is the number of the next staged file.
+/// Returns `false` if another process has published the same trace in the meantime.
+fn commit(
+    lake: &Lake,
+    record: Record,
+    mut change: Change,
+    stage: &mut Stage,
+    next_file: usize,
+) -> Result<bool> {
     let locked = lake.lock()?;
-    // Another process may have published it in the meantime.
     let former = lake.record(&record.trace)?;
     if former
         .as_ref()
         .is_some_and(|former| former.content == record.content && lake.is_whole(former))
     {
-        summary.unchanged += 1;
-        return Ok(());
+        return Ok(false);
     }
     let is_replaced = |entry: &Entry| record.files.iter().any(|new| new.path == entry.path);
     let former: Vec<Record> = former.into_iter().collect();
     let entries = former.iter().flat_map(|former| &former.files);
     let entries = entries.filter(|entry| !is_replaced(entry) && !compact::is_shared(&entry.path));
     change.deletes = entries.map(|entry| entry.path.clone()).collect();
-    compact::detach(lake, &locked, &stage, last + 2, &former, &mut change)?;
+    compact::detach(lake, &locked, stage, next_file, &former, &mut change)?;
     change.records.push(record);
-    locked.commit(&change, Some(&mut stage))?;
-    summary.published += 1;
-    summary.files += files;
-    summary.rows += rows;
-    summary.bytes += bytes;
-    Ok(())
+    locked.commit(&change, Some(stage))?;
+    Ok(true)
 }
 
 /// The tables with rows and their folders in a lake: what others refer to comes first.

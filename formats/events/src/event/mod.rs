@@ -311,7 +311,8 @@ pub enum FieldPlace {
     Rest,
 }
 
-/// One hit of a tracepoint or probe, or one sample of a counter or clock. `None`: not recorded.
+/// One hit of a tracepoint or probe, or one sample of a counter or clock. `None`: not recorded. One struct, because a format may have
+/// any of these members in a record.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample<'a> {
     /// The event type.

@@ -369,6 +369,7 @@ mod tests {
         );
     }
 
+    /// One function, because it is a table of declarations.
     #[test]
     fn declarations() {
         use FieldPlace::*;

@@ -358,7 +358,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Decodes a node into JSON.
+    /// Decodes a node into JSON. One function, because each arm of it is a kind of node.
     fn render(&mut self, node: &'a Node, json: &mut Vec<u8>, start: usize) -> Result<(), Broken> {
         match node {
             Node::Integer(integer) => {

@@ -378,21 +378,7 @@ impl Emitter {
                 Member::Dropped => {}
             }
         }
-        let frames: Vec<NamedFrame<'_>> = match named {
-            b"" => Vec::new(),
-            named => named
-                .rsplit(|&byte| byte == b';')
-                .map(|name| {
-                    let module = module_of(name, false);
-                    let is_unknown = module.is_some() || name == b"[unknown]";
-                    NamedFrame {
-                        function: if is_unknown { b"" } else { name },
-                        module: module.unwrap_or_default(),
-                        ..NamedFrame::default()
-                    }
-                })
-                .collect(),
-        };
+        let frames = named_frames(named);
         if !kernel.is_empty() {
             sample.kernel_stack = Stack::of(Space::Kernel, &kernel);
         }
@@ -453,10 +439,7 @@ impl Emitter {
     ) -> Result<(), Error> {
         let value = |name: &str| decoder.value(plan.argument(name));
         let number = |name: &str| id(value(name));
-        let text = |name: &str| match value(name) {
-            Value::Bytes(text) => text.to_vec(),
-            _ => Vec::new(),
-        };
+        let text = |name: &str| bytes_of(value(name));
         let common = Common {
             time: sample.time,
             cpu: sample.cpu,
@@ -504,58 +487,7 @@ impl Emitter {
                 self.running.insert(cpu, Running { tid: next_tid });
                 Ok(())
             }
-            Special::Call => {
-                let (name, module, caller) = (text("function"), text("module"), text("caller"));
-                let is_paired = |start: &&str| name.starts_with(start.as_bytes());
-                if self.paired.iter().any(is_paired) {
-                    return Ok(());
-                }
-                let function = match name.as_slice() {
-                    b"" => Function::Unknown,
-                    name => Function::Named {
-                        name,
-                        module: &module,
-                    },
-                };
-                let is_seen = |end: &str| bits(value(end)) != 0;
-                // Unknown numbers were written as 0.
-                let retval = bits(value("retval")).cast_signed();
-                let retval = (retval != 0).then_some(retval);
-                let duration = bits(value("duration")).cast_signed();
-                let duration =
-                    Some(duration).filter(|_| is_seen("entry_seen") && is_seen("exit_seen"));
-                if !is_seen("entry_seen") {
-                    return sink.event(Event::Leave(&Leave {
-                        common,
-                        function,
-                        retval,
-                        ..Leave::default()
-                    }));
-                }
-                let args = text("args");
-                // `[count=1, buf=2]`
-                let inside = args
-                    .strip_prefix(b"[")
-                    .and_then(|args| args.strip_suffix(b"]"));
-                let args: Vec<&[u8]> = match inside.unwrap_or(&args) {
-                    b"" => Vec::new(),
-                    args => vec![args],
-                };
-                sink.event(Event::Call(&Call {
-                    common,
-                    function,
-                    caller: match caller.as_slice() {
-                        b"" => Function::Unknown,
-                        caller => Function::named(caller),
-                    },
-                    depth: None,
-                    context: None,
-                    args: &args,
-                    duration,
-                    retval,
-                    may_nest: true,
-                }))
-            }
+            Special::Call => self.call(plan, decoder, common, sink),
             Special::ThreadState => match number("tid") {
                 Some(tid) => sink.event(Event::Comm(Comm {
                     time: None,
@@ -590,64 +522,71 @@ impl Emitter {
                     None => Ok(()),
                 }
             }
-            Special::PerfComm => match number("tid") {
-                Some(tid) => sink.event(Event::Comm(Comm {
-                    time: sample.time,
-                    pid: number("pid"),
-                    tid,
-                    comm: &text("comm"),
-                    exec: false,
-                })),
-                None => Ok(()),
-            },
-            Special::PerfFork => {
-                let ids = (number("pid"), number("tid"), number("ppid"), number("ptid"));
-                match ids {
-                    (Some(pid), Some(tid), Some(parent_pid), Some(parent_tid)) => {
-                        sink.event(Event::Fork(Fork {
-                            time: sample.time,
-                            pid,
-                            tid,
-                            parent_pid,
-                            parent_tid,
-                        }))
-                    }
-                    _ => Ok(()),
-                }
-            }
-            Special::PerfExit => match (number("pid"), number("tid")) {
-                (Some(pid), Some(tid)) => sink.event(Event::Exit(Exit {
-                    time: sample.time,
-                    pid,
-                    tid,
-                    code: None,
-                })),
-                _ => Ok(()),
-            },
-            Special::PerfMapping => {
-                // perf stores the kernel's -1 without its sign.
-                let signed = |name: &str| bits(value(name)) as u32;
-                let pid = signed("pid").cast_signed();
-                sink.event(Event::Mapping(Mapping {
-                    time: sample.time.filter(|time| *time > 0),
-                    pid,
-                    tid: signed("tid").cast_signed(),
-                    space: match pid {
-                        -1 => Space::Kernel,
-                        _ => Space::User,
-                    },
-                    start: bits(value("start")),
-                    length: bits(value("len")),
-                    file_offset: bits(value("pgoff")),
-                    path: &text("filename"),
-                    build_id: None,
-                    device: None,
-                    inode: None,
-                    protection: None,
-                    flags: None,
-                }))
+            Special::PerfComm | Special::PerfFork | Special::PerfExit | Special::PerfMapping => {
+                perf_record(plan, decoder, sample.time, sink)
             }
         }
+    }
+
+    /// A call that perfquet-convert wrote: both its ends in one event.
+    fn call(
+        &self,
+        plan: &Plan,
+        decoder: &impl Slots,
+        common: Common<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Error> {
+        let value = |name: &str| decoder.value(plan.argument(name));
+        let text = |name: &str| bytes_of(value(name));
+        let (name, module, caller) = (text("function"), text("module"), text("caller"));
+        let is_paired = |start: &&str| name.starts_with(start.as_bytes());
+        if self.paired.iter().any(is_paired) {
+            return Ok(());
+        }
+        let function = match name.as_slice() {
+            b"" => Function::Unknown,
+            name => Function::Named {
+                name,
+                module: &module,
+            },
+        };
+        let is_seen = |end: &str| bits(value(end)) != 0;
+        // Unknown numbers were written as 0.
+        let retval = bits(value("retval")).cast_signed();
+        let retval = (retval != 0).then_some(retval);
+        let duration = bits(value("duration")).cast_signed();
+        let duration = Some(duration).filter(|_| is_seen("entry_seen") && is_seen("exit_seen"));
+        if !is_seen("entry_seen") {
+            return sink.event(Event::Leave(&Leave {
+                common,
+                function,
+                retval,
+                ..Leave::default()
+            }));
+        }
+        let args = text("args");
+        // `[count=1, buf=2]`
+        let inside = args
+            .strip_prefix(b"[")
+            .and_then(|args| args.strip_suffix(b"]"));
+        let args: Vec<&[u8]> = match inside.unwrap_or(&args) {
+            b"" => Vec::new(),
+            args => vec![args],
+        };
+        sink.event(Event::Call(&Call {
+            common,
+            function,
+            caller: match caller.as_slice() {
+                b"" => Function::Unknown,
+                caller => Function::named(caller),
+            },
+            depth: None,
+            context: None,
+            args: &args,
+            duration,
+            retval,
+            may_nest: true,
+        }))
     }
 
     fn load(
@@ -736,4 +675,101 @@ fn callchain(value: Value<'_>, kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
             _ => user.push(address),
         }
     }
+}
+
+/// A record of perf that perfquet-convert wrote: names, forks, exits and mappings.
+fn perf_record(
+    plan: &Plan,
+    decoder: &impl Slots,
+    time: Option<i64>,
+    sink: &mut dyn Sink,
+) -> Result<(), Error> {
+    let value = |name: &str| decoder.value(plan.argument(name));
+    let number = |name: &str| id(value(name));
+    let text = |name: &str| bytes_of(value(name));
+    match plan.special {
+        Special::PerfComm => match number("tid") {
+            Some(tid) => sink.event(Event::Comm(Comm {
+                time: time,
+                pid: number("pid"),
+                tid,
+                comm: &text("comm"),
+                exec: false,
+            })),
+            None => Ok(()),
+        },
+        Special::PerfFork => {
+            let ids = (number("pid"), number("tid"), number("ppid"), number("ptid"));
+            match ids {
+                (Some(pid), Some(tid), Some(parent_pid), Some(parent_tid)) => {
+                    sink.event(Event::Fork(Fork {
+                        time: time,
+                        pid,
+                        tid,
+                        parent_pid,
+                        parent_tid,
+                    }))
+                }
+                _ => Ok(()),
+            }
+        }
+        Special::PerfExit => match (number("pid"), number("tid")) {
+            (Some(pid), Some(tid)) => sink.event(Event::Exit(Exit {
+                time: time,
+                pid,
+                tid,
+                code: None,
+            })),
+            _ => Ok(()),
+        },
+        Special::PerfMapping => {
+            // perf stores the kernel's -1 without its sign.
+            let signed = |name: &str| bits(value(name)) as u32;
+            let pid = signed("pid").cast_signed();
+            sink.event(Event::Mapping(Mapping {
+                time: time.filter(|time| *time > 0),
+                pid,
+                tid: signed("tid").cast_signed(),
+                space: match pid {
+                    -1 => Space::Kernel,
+                    _ => Space::User,
+                },
+                start: bits(value("start")),
+                length: bits(value("len")),
+                file_offset: bits(value("pgoff")),
+                path: &text("filename"),
+                build_id: None,
+                device: None,
+                inode: None,
+                protection: None,
+                flags: None,
+            }))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bytes of a string; empty for other values.
+fn bytes_of(value: Value<'_>) -> Vec<u8> {
+    match value {
+        Value::Bytes(bytes) => bytes.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// The frames of a stack that is written as names, the outermost first.
+fn named_frames(named: &[u8]) -> Vec<NamedFrame<'_>> {
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let frame = |name| {
+        let module = module_of(name, false);
+        let is_unknown = module.is_some() || name == b"[unknown]";
+        NamedFrame {
+            function: if is_unknown { b"" } else { name },
+            module: module.unwrap_or_default(),
+            ..NamedFrame::default()
+        }
+    };
+    named.rsplit(|&byte| byte == b';').map(frame).collect()
 }

@@ -149,7 +149,7 @@ impl Reader {
         }
     }
 
-    /// A field class, or the name of an alias.
+    /// A field class, or the name of an alias. One function, because each arm of it is a class of the specification.
     fn class(&mut self, class: &Value, scope: Scope) -> Read<Arc<Type>> {
         if let Some(name) = class.as_str() {
             let found = self.aliases.iter().find(|(known, _)| known == name);

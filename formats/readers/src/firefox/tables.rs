@@ -30,7 +30,7 @@ pub(super) struct Shared<'a> {
     pub(super) is_ours: bool,
 }
 
-/// Columns of the tables; `-1` for null.
+/// Columns of the tables; `-1` for null. One struct, because the columns of its tables refer to each other.
 #[derive(Debug, Default)]
 pub(super) struct Tables<'a> {
     pub(super) strings: Vec<Cow<'a, [u8]>>,

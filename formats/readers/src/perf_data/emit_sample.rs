@@ -11,7 +11,7 @@ use crate::perf_data::entry::Step;
 use crate::perf_data::output::Output;
 use crate::perf_data::record::{self, RecordHeader};
 use crate::perf_data::resync::is_sane;
-use crate::perf_data::sample::{self, BRANCH_CALL_STACK, Members, space_of};
+use crate::perf_data::sample::{self, BRANCH_CALL_STACK, Lists, Members, space_of};
 use crate::perf_data::values::known_cpu;
 
 impl Emission<'_> {
@@ -84,38 +84,47 @@ impl Emission<'_> {
         let lists = &self.lists;
         let plan = catalog.get(index).map(|event| &event.plan);
         let payload = |(bytes, plan)| Fields::Raw(Payload { bytes, plan });
+        let fields = members.raw.zip(plan).map_or(Fields::None, payload);
         let sample = Sample {
             event: event_id,
-            time: members.time.map(time_of),
-            cpu: known_cpu(members.cpu),
-            pid: members.pid,
-            tid: members.tid,
-            comm: None,
-            kernel_stack: lists.kernel_stack(),
-            user_stack: lists.user_stack(),
             space: space_of(header.misc),
-            ip: members.ip,
             period: members.period.or(fixed_period),
-            addr: members.addr,
-            weight: members.weight,
-            data_src: members.data_src,
-            transaction: members.transaction,
-            phys_addr: members.phys_addr,
-            cgroup: members.cgroup,
-            data_page_size: members.data_page_size,
-            code_page_size: members.code_page_size,
-            stream_id: members.stream_id,
-            branches: &lists.branches,
-            branch_hw_index: members.branch_hw_index,
-            branch_counters: &lists.branch_counters,
-            user_registers: lists.user_registers(),
-            interrupt_registers: lists.interrupt_registers(),
-            user_memory: members.user_memory,
-            read: &lists.read,
-            fields: members.raw.zip(plan).map_or(Fields::None, payload),
+            fields,
+            ..row_of(&members, lists)
         };
         self.out.event(Event::Sample(&sample))?;
         Ok(Step::Done)
+    }
+}
+
+/// Returns the members of a record that become columns as they are.
+fn row_of<'a>(members: &Members<'a>, lists: &'a Lists) -> Sample<'a> {
+    Sample {
+        time: members.time.map(time_of),
+        cpu: known_cpu(members.cpu),
+        pid: members.pid,
+        tid: members.tid,
+        comm: None,
+        kernel_stack: lists.kernel_stack(),
+        user_stack: lists.user_stack(),
+        ip: members.ip,
+        addr: members.addr,
+        weight: members.weight,
+        data_src: members.data_src,
+        transaction: members.transaction,
+        phys_addr: members.phys_addr,
+        cgroup: members.cgroup,
+        data_page_size: members.data_page_size,
+        code_page_size: members.code_page_size,
+        stream_id: members.stream_id,
+        branches: &lists.branches,
+        branch_hw_index: members.branch_hw_index,
+        branch_counters: &lists.branch_counters,
+        user_registers: lists.user_registers(),
+        interrupt_registers: lists.interrupt_registers(),
+        user_memory: members.user_memory,
+        read: &lists.read,
+        ..Sample::of(EventId(0))
     }
 }
 

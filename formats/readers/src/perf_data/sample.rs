@@ -36,7 +36,7 @@ pub(super) const BRANCH_CALL_STACK: u64 = 1 << 11;
 /// mispred, predicted, in_tx, abort, cycles, type, spec, new_type, priv, reserved.
 const BRANCH_FIELDS: &[u32] = &[1, 1, 1, 1, 16, 4, 2, 4, 3, 31];
 
-/// The plain members of a sample; lists and stacks are in [`Lists`].
+/// The plain members of a sample; lists and stacks are in [`Lists`]. One struct, because each field is a bit of `sample_type`.
 #[derive(Debug, Default)]
 pub(super) struct Members<'a> {
     pub(super) ip: Option<u64>,

@@ -41,7 +41,8 @@ pub(super) mod id {
     pub(in crate::trace_dat) const MODULES_FILE: u16 = 25;
 }
 
-/// The contents of a file's options. Strings are kept as found, without their NUL.
+/// The contents of a file's options. Strings are kept as found, without their NUL. One struct, because each field is an option of the
+/// format.
 #[derive(Debug, Default)]
 pub(super) struct Options<'s> {
     /// Wall time minus the trace's clock, in nanoseconds.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use perfquet_events::bytes::Cursor;
-use perfquet_events::event::{Event, Place, Sink};
+use perfquet_events::event::{Event, Place, Problem, Sink};
 use perfquet_events::input::Map;
 use perfquet_events::{Error, Input};
 
@@ -125,18 +125,7 @@ fn read_opened(
     if opened.buffers.is_empty() && opened.reports.is_empty() {
         return Ok(false);
     }
-    for (index, report) in opened.reports.iter().enumerate() {
-        // The text's events are numbered from 0, like those of a ring buffer, so a file can have only one of them.
-        if index == 0 && opened.buffers.iter().all(|buffer| buffer.cpus.is_empty()) {
-            let mut text = Input::from_bytes(input.name(), &report.text)?;
-            FTRACE_TEXT.read(&mut text, reporter.sink)?;
-            continue;
-        }
-        let bytes = report.text.len();
-        reporter.problem(Place::Offset(report.offset), "text", || {
-            format!("the text of a latency tracer ({bytes} bytes) among other events")
-        })?;
-    }
+    latency_texts(input, &opened, reporter)?;
     let named = facts::comms(opened.texts.saved_cmdlines, reporter)?;
     facts::mappings(&opened.options, reporter)?;
     let (kallsyms, bad_symbols) = Kallsyms::parse(opened.texts.kallsyms);
@@ -150,15 +139,7 @@ fn read_opened(
         (bad_formats, "printk formats: invalid lines"),
         (unnumbered, "format files without an ID"),
     ] {
-        if count > 0 {
-            reporter
-                .sink
-                .event(Event::Problem(perfquet_events::event::Problem {
-                    place: Place::Whole,
-                    count,
-                    message: what,
-                }))?;
-        }
+        counted_problem(count, what, reporter)?;
     }
     let ring = Ring {
         layout,
@@ -207,6 +188,43 @@ fn read_opened(
     Ok(true)
 }
 
+/// Reads the texts of latency tracers.
+fn latency_texts(
+    input: &Input,
+    opened: &Opened<'_>,
+    reporter: &mut Reporter<'_>,
+) -> Result<(), Error> {
+    for (index, report) in opened.reports.iter().enumerate() {
+        // The text's events are numbered from 0, like those of a ring buffer, so a file can have only one of them.
+        if index == 0 && opened.buffers.iter().all(|buffer| buffer.cpus.is_empty()) {
+            let mut text = Input::from_bytes(input.name(), &report.text)?;
+            FTRACE_TEXT.read(&mut text, reporter.sink)?;
+            continue;
+        }
+        let bytes = report.text.len();
+        reporter.problem(Place::Offset(report.offset), "text", || {
+            format!("the text of a latency tracer ({bytes} bytes) among other events")
+        })?;
+    }
+    Ok(())
+}
+
+/// Reports how many lines of a text are invalid.
+fn counted_problem(
+    count: u64,
+    message: &'static str,
+    reporter: &mut Reporter<'_>,
+) -> Result<(), Error> {
+    if count > 0 {
+        reporter.sink.event(Event::Problem(Problem {
+            place: Place::Whole,
+            count,
+            message,
+        }))?;
+    }
+    Ok(())
+}
+
 /// Returns a stream for each CPU of each buffer that has pages.
 fn streams<'m>(
     opened: &Opened<'_>,
@@ -227,11 +245,7 @@ fn streams<'m>(
     let mut taken: BTreeMap<(usize, u64), u64> = BTreeMap::new();
     for buffer in &opened.buffers {
         let Some(page_size) = page_size(buffer, head, layout) else {
-            reporter.problem(Place::Whole, "buffer", || {
-                let name = String::from_utf8_lossy(&buffer.name);
-                let size = buffer.page_size;
-                format!("buffer {name:?}: expected pages of at most 64 MiB, found {size} bytes")
-            })?;
+            large_pages(buffer, reporter)?;
             continue;
         };
         let clock = Clock::new(&buffer.clock, &opened.options);
@@ -252,48 +266,16 @@ fn streams<'m>(
             taken.insert((data.file, data.offset), end);
             let page_size = page_size as usize;
             // Bytes were lost or duplicated before the pages, or among them.
-            let Moved { start, end } = moved
+            let moved = moved
                 .get(&(data.file, data.offset))
                 .copied()
                 .unwrap_or_default();
-            let offset = data.offset.saturating_add_signed(start);
-            let shift = start
-                + match data.packed {
-                    true => shift_of_chunks(
-                        map,
-                        offset,
-                        (head.endian, packing),
-                        (room_of(&stated, data), &ring.budget),
-                    ),
-                    false => layout.shift(
-                        map,
-                        offset.min(map.len() as u64) as usize,
-                        page_size,
-                        (0, &ring.budget),
-                        |payload| ring.is_known(payload),
-                    ),
-                };
-            if shift != 0 {
-                reporter.problem(Place::Offset(data.offset), "cpu", || {
-                    let cpu = data.cpu.unwrap_or(0);
-                    format!("expected the pages of CPU {cpu}, found them {shift} bytes later")
-                })?;
-            }
-            // Whole pages: no other page shows that they are missing.
-            let more = end - start;
-            if more != 0 && more % page_size as i64 == 0 {
-                reporter.problem(Place::Offset(data.offset), "cpu", || {
-                    let cpu = data.cpu.unwrap_or(0);
-                    let found = data.size.saturating_add_signed(more);
-                    format!(
-                        "expected {} bytes of pages of CPU {cpu}, found {found}",
-                        data.size
-                    )
-                })?;
-            }
+            let room = room_of(&stated, data);
+            let shift = shift_of(map, data, (&moved, room), page_size, head, (ring, packing));
+            report_moved(data, shift, &moved, page_size, reporter)?;
             let data = &CpuData {
                 offset: data.offset.saturating_add_signed(shift),
-                size: data.size.saturating_add_signed(end - start),
+                size: data.size.saturating_add_signed(moved.end - moved.start),
                 ..*data
             };
             let bytes = pages(map, data, reporter)?;
@@ -329,7 +311,7 @@ fn streams<'m>(
                 bytes,
                 data.offset,
             )
-            .drifting(end - start);
+            .drifting(moved.end - moved.start);
             streams.push(if data.packed {
                 // Some versions of trace-cmd do not count the word with the number of chunks in the size.
                 let whole = usize::try_from(data.offset).ok();
@@ -342,6 +324,64 @@ fn streams<'m>(
         }
     }
     Ok(streams)
+}
+
+/// Reports a buffer that is not read.
+fn large_pages(buffer: &Buffer, reporter: &mut Reporter<'_>) -> Result<(), Error> {
+    reporter.problem(Place::Whole, "buffer", || {
+        let name = String::from_utf8_lossy(&buffer.name);
+        let size = buffer.page_size;
+        format!("buffer {name:?}: expected pages of at most 64 MiB, found {size} bytes")
+    })
+}
+
+/// Returns how far after their stated offset the pages of a CPU are.
+fn shift_of(
+    map: &Map,
+    data: &CpuData,
+    (moved, room): (&Moved, u64),
+    page_size: usize,
+    head: &Head<'_>,
+    (ring, packing): (&Ring, Packing),
+) -> i64 {
+    let offset = data.offset.saturating_add_signed(moved.start);
+    let further = match data.packed {
+        true => shift_of_chunks(map, offset, (head.endian, packing), (room, &ring.budget)),
+        false => ring.layout.shift(
+            map,
+            offset.min(map.len() as u64) as usize,
+            page_size,
+            (0, &ring.budget),
+            |payload| ring.is_known(payload),
+        ),
+    };
+    moved.start + further
+}
+
+/// Reports pages that are not where the file says, or not as many.
+fn report_moved(
+    data: &CpuData,
+    shift: i64,
+    moved: &Moved,
+    page_size: usize,
+    reporter: &mut Reporter<'_>,
+) -> Result<(), Error> {
+    let cpu = data.cpu.unwrap_or(0);
+    if shift != 0 {
+        reporter.problem(Place::Offset(data.offset), "cpu", || {
+            format!("expected the pages of CPU {cpu}, found them {shift} bytes later")
+        })?;
+    }
+    // Whole pages: no other page shows that they are missing.
+    let more = moved.end - moved.start;
+    if more != 0 && more % page_size as i64 == 0 {
+        reporter.problem(Place::Offset(data.offset), "cpu", || {
+            let found = data.size.saturating_add_signed(more);
+            let expected = data.size;
+            format!("expected {expected} bytes of pages of CPU {cpu}, found {found}")
+        })?;
+    }
+    Ok(())
 }
 
 /// Half of the distance to the nearest other pages in the file, as far as it is stated. `stated` is sorted.

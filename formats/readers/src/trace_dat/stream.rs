@@ -331,6 +331,14 @@ impl<'m> Stream<'m> {
         }
     }
 
+    /// The place of an offset: that of its chunk, if the pages are compressed.
+    fn place_at(&self, offset: u64) -> Place {
+        match self.source {
+            Source::Plain => Place::Offset(offset),
+            Source::Packed { .. } => Place::Offset(self.pages.offset),
+        }
+    }
+
     /// Moves to the next page. Returns `false` if there is none.
     fn turn_page(&mut self, ring: &Ring, reporter: &mut Reporter<'_>) -> Result<bool, Error> {
         let window_length = match self.source {
@@ -370,10 +378,7 @@ impl<'m> Stream<'m> {
         };
         let page = window.get(start..end).unwrap_or_default();
         let offset = self.pages.offset + start as u64;
-        let place = match self.source {
-            Source::Plain => Place::Offset(offset),
-            Source::Packed { .. } => Place::Offset(self.pages.offset),
-        };
+        let place = self.place_at(offset);
         let head = match ring.layout.head(page, offset, self.page_size as u64) {
             Ok(head) => head,
             Err(message) => {
@@ -424,10 +429,7 @@ impl<'m> Stream<'m> {
         let left = events.len() - sound;
         self.note(head.lost);
         if left > 0 {
-            let place = match self.source {
-                Source::Plain => Place::Offset(offset + (data + sound) as u64),
-                Source::Packed { .. } => Place::Offset(self.pages.offset),
-            };
+            let place = self.place_at(offset + (data + sound) as u64);
             reporter.problem(place, "event", || {
                 format!("page: expected an event, found other bytes; the last {left} bytes of its events are not read")
             })?;

@@ -33,7 +33,7 @@ pub(super) const USER_STACK: u16 = 12;
 pub(super) const WAKEUP: u16 = 300;
 
 impl TestFile {
-    /// A file without events.
+    /// A file without events. One function, because it is a list of format files.
     pub(super) fn new(endian: Endian, long_size: usize) -> TestFile {
         let long = |name: &str, offset| (format!("unsigned long {name}"), offset, long_size, 0);
         let int = |name: &str, offset| (format!("int {name}"), offset, 4, 1);

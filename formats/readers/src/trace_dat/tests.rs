@@ -65,7 +65,7 @@ fn comm(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// A file with one of everything, and the events that it gives.
+/// A file with one of everything, and the events that it gives. One function, because it is a list of records.
 fn one_of_everything(endian: Endian, long_size: usize) -> (TestFile, Vec<&'static str>) {
     let mut made = TestFile::new(endian, long_size);
     let long = |value: u64| made.long(value);

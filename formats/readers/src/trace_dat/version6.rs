@@ -179,6 +179,19 @@ fn read_tags<'m>(
         );
         messages.push((cursor.offset().saturating_sub(TAG_BYTES), message));
     }
+    read_buffers(opened, bytes, head, tables, messages)
+}
+
+/// Reads the tables of the other buffers, which the options name; `tables` are the places of those read already.
+fn read_buffers(
+    opened: &mut Opened<'_>,
+    bytes: &[u8],
+    head: &Head<'_>,
+    mut tables: Vec<u64>,
+    messages: &mut Vec<(u64, String)>,
+) -> Result<(), Short> {
+    let cpus = opened.options.cpu_count.unwrap_or_default();
+    let page_size = u64::from(head.page_size);
     // Tables do not overlap: many options with the same offset must not cause repeated reads.
     let mut room = bytes.len() as u64 / TABLE_ROW_BYTES;
     let mut places: HashMap<Vec<u8>, usize> = (opened.buffers.iter().enumerate())

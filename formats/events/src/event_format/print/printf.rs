@@ -200,185 +200,187 @@ fn length(rest: &mut &[u8]) -> u8 {
     4
 }
 
+/// The letters after `%p`, the longer of two that begin alike first.
+const LETTERS: &[(&[u8], Pointer)] = &[
+    (b"S", Pointer::Symbol { offset: true }),
+    (b"F", Pointer::Symbol { offset: true }),
+    (b"B", Pointer::Symbol { offset: true }),
+    (b"s", Pointer::Symbol { offset: false }),
+    (b"f", Pointer::Symbol { offset: false }),
+    (
+        b"MR",
+        Pointer::Mac {
+            between: ":",
+            reverse: true,
+        },
+    ),
+    (
+        b"MF",
+        Pointer::Mac {
+            between: "-",
+            reverse: false,
+        },
+    ),
+    (
+        b"M",
+        Pointer::Mac {
+            between: ":",
+            reverse: false,
+        },
+    ),
+    (
+        b"mR",
+        Pointer::Mac {
+            between: "",
+            reverse: true,
+        },
+    ),
+    (
+        b"m",
+        Pointer::Mac {
+            between: "",
+            reverse: false,
+        },
+    ),
+    (
+        b"I4h",
+        Pointer::Ip4 {
+            zeros: false,
+            reverse: true,
+        },
+    ),
+    (
+        b"I4l",
+        Pointer::Ip4 {
+            zeros: false,
+            reverse: true,
+        },
+    ),
+    (
+        b"I4n",
+        Pointer::Ip4 {
+            zeros: false,
+            reverse: false,
+        },
+    ),
+    (
+        b"I4b",
+        Pointer::Ip4 {
+            zeros: false,
+            reverse: false,
+        },
+    ),
+    (
+        b"I4",
+        Pointer::Ip4 {
+            zeros: false,
+            reverse: false,
+        },
+    ),
+    (
+        b"i4",
+        Pointer::Ip4 {
+            zeros: true,
+            reverse: false,
+        },
+    ),
+    (
+        b"I6c",
+        Pointer::Ip6 {
+            colons: true,
+            short: true,
+        },
+    ),
+    (
+        b"I6",
+        Pointer::Ip6 {
+            colons: true,
+            short: false,
+        },
+    ),
+    (
+        b"i6",
+        Pointer::Ip6 {
+            colons: false,
+            short: false,
+        },
+    ),
+    (
+        b"ISpc",
+        Pointer::Socket {
+            port: true,
+            short: true,
+        },
+    ),
+    (
+        b"ISp",
+        Pointer::Socket {
+            port: true,
+            short: false,
+        },
+    ),
+    (
+        b"ISc",
+        Pointer::Socket {
+            port: false,
+            short: true,
+        },
+    ),
+    (
+        b"IS",
+        Pointer::Socket {
+            port: false,
+            short: false,
+        },
+    ),
+    (
+        b"UL",
+        Pointer::Uuid {
+            swapped: true,
+            upper: true,
+        },
+    ),
+    (
+        b"Ul",
+        Pointer::Uuid {
+            swapped: true,
+            upper: false,
+        },
+    ),
+    (
+        b"UB",
+        Pointer::Uuid {
+            swapped: false,
+            upper: true,
+        },
+    ),
+    (
+        b"Ub",
+        Pointer::Uuid {
+            swapped: false,
+            upper: false,
+        },
+    ),
+    (
+        b"U",
+        Pointer::Uuid {
+            swapped: false,
+            upper: false,
+        },
+    ),
+    (b"hC", Pointer::Bytes { between: ":" }),
+    (b"hD", Pointer::Bytes { between: "-" }),
+    (b"hN", Pointer::Bytes { between: "" }),
+    (b"h", Pointer::Bytes { between: " " }),
+    (b"bl", Pointer::Bitmap { list: true }),
+    (b"b", Pointer::Bitmap { list: false }),
+    (b"x", Pointer::Plain),
+    (b"K", Pointer::Plain),
+    (b"a", Pointer::Plain),
+];
+
 /// Parses the letters after `%p`, the longest match first; unknown letters are literal text.
 fn pointer(rest: &mut &[u8]) -> Pointer {
-    const LETTERS: &[(&[u8], Pointer)] = &[
-        (b"S", Pointer::Symbol { offset: true }),
-        (b"F", Pointer::Symbol { offset: true }),
-        (b"B", Pointer::Symbol { offset: true }),
-        (b"s", Pointer::Symbol { offset: false }),
-        (b"f", Pointer::Symbol { offset: false }),
-        (
-            b"MR",
-            Pointer::Mac {
-                between: ":",
-                reverse: true,
-            },
-        ),
-        (
-            b"MF",
-            Pointer::Mac {
-                between: "-",
-                reverse: false,
-            },
-        ),
-        (
-            b"M",
-            Pointer::Mac {
-                between: ":",
-                reverse: false,
-            },
-        ),
-        (
-            b"mR",
-            Pointer::Mac {
-                between: "",
-                reverse: true,
-            },
-        ),
-        (
-            b"m",
-            Pointer::Mac {
-                between: "",
-                reverse: false,
-            },
-        ),
-        (
-            b"I4h",
-            Pointer::Ip4 {
-                zeros: false,
-                reverse: true,
-            },
-        ),
-        (
-            b"I4l",
-            Pointer::Ip4 {
-                zeros: false,
-                reverse: true,
-            },
-        ),
-        (
-            b"I4n",
-            Pointer::Ip4 {
-                zeros: false,
-                reverse: false,
-            },
-        ),
-        (
-            b"I4b",
-            Pointer::Ip4 {
-                zeros: false,
-                reverse: false,
-            },
-        ),
-        (
-            b"I4",
-            Pointer::Ip4 {
-                zeros: false,
-                reverse: false,
-            },
-        ),
-        (
-            b"i4",
-            Pointer::Ip4 {
-                zeros: true,
-                reverse: false,
-            },
-        ),
-        (
-            b"I6c",
-            Pointer::Ip6 {
-                colons: true,
-                short: true,
-            },
-        ),
-        (
-            b"I6",
-            Pointer::Ip6 {
-                colons: true,
-                short: false,
-            },
-        ),
-        (
-            b"i6",
-            Pointer::Ip6 {
-                colons: false,
-                short: false,
-            },
-        ),
-        (
-            b"ISpc",
-            Pointer::Socket {
-                port: true,
-                short: true,
-            },
-        ),
-        (
-            b"ISp",
-            Pointer::Socket {
-                port: true,
-                short: false,
-            },
-        ),
-        (
-            b"ISc",
-            Pointer::Socket {
-                port: false,
-                short: true,
-            },
-        ),
-        (
-            b"IS",
-            Pointer::Socket {
-                port: false,
-                short: false,
-            },
-        ),
-        (
-            b"UL",
-            Pointer::Uuid {
-                swapped: true,
-                upper: true,
-            },
-        ),
-        (
-            b"Ul",
-            Pointer::Uuid {
-                swapped: true,
-                upper: false,
-            },
-        ),
-        (
-            b"UB",
-            Pointer::Uuid {
-                swapped: false,
-                upper: true,
-            },
-        ),
-        (
-            b"Ub",
-            Pointer::Uuid {
-                swapped: false,
-                upper: false,
-            },
-        ),
-        (
-            b"U",
-            Pointer::Uuid {
-                swapped: false,
-                upper: false,
-            },
-        ),
-        (b"hC", Pointer::Bytes { between: ":" }),
-        (b"hD", Pointer::Bytes { between: "-" }),
-        (b"hN", Pointer::Bytes { between: "" }),
-        (b"h", Pointer::Bytes { between: " " }),
-        (b"bl", Pointer::Bitmap { list: true }),
-        (b"b", Pointer::Bitmap { list: false }),
-        (b"x", Pointer::Plain),
-        (b"K", Pointer::Plain),
-        (b"a", Pointer::Plain),
-    ];
     for (letters, pointer) in LETTERS {
         if take(rest, letters) {
             return *pointer;

@@ -134,40 +134,10 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     };
     let text = joined(&map);
     let ahead = Ahead::of(&text);
-    if ahead.rows == 0 {
-        let first = Lines::of(&map).next().map_or(&b""[..], |line| line.text);
-        return Err(Error::Damaged {
-            input: input.name().to_owned(),
-            place: Place::Line(1),
-            message: format!(
-                "expected an event as babeltrace2 prints it, found {}",
-                quoted(first)
-            ),
-        });
-    }
-    if ahead.unnamed > 0 && ahead.classes.values().all(|class| class.columns.is_empty()) {
-        return Err(Error::Unsupported {
-            input: input.name().to_owned(),
-            message: "expected the names of fields, found values alone\nhint: print the trace with: babeltrace2 --names=payload,context"
-                .to_owned(),
-        });
-    }
+    ahead.check(input, &map)?;
     ahead.facts(sink)?;
     let mut types = Types::default();
-    let mut plans: HashMap<&[u8], Plan> = HashMap::new();
-    for name in &ahead.order {
-        let Some(class) = ahead.classes.get(name) else {
-            continue;
-        };
-        let layout = ClassLayout {
-            name: String::from_utf8_lossy(name).into_owned(),
-            context: None,
-            fields: None,
-            columns: class.columns.clone(),
-        };
-        let plan = types.plan(&layout, ahead.tracer(name), None, sink)?;
-        plans.insert(name, plan);
-    }
+    let plans = ahead.plans(&mut types, sink)?;
     let mut problems = Problems::default();
     if ahead.time == Some(Time::Cycles) {
         problems.report(sink, Place::Whole, "time", || {
@@ -232,6 +202,50 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     }
     problems.finish(sink)?;
     counts.report("babeltrace.lines", sink)
+}
+
+impl Ahead {
+    /// Fails for a text without events or names of fields.
+    fn check(&self, input: &Input, map: &[u8]) -> Result<(), Error> {
+        if self.rows == 0 {
+            let first = Lines::of(map).next().map_or(&b""[..], |line| line.text);
+            return Err(Error::Damaged {
+                input: input.name().to_owned(),
+                place: Place::Line(1),
+                message: format!(
+                    "expected an event as babeltrace2 prints it, found {}",
+                    quoted(first)
+                ),
+            });
+        }
+        if self.unnamed > 0 && self.classes.values().all(|class| class.columns.is_empty()) {
+            return Err(Error::Unsupported {
+            input: input.name().to_owned(),
+            message: "expected the names of fields, found values alone\nhint: print the trace with: babeltrace2 --names=payload,context"
+                .to_owned(),
+        });
+        }
+        Ok(())
+    }
+
+    /// Declares the types of all events; returns what becomes of the fields of each.
+    fn plans(&self, types: &mut Types, sink: &mut dyn Sink) -> Result<HashMap<&[u8], Plan>, Error> {
+        let mut plans: HashMap<&[u8], Plan> = HashMap::new();
+        for name in &self.order {
+            let Some(class) = self.classes.get(name) else {
+                continue;
+            };
+            let layout = ClassLayout {
+                name: String::from_utf8_lossy(name).into_owned(),
+                context: None,
+                fields: None,
+                columns: class.columns.clone(),
+            };
+            let plan = types.plan(&layout, self.tracer(name), None, sink)?;
+            plans.insert(name, plan);
+        }
+        Ok(plans)
+    }
 }
 
 /// Times of day rise over midnight.
