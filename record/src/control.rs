@@ -27,6 +27,10 @@ const COMMANDS: &str = "enable, disable, snapshot, ping or stop";
 
 /// Command-line options.
 #[derive(Debug, Clone, Default, Args)]
+#[allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the texts are those of --help"
+)]
 pub(crate) struct ControlOptions {
     /// Start recording after TIME; -1: when --control enables it
     ///

@@ -87,9 +87,35 @@ const STEPS: &[Step] = &[
         ],
         kind: Kind::Tests,
     },
+    // As the tests: in dev, DataFusion would be checked once more.
     Step {
-        title: "clippy",
-        arguments: &["clippy", "--quiet", "--workspace", "--all-targets"],
+        title: "clippy of the query tool",
+        arguments: &[
+            "clippy",
+            "--quiet",
+            "--release",
+            "-p",
+            "perfquet",
+            "-p",
+            "perfquet-query",
+            "--all-targets",
+        ],
+        kind: Kind::Lints,
+    },
+    Step {
+        title: "clippy of all else",
+        arguments: &[
+            "clippy",
+            "--quiet",
+            "--workspace",
+            "--exclude",
+            "perfquet-query",
+            "--exclude",
+            "perfquet",
+            "--exclude",
+            "perfquet-python",
+            "--all-targets",
+        ],
         kind: Kind::Lints,
     },
 ];

@@ -3,7 +3,7 @@
 //! ```text
 //! unix`sys_syscall;genunix`open;genunix`copen 17
 //! ```
-//! The layout of FlameGraph's `stackcollapse.pl` for DTrace's output: `module`function` without offset, C++ functions
+//! The layout of FlameGraph's `stackcollapse.pl` for DTrace's output: ``module`function`` without offset, C++ functions
 //! without arguments, `_[i]` after inlined ones; other keys precede the root. If a key was printed several times, the
 //! last value counts. A distribution counts as the number of its values.
 

@@ -112,6 +112,9 @@ enum Kind {
     Calls,
 }
 
+/// Lanes of a thread or CPU, and the profile of each.
+type LaneProfiles = (Lanes, HashMap<usize, usize>);
+
 /// PID, TID, and index of the thread: a reused TID has several.
 type ThreadKey = (Option<i32>, Option<i32>, Option<usize>);
 
@@ -124,7 +127,7 @@ struct Export<'e> {
     /// By event and thread.
     sampled: HashMap<String, HashMap<ThreadKey, usize>>,
     /// By thread and lane.
-    evented: HashMap<(Owner, Option<usize>), (Lanes, HashMap<usize, usize>)>,
+    evented: HashMap<(Owner, Option<usize>), LaneProfiles>,
     rows: Spool,
 }
 

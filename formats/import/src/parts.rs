@@ -9,7 +9,7 @@
 //! format recognizes it. The rest is counted in a note: an archive may have a README.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use perfquet_events::archive::{self, Flaw};
 use perfquet_events::{Error, Format, Guess, Input};
@@ -41,9 +41,9 @@ pub(crate) struct Part {
 
 enum Place {
     Whole(Box<Input>),
-    File(Arc<Input>, String),
-    Folder(Arc<Input>, String),
-    Folders(Arc<Input>, Vec<String>),
+    File(Rc<Input>, String),
+    Folder(Rc<Input>, String),
+    Folders(Rc<Input>, Vec<String>),
 }
 
 impl Part {
@@ -227,7 +227,7 @@ impl Search {
         }
         let first = self.parts.len();
         let flaws = input.take_flaws();
-        let tree = Arc::new(input);
+        let tree = Rc::new(input);
         let claimed = self.folders(&tree, &files)?;
         for file in &files {
             let is_claimed = claimed
@@ -254,7 +254,7 @@ impl Search {
     }
 
     /// Finds the directories that are traces; returns their names.
-    fn folders(&mut self, tree: &Arc<Input>, files: &[String]) -> Result<Vec<String>, Error> {
+    fn folders(&mut self, tree: &Rc<Input>, files: &[String]) -> Result<Vec<String>, Error> {
         let mut claimed: Vec<String> = Vec::new();
         for file in files.iter().filter(|file| base_of(file) == MANIFEST) {
             let head = tree.head_of(file)?.unwrap_or_default();
@@ -291,8 +291,8 @@ impl Search {
             };
             for group in groups {
                 let place = match <[String; 1]>::try_from(group) {
-                    Ok([folder]) => Place::Folder(Arc::clone(tree), folder),
-                    Err(folders) => Place::Folders(Arc::clone(tree), folders),
+                    Ok([folder]) => Place::Folder(Rc::clone(tree), folder),
+                    Err(folders) => Place::Folders(Rc::clone(tree), folders),
                 };
                 self.push(tree, format, place)?;
             }
@@ -311,7 +311,7 @@ impl Search {
         Ok(())
     }
 
-    fn file(&mut self, tree: &Arc<Input>, file: &str, depth: u32) -> Result<(), Error> {
+    fn file(&mut self, tree: &Rc<Input>, file: &str, depth: u32) -> Result<(), Error> {
         let opened = match tree.member(file) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(()),
@@ -329,7 +329,7 @@ impl Search {
             None => sniff_file(&opened).ok(),
         };
         match format {
-            Some(format) => self.push(tree, format, Place::File(Arc::clone(tree), file.to_owned())),
+            Some(format) => self.push(tree, format, Place::File(Rc::clone(tree), file.to_owned())),
             None => {
                 if !opened.head().is_empty() {
                     self.others += 1;

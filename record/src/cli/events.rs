@@ -10,6 +10,10 @@ use crate::stat::StatOptions;
 
 /// What to record or count.
 #[derive(Debug, Clone, Args)]
+#[allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the texts are those of --help"
+)]
 pub(crate) struct EventOptions {
     /// Event to record; repeatable or comma-separated [default: cycles]
     ///

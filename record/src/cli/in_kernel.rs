@@ -7,6 +7,10 @@ use crate::bpf;
 
 /// Filters and aggregations.
 #[derive(Debug, Clone, Args)]
+#[allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the texts are those of --help"
+)]
 pub(crate) struct InKernelOptions {
     /// Record only hits matching this kernel filter
     ///

@@ -6,6 +6,10 @@ use super::LISTS;
 
 /// What to do instead of recording.
 #[derive(Debug, Clone, Args)]
+#[allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the texts are those of --help"
+)]
 pub(crate) struct ListingOptions {
     /// List events matching PATTERN, all without it; or presets
     #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*", help_heading = LISTS)]

@@ -1,6 +1,6 @@
 //! What a command line asks for: parsed and checked before anything is written to the kernel or to a disk.
 //!
-//! [`exclusions`] finds options that contradict each other, [`requests`] parses events and probes, [`print`] shows the
+//! [`exclusions`] finds options that contradict each other, [`requests`] parses events and probes, [`mod@print`] shows the
 //! plan for `--dry-run`. [`crate::run`] carries it out.
 
 pub(crate) mod exclusions;

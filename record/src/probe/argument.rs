@@ -38,7 +38,7 @@ pub(crate) struct Argument {
     pub(crate) name: Option<String>,
     /// The value.
     pub(crate) value: Value,
-    /// Type that the user requested: "u64", "string", "x8[4]".
+    /// Type that the user requested: `u64`, `string`, `x8[4]`.
     pub(crate) kind: Option<String>,
 }
 

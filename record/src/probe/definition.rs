@@ -82,7 +82,7 @@ impl Refusal {
 }
 
 /// All definitions of the recorder. Dropping removes them; probes that are still in use then are removed by
-/// [`Definitions::leave`].
+/// the process that closes them ([`Definitions::removal`]).
 pub(crate) struct Definitions {
     tracefs: Tracefs,
     group: String,

@@ -206,7 +206,7 @@ fn size(types: &dyn Types, number: u64) -> Option<u64> {
     }
 }
 
-/// Returns the kernel's name of a type: "s32", "x64" for addresses, "x8[16]".
+/// Returns the kernel's name of a type: `s32`, `x64` for addresses, `x8[16]`.
 pub(crate) fn kind_of(types: &dyn Types, number: u64) -> Option<String> {
     match types.shape(number) {
         Shape::Integer { bytes, signed } => {

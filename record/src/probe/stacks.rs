@@ -44,6 +44,10 @@ const REGISTERS: Option<u64> = None;
 
 /// The options about stacks.
 #[derive(Debug, Clone, Default, Args)]
+#[allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the texts are those of --help"
+)]
 pub(crate) struct StackOptions {
     /// Record stacks with every event; short for --call-graph auto
     #[arg(short = 'g')]

@@ -118,7 +118,7 @@ fn x86_memory(place: &str) -> Option<String> {
     Some(format!("{offset:+}({base})"))
 }
 
-/// Parses "[sp, 12]", "[x0]".
+/// Parses `[sp, 12]`, `[x0]`.
 fn arm_memory(place: &str) -> Option<String> {
     let inside = place.strip_prefix('[')?.strip_suffix(']')?;
     let (base, offset) = inside.split_once(',').unwrap_or((inside, "0"));

@@ -4,7 +4,7 @@
 //! ```text
 //! comm = bpf_get_current_comm(); return comm != "perfquet-record";     0: the sample is not written
 //! ```
-//! By name, as the filters of tracepoints ([`crate::own_activity`]): threads that come later have it too.
+//! By name, as the filters of tracepoints ([`crate::self_exclusion`]): threads that come later have it too.
 //! (include/uapi/linux/bpf.h; kernel/events/core.c, `bpf_overflow_handler`)
 
 #![expect(unsafe_code, reason = "bpf and an ioctl of perf events")]

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "prctl and sched_setscheduler")]
 
-/// The name of all threads of the recorder. Kernel filters compare with it ([`crate::own_activity`]), so it is set
+/// The name of all threads of the recorder. Kernel filters compare with it ([`crate::self_exclusion`]), so it is set
 /// regardless of the program's file name.
 pub(crate) const COMM: &str = "perfquet-record";
 

@@ -5,7 +5,7 @@
 //! cargo xtask vm --kernel 6.12 kprobe    one scenario on one kernel
 //! ```
 //! A developer's own kernel may lack kprobes, fprobes or function tracing, and other kernels behave differently. A
-//! scenario is a page (`tests/vm/NAME.md`, [`scenario`]); its commands run as root in a virtual machine with one of
+//! scenario is a page (`tests/vm/NAME.md`, `scenario`); its commands run as root in a virtual machine with one of
 //! those kernels and programs of this host, and then here, on the results.
 
 mod cache;

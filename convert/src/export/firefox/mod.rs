@@ -108,14 +108,16 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     Ok(())
 }
 
+/// PID, TID, and thread: a reused PID has several processes.
+type ThreadKey = (Option<i32>, Option<i32>, Option<usize>);
+
 struct Profile<'e> {
     source: &'e Source<'e>,
     first: i64,
     threads: Threads,
     tables: Tables<'e>,
     tracks: Vec<TrackOfThread>,
-    /// By PID, TID, and thread: a reused PID has several processes.
-    by_thread: HashMap<(Option<i32>, Option<i32>, Option<usize>), usize>,
+    by_thread: HashMap<ThreadKey, usize>,
     /// Samples of track N are in group 2 N, markers in group 2 N + 1.
     rows: Spool,
     /// Group in `counts` by PID and name.

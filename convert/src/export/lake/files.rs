@@ -343,11 +343,11 @@ impl Locked<'_> {
     /// If it fails from here on, the next process needs the files of the stage to complete it.
     pub(super) fn commit(&self, change: &Change, stage: Option<&mut Stage>) -> Result<()> {
         step()?;
-        let stage = stage.map(|stage| {
+        let mut stage = stage;
+        if let Some(stage) = &mut stage {
             crate::interrupt::keep_when_interrupted(stage.path());
             stage.folder.disable_cleanup(true);
-            stage
-        });
+        }
         self.lake.replace(PENDING, change)?;
         self.lake.apply(change)?;
         if let Some(stage) = stage {

@@ -690,7 +690,7 @@ fn perf_record(
     match plan.special {
         Special::PerfComm => match number("tid") {
             Some(tid) => sink.event(Event::Comm(Comm {
-                time: time,
+                time,
                 pid: number("pid"),
                 tid,
                 comm: &text("comm"),
@@ -703,7 +703,7 @@ fn perf_record(
             match ids {
                 (Some(pid), Some(tid), Some(parent_pid), Some(parent_tid)) => {
                     sink.event(Event::Fork(Fork {
-                        time: time,
+                        time,
                         pid,
                         tid,
                         parent_pid,
@@ -715,7 +715,7 @@ fn perf_record(
         }
         Special::PerfExit => match (number("pid"), number("tid")) {
             (Some(pid), Some(tid)) => sink.event(Event::Exit(Exit {
-                time: time,
+                time,
                 pid,
                 tid,
                 code: None,

@@ -231,14 +231,11 @@ impl<'a> Contents<'a> {
         problems: &mut Problems,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
-        let packet = match Packet::of(body, offset) {
-            Ok(packet) => packet,
-            Err((packet, damage)) => {
-                let message = || format!("packet: {}", damage.message);
-                problems.report(sink, Place::Offset(damage.offset), "packet", message)?;
-                packet
-            }
-        };
+        let (packet, damage) = Packet::of(body, offset);
+        if let Some(damage) = damage {
+            let message = || format!("packet: {}", damage.message);
+            problems.report(sink, Place::Offset(damage.offset), "packet", message)?;
+        }
         let mut sequence = match self.sequences.get(&packet.sequence) {
             Some(sequence) => *sequence,
             None => Sequence::default(),
@@ -589,13 +586,13 @@ struct Bundle {
 }
 
 impl<'a> Packet<'a> {
-    /// The members of a packet; with those before any damage.
-    fn of(body: &'a [u8], offset: u64) -> Result<Packet<'a>, (Packet<'a>, Damage)> {
+    /// The members of a packet up to the first damage, and that damage.
+    fn of(body: &'a [u8], offset: u64) -> (Packet<'a>, Option<Damage>) {
         let mut packet = Packet::default();
         for field in Message::new(body, offset) {
             let field = match field {
                 Ok(field) => field,
-                Err(damage) => return Err((packet, damage)),
+                Err(damage) => return (packet, Some(damage)),
             };
             match (field.number, field.value) {
                 (8, Value::Number(time)) => packet.time = Some(time),
@@ -613,6 +610,6 @@ impl<'a> Packet<'a> {
                 _ => {}
             }
         }
-        Ok(packet)
+        (packet, None)
     }
 }

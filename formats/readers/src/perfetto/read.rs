@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
                 let numbers = (defaults, sequence);
                 let at = (entry.time, body);
                 self.samples
-                    .emit(at, state, numbers, found, types, problems, sink)
+                    .emit(at, (state, found), numbers, types, problems, sink)
             }
             Item::Loss { cpu, count, reason } => sink.event(Event::Loss(Loss {
                 time: Some(entry.time),

@@ -61,9 +61,8 @@ impl Samples {
     pub(super) fn emit<'a>(
         &mut self,
         (time, body): (i64, &'a [u8]),
-        state: &Interned<'a>,
+        (state, defaults): (&Interned<'a>, &Defaults<'a>),
         (number, sequence): (u32, u32),
-        defaults: &Defaults<'a>,
         types: &mut Declared,
         problems: &mut Problems,
         sink: &mut dyn Sink,
