@@ -5,6 +5,7 @@
 //! directory.
 
 mod builder;
+mod estimate;
 mod results;
 
 use std::path::{Path, PathBuf};

@@ -6,13 +6,14 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use super::LOOK_EVERY;
+use super::estimate::Estimate;
 use crate::{place, say};
 
 /// A running `cargo build` of the query tool or, if that is already built, of a small crate.
@@ -24,6 +25,8 @@ pub(super) struct Builder {
     done: Arc<AtomicUsize>,
     /// Number of packages.
     all: usize,
+    /// How long the rest takes.
+    estimate: Arc<Mutex<Estimate>>,
     /// Whether it is the build of a small crate, which ends with the recording.
     scratch: Option<PathBuf>,
 }
@@ -68,13 +71,19 @@ impl Builder {
             .spawn()
             .context("cannot run cargo")?;
         let done = Arc::new(AtomicUsize::new(0));
-        count_packages(&mut child, done.clone());
+        let estimate = match scratch {
+            None => Estimate::of("perfquet-query"),
+            Some(_) => Estimate::default(),
+        };
+        let estimate = Arc::new(Mutex::new(estimate));
+        count_packages(&mut child, done.clone(), estimate.clone());
         Ok(Builder {
             child,
             started: Instant::now(),
             log,
             done,
             all: packages(),
+            estimate,
             scratch,
         })
     }
@@ -110,7 +119,9 @@ impl Builder {
             let _ = std::fs::remove_dir_all(scratch);
             return Ok(());
         }
-        say::step("waiting for the query tool (DataFusion: 10 to 20 minutes on two cores, once)");
+        say::step(
+            "waiting for the query tool (DataFusion: 10 to 20 minutes on two idle cores, once)",
+        );
         let mut shown = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
@@ -156,11 +167,14 @@ impl Builder {
     }
 
     fn show_progress(&self) {
+        let elapsed = self.started.elapsed();
+        let estimate = self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
         let line = format!(
-            "{} of {} packages, {}",
+            "{} of {} packages, {}{}",
             self.done.load(Relaxed),
             self.all,
-            say::seconds(self.started.elapsed().as_secs())
+            say::seconds(elapsed.as_secs()),
+            rest(estimate.rest(elapsed))
         );
         if std::io::stdout().is_terminal() {
             print!("\r\x1b[K  {line}");
@@ -171,13 +185,29 @@ impl Builder {
     }
 }
 
+/// About how long a build still takes, after how long it took.
+fn rest(rest: Option<Duration>) -> String {
+    match rest.map(|rest| rest.as_secs().div_ceil(60)) {
+        None => String::new(),
+        Some(0 | 1) => "; about a minute left".to_owned(),
+        Some(minutes) => format!("; about {minutes} minutes left"),
+    }
+}
+
 /// cargo reports every finished library, program and build script as a line of JSON on its stdout. Counts packages, as
 /// [`packages`] does: many have a build script besides their library.
-fn count_packages(child: &mut Child, done: Arc<AtomicUsize>) {
+fn count_packages(child: &mut Child, done: Arc<AtomicUsize>, estimate: Arc<Mutex<Estimate>>) {
     #[derive(serde::Deserialize)]
     struct Message {
         reason: String,
         package_id: Option<String>,
+        #[serde(default)]
+        fresh: bool,
+        target: Option<Target>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Target {
+        kind: Vec<String>,
     }
 
     let Some(output) = child.stdout.take() else {
@@ -189,10 +219,19 @@ fn count_packages(child: &mut Child, done: Arc<AtomicUsize>) {
             let Ok(message) = serde_json::from_str::<Message>(&line) else {
                 continue;
             };
-            if message.reason == "compiler-artifact" {
-                finished.extend(message.package_id);
-                done.store(finished.len(), Relaxed);
+            let (Some(id), Some(target)) = (message.package_id, message.target) else {
+                continue;
+            };
+            if message.reason != "compiler-artifact" {
+                continue;
             }
+            // A build script comes before the package's own code.
+            if target.kind != ["custom-build"] {
+                let mut estimate = estimate.lock().unwrap_or_else(PoisonError::into_inner);
+                estimate.finish(&id, message.fresh);
+            }
+            finished.insert(id);
+            done.store(finished.len(), Relaxed);
         }
     });
 }
