@@ -1,5 +1,5 @@
-//! Shell sessions in Markdown, run and compared: `cli/*.md`, the README, the cookbook and the recording page, so that
-//! their output stays correct.
+//! Shell sessions in Markdown, run and compared: `cli/*.md`, the README and the pages of `docs/`, so that their output stays
+//! correct.
 //!
 //! ````text
 //! <!-- with: formats/readers/src/folded/golden/small.folded as stacks.folded -->
@@ -53,22 +53,36 @@ fn readme_shows_the_actual_output() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
+/// Pages with commands that do not run here, and why.
+const NOT_RUN: [(&str, &str); 2] = [
+    (
+        "annotate",
+        "its output differs with every compiler; oracle/annotate.rs compares it with perf",
+    ),
+    (
+        "questions",
+        "its recordings are made once; cli/questions.rs runs its queries",
+    ),
+];
+
 #[test]
-fn the_cookbook_works() {
-    let wrong = run_page(&root().join("docs/cookbook.md"));
+fn manual_shows_the_actual_output() {
+    let mut pages: Vec<PathBuf> = std::fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .filter(|path| is_wanted(path) && has_session(path))
+        .collect();
+    pages.sort();
+    let wrong: Vec<String> = pages.iter().flat_map(|page| run_page(page)).collect();
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
-#[test]
-fn recording_page_shows_the_actual_output() {
-    let wrong = run_page(&root().join("docs/recording.md"));
-    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
-}
-
-#[test]
-fn long_recordings_page_shows_the_actual_output() {
-    let wrong = run_page(&root().join("docs/long-recordings.md"));
-    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+fn has_session(page: &Path) -> bool {
+    let is_run = |name: &str| NOT_RUN.iter().all(|(other, _)| *other != name);
+    let name = page.file_stem().and_then(|name| name.to_str());
+    name.is_some_and(is_run)
+        && std::fs::read_to_string(page).is_ok_and(|text| text.contains("\n```console\n"))
 }
 
 /// Runs the session of a page; returns the differences as text.

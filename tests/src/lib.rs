@@ -19,6 +19,7 @@ pub mod schemas;
 pub mod scopes;
 pub mod session;
 pub mod shapes;
+pub mod site;
 pub mod sniff;
 pub mod stacks;
 pub mod test;

@@ -19,6 +19,7 @@ usage: cargo xtask CHORE
   shapes                 functions of more than 100 lines and structs of more than 15 fields, with their reasons
   corpus [DIR]           every trace at hand against its own tool, as a table; --record [NAME]... makes those of tests/corpus
   fuzz [--minutes N]     damaged inputs and damaged traces for every reader and report, until the time is over
+  site                   the manual as a static site in target/site/html, by mdbook; its links are checked
   sniff DIR...           files that are no traces: each must be refused
   salvage                how much of damaged recordings is kept, as a table
   stacks [PROGRAM]...    samples of real programs with their whole user stack, beside perf and bpftrace, as a table
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         ["bpf"] => chores::bpf::run(),
         ["schemas"] => chores::schemas::run(),
         ["shapes"] => chores::shapes::run(),
+        ["site"] => chores::site::run(),
         ["test"] => chores::test::run(),
         ["demo", rest @ ..] => chores::demo::run(rest),
         ["dist", rest @ ..] => chores::dist::run(rest),
