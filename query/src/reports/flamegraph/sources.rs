@@ -391,7 +391,10 @@ fn from_query(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
         (Some(table), _) => rows_of(graph, session, table)?,
         (None, sql) => sql.clone().unwrap_or_default(),
     };
-    let mut answer = session.query(&sql)?;
+    let mut answer = match &graph.sql {
+        Some(sql) => session.query(session.whole_query(sql)?)?,
+        None => session.query(&sql)?,
+    };
     let schema = answer.schema();
     StackColumns::check(&schema).map_err(|error| {
         Misuse(format!(
