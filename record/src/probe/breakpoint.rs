@@ -6,9 +6,9 @@
 //! mem:0x401136:x:u    executions of the instruction in user space
 //! ```
 
-use super::{Kind, Probe, modifiers};
+use super::{Kind, Probe, event_attr, modifiers};
 use crate::failure::{Failure, misuse};
-use crate::sys::perf_event::{Attr, abi};
+use crate::sys::perf_event::abi;
 
 /// What such an event begins with.
 pub(super) const PREFIX: &str = "mem:";
@@ -52,14 +52,7 @@ pub(super) fn parse(event: &str) -> Result<Probe, Failure> {
             _ => return Err(wrong(text, "a length of 1, 2, 4 or 8 bytes")),
         },
     };
-    let mut attr = Attr {
-        type_: abi::PERF_TYPE_BREAKPOINT,
-        bp_type: kinds,
-        ..Attr::default()
-    };
-    // bp_addr and bp_len, by their other names.
-    attr.config1 = address;
-    attr.config2 = bytes;
+    let mut attr = event_attr::breakpoint(kinds, address, bytes);
     modifiers::apply(event, modifiers, &mut attr)?;
     Ok(Probe {
         name: event.to_owned(),

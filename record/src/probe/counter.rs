@@ -2,7 +2,7 @@
 //!
 //! The names are perf's (`perf list hw sw cache`; include/uapi/linux/perf_event.h, enum perf_hw_id).
 
-use super::{Kind, Probe, modifiers};
+use super::{Kind, Probe, event_attr, modifiers};
 use crate::failure::Failure;
 use crate::sys::perf_event::{Attr, abi};
 
@@ -154,15 +154,7 @@ pub(crate) fn names() -> impl Iterator<Item = String> {
 }
 
 fn new(name: &str, kind: u32, config: u64, modifiers: &str) -> Result<Probe, Failure> {
-    let mut attr = Attr {
-        type_: kind,
-        config,
-        ..Attr::default()
-    };
-    if kind != abi::PERF_TYPE_SOFTWARE {
-        // As in perf, guests are excluded unless requested.
-        attr.set_exclude_guest(1);
-    }
+    let mut attr = event_attr::counter(kind, config);
     let wants_precision = modifiers::apply(name, modifiers, &mut attr)?;
     Ok(Probe {
         name: named(name, modifiers),

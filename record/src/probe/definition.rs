@@ -22,9 +22,8 @@ use perfquet_trace::count::counted;
 use super::form::{Form, Place};
 use super::rejected::Rejected;
 use super::tracepoint::Tracepoint;
-use super::{Kind, Probe};
+use super::{Kind, Probe, event_attr};
 use crate::failure::{Failure, failed, misuse};
-use crate::sys::perf_event::{Attr, abi};
 use crate::sys::tracefs::{Tracefs, while_busy};
 use crate::sys::{host, procfs};
 
@@ -199,11 +198,7 @@ impl Definitions {
     fn defined(&self, definition: &Definition, written: Written) -> Result<Probe, Failure> {
         let name = written.name;
         let unreadable = |error: io::Error| failed(format!("{}: {error}", definition.text));
-        let attr = Attr {
-            type_: abi::PERF_TYPE_TRACEPOINT,
-            config: self.tracefs.id(&self.group, &name).map_err(unreadable)?,
-            ..Attr::default()
-        };
+        let id = self.tracefs.id(&self.group, &name).map_err(unreadable)?;
         let format = self
             .tracefs
             .format(&self.group, &name)
@@ -215,7 +210,7 @@ impl Definitions {
         };
         Ok(Probe {
             name: format!("{}:{name}", definition.system),
-            attr,
+            attr: event_attr::tracepoint(id),
             kind: Kind::Tracepoint(Tracepoint {
                 system: definition.system.clone(),
                 format,

@@ -12,6 +12,7 @@ pub(crate) mod call;
 pub(crate) mod counter;
 pub(crate) mod definition;
 pub(crate) mod edges;
+pub(crate) mod event_attr;
 pub(crate) mod extras;
 mod fetch;
 pub(crate) mod filter;
@@ -36,7 +37,7 @@ pub(crate) mod vmlinux;
 use perfquet_events::event::CallFunction;
 
 use crate::failure::{Failure, misuse, similar};
-use crate::sys::perf_event::{Attr, abi};
+use crate::sys::perf_event::Attr;
 use definition::{Definition, Definitions};
 use form::Form;
 use tracepoint::Tracepoint;
@@ -135,11 +136,7 @@ impl Probe {
     pub(crate) fn output(name: &str, may_have_stacks: bool) -> Probe {
         Probe {
             name: format!("perfquet:{name}"),
-            attr: Attr {
-                type_: abi::PERF_TYPE_SOFTWARE,
-                config: abi::PERF_COUNT_SW_BPF_OUTPUT.into(),
-                ..Attr::default()
-            },
+            attr: event_attr::output(),
             kind: Kind::Output {
                 may_have_stacks,
                 functions: Vec::new(),

@@ -11,7 +11,7 @@ use perfquet_cli::nearest;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Kind, Probe, modifiers};
+use super::{Kind, Probe, event_attr, modifiers};
 use crate::failure::{Failure, failed, misuse};
 use crate::sys::perf_event::Attr;
 
@@ -35,10 +35,7 @@ pub(crate) fn parse(event: &str) -> Result<Probe, Failure> {
             )),
         );
     };
-    let mut attr = Attr {
-        type_: kind,
-        ..Attr::default()
-    };
+    let mut attr = event_attr::of_pmu(kind);
     for term in terms.split(',').filter(|term| !term.is_empty()) {
         set_term(&device, event, term.trim(), &mut attr)?;
     }

@@ -8,9 +8,8 @@ use perfquet_cli::glob_matches;
 use perfquet_events::event::Purpose;
 
 use super::form::{Form, Place};
-use super::{Kind, Probe, modifiers};
+use super::{Kind, Probe, event_attr, modifiers};
 use crate::failure::{Failure, failed, misuse, similar};
-use crate::sys::perf_event::{Attr, abi};
 use crate::sys::tracefs::Tracefs;
 
 /// A tracepoint of the running kernel.
@@ -112,11 +111,7 @@ fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<
         ))
         .hint("run as root")
     };
-    let mut attr = Attr {
-        type_: abi::PERF_TYPE_TRACEPOINT,
-        config: tracefs.id(system, name).map_err(unreadable)?,
-        ..Attr::default()
-    };
+    let mut attr = event_attr::tracepoint(tracefs.id(system, name).map_err(unreadable)?);
     modifiers::apply(name, modifiers, &mut attr)?;
     let mut shown = format!("{system}:{name}");
     if !modifiers.is_empty() {

@@ -4,7 +4,7 @@ use perfquet_events::event::Purpose;
 
 use super::Settings;
 use crate::probe::tracepoint::Tracepoint;
-use crate::probe::{Kind, Probe, stacks};
+use crate::probe::{Kind, Probe, event_attr, stacks};
 use crate::sys::perf_event::{Attr, abi};
 
 /// Not a round number, so that sampling does not run in lockstep with timers.
@@ -100,7 +100,7 @@ impl Kernel {
 
     /// The owner of a ring, which counts and writes nothing.
     pub(super) fn owner(self, ring_bytes: usize) -> Attr {
-        let mut attr = self.base(dummy(), false);
+        let mut attr = self.base(event_attr::dummy(), false);
         // A quarter of the ring: three quarters remain until the drain runs.
         attr.wakeup_watermark = u32::try_from(ring_bytes / 4).unwrap_or(u32::MAX);
         attr
@@ -108,7 +108,7 @@ impl Kernel {
 
     /// Every switch to and from a task.
     pub(super) fn switches(self, inherits: bool) -> Attr {
-        let mut attr = self.base(dummy(), inherits);
+        let mut attr = self.base(event_attr::dummy(), inherits);
         attr.set_context_switch(1);
         attr
     }
@@ -121,7 +121,7 @@ impl Kernel {
     /// the next session, where it is wrong (perf_event_mmap_output in kernel/events/core.c, 5.12 to 6.18). perf then takes the device
     /// for the length of a build ID, and aborts.
     pub(super) fn side_bands(self, inherits: bool) -> Vec<Attr> {
-        let mut least = self.base(dummy(), inherits);
+        let mut least = self.base(event_attr::dummy(), inherits);
         least.set_mmap(1);
         least.set_mmap2(1);
         least.set_comm(1);
@@ -139,12 +139,7 @@ impl Kernel {
 
 /// The records that the recorder itself writes about pauses and counts.
 pub(crate) fn attr_of_own_records() -> Attr {
-    let event = Attr {
-        type_: abi::PERF_TYPE_SOFTWARE,
-        config: abi::PERF_COUNT_SW_BPF_OUTPUT.into(),
-        ..Attr::default()
-    };
-    let mut attr = Kernel { has_lost: false }.base(event, false);
+    let mut attr = Kernel { has_lost: false }.base(event_attr::output(), false);
     attr.sample_type |= u64::from(abi::PERF_SAMPLE_RAW);
     attr
 }
@@ -168,17 +163,6 @@ fn may_have_stacks(kind: &Kind) -> bool {
             !matches!(tracepoint.purpose, Purpose::Start(_) | Purpose::Stop(_))
         }
     }
-}
-
-fn dummy() -> Attr {
-    let mut attr = Attr {
-        type_: abi::PERF_TYPE_SOFTWARE,
-        config: abi::PERF_COUNT_SW_DUMMY.into(),
-        ..Attr::default()
-    };
-    // It samples nothing, and without this an unprivileged user would be rejected.
-    attr.set_exclude_kernel(1);
-    attr
 }
 
 /// How often a counter, clock or breakpoint makes a record.

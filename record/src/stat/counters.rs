@@ -12,7 +12,7 @@ use super::table::{self, Row};
 use super::{Group, Per};
 use crate::failure::Failure;
 use crate::journal::own_records::OwnRecords;
-use crate::probe::{Probe, counter};
+use crate::probe::{Probe, counter, event_attr};
 use crate::recording::OWN_ID;
 use crate::sys::clock;
 use crate::sys::limits::{self, Resource};
@@ -509,14 +509,7 @@ impl Opening {
         if !self.is_of_threads || place.cpu < 0 {
             return None;
         }
-        let mut dummy = Attr {
-            type_: abi::PERF_TYPE_SOFTWARE,
-            config: abi::PERF_COUNT_SW_DUMMY.into(),
-            ..Attr::default()
-        };
-        // Otherwise an unprivileged user would be rejected.
-        dummy.set_exclude_kernel(1);
-        let attr = self.attr(&dummy, false);
+        let attr = self.attr(&event_attr::dummy(), false);
         let event = Event::open_to_count(&attr, place.tasks, place.cpu, None).ok()?;
         Some(Presence { event, before: 0 })
     }
