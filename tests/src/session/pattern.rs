@@ -13,7 +13,14 @@ pub fn matches(expected: &[&str], found: &[&str]) -> bool {
 }
 
 /// Columns that a report prints only if they have values.
-const OPTIONAL: [&str; 5] = ["comm_count", "error", "errors", "unfinished", "unknown"];
+const OPTIONAL: [&str; 6] = [
+    "comm_count",
+    "ended_by",
+    "error",
+    "errors",
+    "unfinished",
+    "unknown",
+];
 
 /// Whether the output is of the same kind as in the page: the same tables but for optional columns, or none.
 pub fn alike(expected: &[&str], found: &[&str]) -> bool {
