@@ -147,7 +147,7 @@ fn columns(table: &Table, common: &Table) -> Vec<Column> {
 
 fn write_table(text: &mut String, table: &Table, common: &Table) -> Result<()> {
     let columns = columns(table, common);
-    writeln!(text, "/// {}", table.doc)?;
+    writeln!(text, "/// {}", rustdoc(&table.doc))?;
     writeln!(text, "pub mod {} {{", table.name)?;
     writeln!(text, "use super::*;\n")?;
     if table.name == "common" {
@@ -210,6 +210,11 @@ fn column_list(columns: &[Column]) -> Result<String> {
     Ok(text)
 }
 
+/// A description as a doc comment: brackets are no links.
+fn rustdoc(text: &str) -> String {
+    text.replace('[', "\\[").replace(']', "\\]")
+}
+
 /// `Row`, with its `push`: column by column, in order.
 fn write_row(text: &mut String, table: &Table, columns: &[Column]) -> Result<()> {
     let borrows = columns
@@ -220,7 +225,7 @@ fn write_row(text: &mut String, table: &Table, columns: &[Column]) -> Result<()>
     writeln!(text, "#[derive(Debug, Clone, Copy, Default)]")?;
     writeln!(text, "pub struct Row{declared} {{")?;
     for column in columns {
-        writeln!(text, "/// {}", column.doc)?;
+        writeln!(text, "/// {}", rustdoc(&column.doc))?;
         writeln!(text, "pub {}: {},", column.name, rust_type(column)?)?;
     }
     // `to_`: a column may have the name of any other variable in the function.

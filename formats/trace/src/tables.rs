@@ -1548,7 +1548,7 @@ sort: vec!["time".to_owned()],
         pub pid: i32,
         /// File descriptor.
         pub fd: i32,
-        /// Path, as the process sees it; for what is no file, the kernel's name, such as socket:[4711].
+        /// Path, as the process sees it; for what is no file, the kernel's name, such as socket:\[4711\].
         pub path: &'a [u8],
     }
 

@@ -644,13 +644,14 @@ fn plt_limit(rest: &[Step]) -> Option<u8> {
     }
 }
 
+/// Rules by the address from which they hold.
+#[cfg(test)]
+type PlacedRules = Vec<(u64, Rule)>;
+
 #[cfg(test)]
 impl CallFrames {
     /// The rules of a function, evaluated in both ways; `None` if its call frame information is unusual.
-    pub(super) fn both_ways(
-        &self,
-        function: &Function,
-    ) -> (Option<Vec<(u64, Rule)>>, Vec<(u64, Rule)>) {
+    pub(super) fn both_ways(&self, function: &Function) -> (Option<PlacedRules>, PlacedRules) {
         let section = self.eh_frame();
         let (mut last_cie, mut scratch) = (LastCie::default(), Scratch::default());
         let is_usual = self.evaluate_usual(&section, function, (&mut last_cie, &mut scratch));

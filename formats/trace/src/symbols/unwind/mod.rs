@@ -188,6 +188,7 @@ pub struct Unwinder {
     is_live: bool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one for a whole import")]
 enum Machine {
     X86_64(Rules),
     Aarch64(Arm),

@@ -141,7 +141,7 @@ impl Process {
             return None;
         }
         Some(Code {
-            file: self.path(word(offsets::PATH)?)?.into(),
+            file: self.path(word(offsets::PATH)?)?,
             function: self.text(word(offsets::LABEL)?)?.into(),
             first_line,
             lines: LineTable::Ruby(lines::Table {

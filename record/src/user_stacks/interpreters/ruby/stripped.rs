@@ -22,8 +22,11 @@ const CALLER_MIN: u64 = 64;
 /// Code of `rb_thread_current` in which the place is searched: it has 40 bytes.
 const CONTEXT_CODE_BYTES: usize = 64;
 
-/// Returns start and end of the callers of the loop, and of the loop.
-pub(super) fn find_loop(file: &Mapped<'_>) -> Option<(Vec<(u64, u64)>, (u64, u64))> {
+/// Start and end of a function.
+type Bounds = (u64, u64);
+
+/// Returns the bounds of the callers of the loop, and of the loop.
+pub(super) fn find_loop(file: &Mapped<'_>) -> Option<(Vec<Bounds>, Bounds)> {
     let mut functions = file.object.code_ranges();
     let mut rest = CODE_BYTES_MAX;
     functions.retain(|&(_, bytes)| {
@@ -62,10 +65,12 @@ pub(super) fn find_loop(file: &Mapped<'_>) -> Option<(Vec<(u64, u64)>, (u64, u64
 
 /// Number of jumps to an address in memory that a register points near to.
 fn jumps(code: &[u8]) -> usize {
-    let is_jump = |bytes: &[u8]| match bytes {
-        [0xff, 0x64, 0x24, 8 | 16 | 24 | 32] => true,
-        [0xff, 0x60..=0x63 | 0x65..=0x67, 8 | 16 | 24 | 32, _] => true,
-        _ => false,
+    let is_jump = |bytes: &[u8]| {
+        matches!(
+            bytes,
+            [0xff, 0x64, 0x24, 8 | 16 | 24 | 32]
+                | [0xff, 0x60..=0x63 | 0x65..=0x67, 8 | 16 | 24 | 32, _]
+        )
     };
     code.windows(4).filter(|bytes| is_jump(bytes)).count()
 }

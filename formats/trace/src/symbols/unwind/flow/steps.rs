@@ -131,8 +131,8 @@ pub(super) fn steps_of(
     }
     // The address of a function, not of a place in one.
     for index in taken.into_iter().filter_map(index_of) {
-        let before = steps.get(..index).unwrap_or_default().iter().rev();
-        let before = before.skip_while(|step| step.is_padding).next();
+        let mut before = steps.get(..index).unwrap_or_default().iter().rev();
+        let before = before.find(|step| !step.is_padding);
         let is_start = before.is_none_or(|step| step.is_call || step.next == Way::None);
         if let Some(entry) = entries.get_mut(index).filter(|_| is_start) {
             *entry = true;
