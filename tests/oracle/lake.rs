@@ -152,7 +152,7 @@ fn expected_answers(traces: &[String], tables: &[String], kind: &str) -> Vec<Str
     };
     let mut expected = Vec::new();
     for (title, needed, sql) in QUESTIONS {
-        if !needed.iter().all(|table| has(table)) || (title == "wall" && kind == "trace") {
+        if !needed.iter().all(has) || (title == "wall" && kind == "trace") {
             continue;
         }
         let answers = answers(traces, sql);
