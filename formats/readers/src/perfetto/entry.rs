@@ -39,6 +39,8 @@ pub(super) enum Item<'a> {
         defaults: u32,
         sequence: u32,
     },
+    /// `packet`: the number of its data.
+    Statistics { packet: u64, body: &'a [u8] },
     Loss {
         cpu: Option<u32>,
         count: Option<u64>,

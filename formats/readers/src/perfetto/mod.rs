@@ -34,6 +34,7 @@ mod pairs;
 mod read;
 mod samples;
 mod sniff;
+mod statistics;
 #[cfg(test)]
 mod tests;
 mod tracks;

@@ -320,7 +320,7 @@ impl<'a> Contents<'a> {
             1 => return self.bundle(data, problems, sink),
             2 => self.trees.push(data),
             6 => self.clocks.snapshot(packet.sequence, data),
-            11 | 66 => {
+            7 | 9 | 11 | 66 => {
                 let time = match number {
                     11 if packet.time.is_none() => self.legacy_time(sequence, data),
                     _ => self.time(sequence, packet),
@@ -374,6 +374,10 @@ impl<'a> Contents<'a> {
                     duration,
                 };
                 (item, duration.max(0).saturating_neg())
+            }
+            7 | 9 => {
+                let packet = number;
+                (Item::Statistics { packet, body }, 0)
             }
             _ => {
                 let item = Item::Sample {

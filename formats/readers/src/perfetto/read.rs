@@ -12,6 +12,7 @@ use super::names::{Fate, kind};
 use super::packets::{Contents, pieces};
 use super::pairs::{self, Pairs};
 use super::samples::Samples;
+use super::statistics::Statistics;
 use super::tracks::{self, Argument, Phase, TrackEvent};
 use super::types::Declared;
 use crate::problems::{Problems, report_totals};
@@ -40,6 +41,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let mut reader = Reader {
         kernel: Kernel::new(&contents.schemas),
         samples: Samples::default(),
+        statistics: Statistics::default(),
         types: Declared::default(),
         pairs,
         problems,
@@ -62,6 +64,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
 struct Reader<'a> {
     kernel: Kernel<'a>,
     samples: Samples,
+    statistics: Statistics,
     types: Declared,
     pairs: Pairs<'a>,
     problems: Problems,
@@ -101,6 +104,10 @@ impl<'a> Reader<'a> {
                 let at = (entry.time, body);
                 self.samples
                     .emit(at, (state, found), numbers, types, problems, sink)
+            }
+            Item::Statistics { packet, body } => {
+                self.statistics
+                    .emit(entry.time, (packet, body), types, sink)
             }
             Item::Loss { cpu, count, reason } => sink.event(Event::Loss(Loss {
                 time: Some(entry.time),
@@ -298,7 +305,15 @@ impl<'a> Reader<'a> {
             };
             Some((*count, format!("packets of {name}: no table holds them")))
         });
-        let totals = [alone, unread, flows, thread_counts];
+        let statistics = (
+            self.statistics.unread,
+            "members of statistics: no table holds them".to_owned(),
+        );
+        let cut = (
+            self.statistics.cut,
+            "statistics that end inside of a member".to_owned(),
+        );
+        let totals = [alone, unread, flows, thread_counts, statistics, cut];
         report_totals(sink, totals.into_iter().chain(others))
     }
 }
