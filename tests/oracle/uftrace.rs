@@ -16,6 +16,8 @@ struct Ours {
     types: Vec<EventType>,
     rows: Vec<Row>,
     problems: u64,
+    /// Open user functions by thread: functions of the kernel are inside of them.
+    user_depths: BTreeMap<Option<i32>, u32>,
 }
 
 impl Ours {
@@ -29,6 +31,16 @@ impl Ours {
         let name = match function {
             Function::Named { name, .. } => String::from_utf8_lossy(name).into_owned(),
             other => format!("{other:?}"),
+        };
+        let user_depth = self.user_depths.entry(common.tid).or_default();
+        let depth = match common.cpu {
+            // uftrace counts those of the kernel from 0.
+            Some(_) if depth >= Some(*user_depth) => depth.map(|depth| depth - *user_depth),
+            Some(_) => depth,
+            None => {
+                *user_depth = depth.unwrap_or(0) + u32::from(kind == "entry");
+                depth
+            }
         };
         // Calls made of context switches, which are rows of their own.
         if !name.starts_with("linux:schedule") {
@@ -87,6 +99,11 @@ fn printed(text: &str) -> Vec<Row> {
         let Some((kind, rest)) = rest.split_once("] ") else {
             continue;
         };
+        // The payload of an event of the kernel.
+        let rest = match rest.split_once(") ") {
+            Some((name, _)) if kind == "event" => &format!("{name})"),
+            _ => rest,
+        };
         if !matches!(kind, "entry" | "exit " | "event") {
             continue;
         }
@@ -139,6 +156,30 @@ fn golden_uftrace() {
     let theirs = printed(&std::fs::read_to_string(golden.join("args.dump")).unwrap());
     assert_same("args.tar", &rows(&golden.join("args.tar")), &theirs);
     assert_same("args.dump", &rows(&golden.join("args.dump")), &theirs);
+}
+
+/// Functions and events of the kernel, among those of the program.
+#[test]
+fn golden_uftrace_kernel() {
+    let golden = perfquet_tests::root().join("formats/readers/src/uftrace/golden");
+    for name in ["kernel", "kernel-events"] {
+        let dump = golden.join(format!("{name}.dump"));
+        let mut theirs = printed(&std::fs::read_to_string(&dump).unwrap());
+        let is_of_kernel = |row: &&Row| row.3.contains("sched_") || row.3.contains("mm_fault");
+        assert!(theirs.iter().filter(is_of_kernel).count() >= 10, "{name}");
+        // An event of a thread that uftrace does not trace is shown as that of the thread in its fields.
+        let without_threads = |rows: &mut Vec<Row>| {
+            let events = rows.iter_mut().filter(|row| row.3.starts_with("sched:"));
+            events.for_each(|row| row.2 = None);
+            rows.sort();
+        };
+        without_threads(&mut theirs);
+        for input in [format!("{name}.tar.gz"), format!("{name}.dump")] {
+            let mut ours = rows(&golden.join(&input));
+            without_threads(&mut ours.rows);
+            assert_same(&input, &ours, &theirs);
+        }
+    }
 }
 
 #[test]

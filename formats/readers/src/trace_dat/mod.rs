@@ -45,6 +45,7 @@ mod kallsyms;
 mod merge;
 mod options;
 mod page;
+pub(crate) mod pages;
 mod printk;
 mod read;
 mod regions;

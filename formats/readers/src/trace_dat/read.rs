@@ -31,7 +31,7 @@ use crate::trace_dat::{facts, restore, version6};
 use crate::tracing_data::{TRACING_MAGIC, printk_formats};
 
 /// The kernel's largest sub-buffer has 64 KiB; this leaves room for others.
-const PAGE_BYTES_MAX: u64 = 1 << 26;
+pub(super) const PAGE_BYTES_MAX: u64 = 1 << 26;
 
 /// Reads a file.
 pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {

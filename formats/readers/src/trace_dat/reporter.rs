@@ -39,6 +39,24 @@ impl<'k> Reporter<'k> {
         }
     }
 
+    /// A reporter for pages of another format, which reports progress itself.
+    pub(super) fn of_pages(sink: &'k mut dyn Sink, problems: Problems) -> Reporter<'k> {
+        Reporter {
+            sink,
+            problems,
+            maps: Vec::new(),
+            done: 0,
+            next_progress: u64::MAX,
+            resident: 0,
+            total: 0,
+        }
+    }
+
+    /// The problems so far.
+    pub(super) fn into_problems(self) -> Problems {
+        self.problems
+    }
+
     /// Adds a file with unpacked pages.
     pub(super) fn add_map(&mut self, map: &Arc<Map>) {
         self.total += map.len() as u64;

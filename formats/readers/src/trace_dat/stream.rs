@@ -180,6 +180,11 @@ impl<'m> Stream<'m> {
         }
     }
 
+    /// Bytes of the pages up to the next one.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.pages.next as u64
+    }
+
     /// The same stream, in a file where bytes of these pages are lost or duplicated.
     pub(super) fn drifting(self, drift: i64) -> Stream<'m> {
         Stream { drift, ..self }

@@ -9,6 +9,9 @@
 //! 518.466602662  14212: [retval] length = 8
 //!   retval d64: 0x0000000000000005
 //! 518.466991821  14215: [event] linux:sched-in(200001)
+//! reading kernel-cpu0.dat
+//! 518.466999112  14212: [entry] __x64_sys_openat(ffff81459c24) depth: 0        among the functions of the kernel
+//! 518.467001260  14212: [event] sched:sched_waking(313) comm=calls pid=14215 prio=120 target_cpu=001
 //! ```
 //! Strings are printed raw: a line break inside of one continues on the next line.
 
@@ -70,6 +73,7 @@ struct Entry {
     time: u64,
     offset: u64,
     cpu: Option<u32>,
+    is_kernel: bool,
 }
 
 pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
@@ -106,7 +110,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
 /// The places of all records.
 fn index(text: &[u8], problems: &mut Problems, sink: &mut dyn Sink) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
-    let mut cpu = None;
+    let (mut cpu, mut is_kernel) = (None, false);
     let mut lines = Lines::of(text);
     loop {
         let offset = (text.len() - lines.rest().len()) as u64;
@@ -114,8 +118,10 @@ fn index(text: &[u8], problems: &mut Problems, sink: &mut dyn Sink) -> Result<Ve
             break;
         };
         if let Some(file) = line.text.strip_prefix(b"reading ") {
+            is_kernel = file.starts_with(b"kernel-cpu");
             let digits = file
                 .strip_prefix(b"perf-cpu")
+                .or_else(|| file.strip_prefix(b"kernel-cpu"))
                 .and_then(|rest| rest.strip_suffix(b".dat"));
             cpu = digits.and_then(|digits| u32::try_from(unsigned(digits)?).ok());
             continue;
@@ -125,6 +131,7 @@ fn index(text: &[u8], problems: &mut Problems, sink: &mut dyn Sink) -> Result<Ve
                 time: record.time,
                 offset,
                 cpu,
+                is_kernel,
             }),
             Some(_) => {}
             None if is_known(line, entries.is_empty()) => {}
@@ -158,7 +165,11 @@ fn one(
     };
     let values = values(&mut lines);
     let bytes = (text.len() - lines.rest().len()) as u64;
-    let (name, depth) = function(record.rest);
+    let (name, data) = match entry.is_kernel && record.kind == b"event" {
+        true => kernel_event(record.rest),
+        false => (record.rest, None),
+    };
+    let (name, depth) = function(name);
     let at = At {
         time: Some(time_of(record.time)),
         tid: Some(record.tid),
@@ -170,13 +181,17 @@ fn one(
         found.find_map(|value| value.strip_prefix(name))
     };
     match record.kind {
+        b"entry" | b"exit" if entry.is_kernel => {
+            emitter.kernel(at, name, record.kind == b"entry", sink)?;
+        }
         b"entry" => {
             let args: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
             emitter.enter(at, name, &args, sink)?;
         }
         b"exit" => emitter.leave(at, name, None, value(b"retval="), sink)?,
         b"event" => {
-            let data = values.first().map_or(&b""[..], Vec::as_slice);
+            let first = values.first().map_or(&b""[..], Vec::as_slice);
+            let data = data.unwrap_or(first);
             emitter.event(at, name, data, None, sink)?;
         }
         b"lost" => sink.event(Event::Loss(Loss {
@@ -190,6 +205,17 @@ fn one(
         _ => {}
     }
     Ok(bytes)
+}
+
+/// `sched:sched_switch(310) prev_comm=a prev_pid=…` → `sched:sched_switch(310)`, the rest.
+fn kernel_event(rest: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memmem::find(rest, b") ") {
+        Some(at) => {
+            let (name, data) = rest.split_at(at + 1);
+            (name, data.get(1..))
+        }
+        None => (rest, None),
+    }
 }
 
 /// Their number, in the place of the address.

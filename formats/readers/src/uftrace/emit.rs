@@ -4,11 +4,12 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::bytes::Endian;
 use perfquet_events::event::{
-    Comm, Common, Enter, Event, EventId, EventKind, EventType, Exit, Field, FieldType, Fields,
-    Fork, Function, Leave, Loss, Mapping, Sample, Sink, Space, Value, time_of,
+    Comm, Common, Enter, Event, EventId, EventKind, EventType, Exit, FieldType, Fields, Fork,
+    Function, Leave, Loss, Mapping, Sample, Sink, Space, Value, time_of,
 };
 
 use super::arguments::{Decoded, Named, Signature, Signatures, Texts, decode};
+use super::events::{FIRST_EVENT, USER_EVENTS, builtin, column_type, field, values};
 use super::perf::{PerfRecord, What};
 use super::record::{Kind, Record};
 use super::sessions::{Change, Map, Sessions};
@@ -25,32 +26,6 @@ const UNKNOWN: u32 = u32::MAX;
 /// A thread that does not run.
 const SCHEDULE: u32 = u32::MAX - 1;
 const PREEMPTED: u32 = u32::MAX - 2;
-
-/// IDs of events (`enum uftrace_event_id` in uftrace.h).
-const USER_EVENTS: u64 = 1_000_000;
-const WATCHED_VARIABLE: u64 = 100_012;
-/// System, name and columns of built-in events, from the first ID.
-const FIRST_EVENT: u64 = 100_001;
-const STATM: &[&str] = &["vmsize_kib", "vmrss_kib", "shared_kib"];
-const FAULTS: &[&str] = &["major", "minor"];
-const CYCLES: &[&str] = &["cycles", "instructions"];
-const CACHE: &[&str] = &["references", "misses"];
-const BRANCHES: &[&str] = &["branches", "misses"];
-const EVENTS: [(&str, &str, &[&str]); 13] = [
-    ("read", "proc_statm", STATM),
-    ("read", "page_fault", FAULTS),
-    ("diff", "proc_statm", STATM),
-    ("diff", "page_fault", FAULTS),
-    ("read", "pmu_cycle", CYCLES),
-    ("diff", "pmu_cycle", CYCLES),
-    ("read", "pmu_cache", CACHE),
-    ("diff", "pmu_cache", CACHE),
-    ("read", "pmu_branch", BRANCHES),
-    ("diff", "pmu_branch", BRANCHES),
-    ("watch", "cpu", &["cpu"]),
-    ("watch", "var", &["address", "value"]),
-    ("uftrace", "callsite", &["address"]),
-];
 
 /// Event types that are declared when they first occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,11 +52,25 @@ struct Thread {
     pid: Option<i32>,
     /// Open calls: function and time of the entry.
     stack: Vec<(u32, u64)>,
+    /// Open functions of the kernel, inside of these calls.
+    kernel_depth: u32,
+    /// Depth of the call that represents the thread's waiting.
+    schedule_depth: Option<u32>,
     /// Records were lost since: nobody knows the depth until the next record.
     is_depth_lost: bool,
     /// The program, and until when.
     program: Option<usize>,
     program_until: u64,
+}
+
+impl Thread {
+    /// Open user functions, if known.
+    fn user_depth(&self) -> Option<u32> {
+        let is_waiting = matches!(self.stack.last(), Some((SCHEDULE | PREEMPTED, _)));
+        let depth = self.stack.len() - usize::from(is_waiting);
+        let depth = u32::try_from(depth).ok();
+        depth.filter(|_| !self.is_depth_lost)
+    }
 }
 
 /// The state of all threads.
@@ -98,6 +87,8 @@ pub(super) struct Emitter<'a> {
     threads: Vec<Thread>,
     by_tid: HashMap<i32, usize>,
     types: HashMap<Type, EventId>,
+    /// Declared event types, those of the kernel's pages included.
+    types_count: u32,
     texts: Texts,
 }
 
@@ -134,6 +125,7 @@ impl<'a> Emitter<'a> {
             threads: Vec::new(),
             by_tid: HashMap::new(),
             types: HashMap::new(),
+            types_count: 0,
             texts: Texts::default(),
         }
     }
@@ -208,6 +200,7 @@ impl<'a> Emitter<'a> {
             return Ok(After::Bytes(0));
         };
         thread.is_depth_lost = false;
+        thread.kernel_depth = 0;
         let depth = record.depth as usize;
         thread.stack.resize(depth, (UNKNOWN, 0));
         thread.stack.push((id, record.time));
@@ -246,6 +239,7 @@ impl<'a> Emitter<'a> {
             return Ok(After::Bytes(0));
         };
         thread.is_depth_lost = false;
+        thread.kernel_depth = 0;
         let depth = record.depth as usize;
         // The time since the entry proves that no loss is between them.
         let entered = thread
@@ -467,10 +461,8 @@ impl<'a> Emitter<'a> {
         };
         let values = out.map(Value::Bool);
         hit(event, common, values.as_slice(), sink)?;
-        let depth = match thread.is_depth_lost {
-            false => u32::try_from(thread.stack.len()).ok(),
-            true => None,
-        };
+        let depth = thread.user_depth();
+        let depth = depth.map(|depth| depth.saturating_add(thread.kernel_depth));
         let name = |id| match id {
             SCHEDULE => Function::named(b"linux:schedule"),
             _ => Function::named(b"linux:schedule (pre-empted)"),
@@ -484,6 +476,7 @@ impl<'a> Emitter<'a> {
                     true => PREEMPTED,
                 };
                 thread.stack.push((id, record.time));
+                thread.schedule_depth = depth;
                 sink.event(Event::Enter(&Enter {
                     common,
                     function: name(id),
@@ -497,7 +490,7 @@ impl<'a> Emitter<'a> {
                     sink.event(Event::Leave(&Leave {
                         common,
                         function: name(id),
-                        depth: depth.map(|depth| depth.saturating_sub(1)),
+                        depth: thread.schedule_depth,
                         duration: record.time.checked_sub(since).map(time_of),
                         ..Leave::default()
                     }))
@@ -585,9 +578,37 @@ impl<'a> Emitter<'a> {
             return Ok(id);
         }
         sink.event(Event::Type(&self.event_type(kind)))?;
-        let id = EventId(u32::try_from(self.types.len()).unwrap_or(u32::MAX));
+        let id = self.next_type();
         self.types.insert(kind, id);
         Ok(id)
+    }
+
+    /// The ID of an event type that is declared now.
+    pub(super) fn next_type(&mut self) -> EventId {
+        self.types_count += 1;
+        EventId(self.types_count - 1)
+    }
+
+    /// The process of a thread.
+    pub(super) fn pid(&self, tid: Option<i32>) -> Option<i32> {
+        self.sessions.pid(tid?)
+    }
+
+    /// The depth of a function of the kernel among all calls of its thread; `open` are open in the kernel after it.
+    pub(super) fn kernel_depth(
+        &mut self,
+        tid: Option<i32>,
+        depth: Option<u32>,
+        open: impl Fn(u32) -> u32,
+    ) -> Option<u32> {
+        let depth = depth?;
+        let place = self.by_tid.get(&tid?);
+        let Some(thread) = place.and_then(|&place| self.threads.get_mut(place)) else {
+            return Some(depth);
+        };
+        thread.kernel_depth = open(depth);
+        let user = thread.user_depth()?;
+        Some(user.saturating_add(depth))
     }
 
     fn event_type(&self, kind: Type) -> EventType {
@@ -654,51 +675,6 @@ impl<'a> Emitter<'a> {
     }
 }
 
-fn builtin(id: u64) -> Option<&'static (&'static str, &'static str, &'static [&'static str])> {
-    EVENTS.get(usize::try_from(id.checked_sub(FIRST_EVENT)?).ok()?)
-}
-
-/// The columns of a built-in event, by its name (`read:page_fault`).
-pub(super) fn columns_of(name: &[u8]) -> Option<Vec<Field>> {
-    let (system, _, columns) = EVENTS
-        .iter()
-        .find(|(system, short, _)| name == format!("{system}:{short}").as_bytes())?;
-    let fields = columns
-        .iter()
-        .map(|column| field(column, column_type(system)));
-    Some(fields.collect())
-}
-
-/// Differences may be negative.
-fn column_type(system: &str) -> FieldType {
-    match system {
-        "diff" => FieldType::Int(8),
-        _ => FieldType::UInt(8),
-    }
-}
-
-/// The values of an event.
-fn values(id: u64, bytes: &[u8], endian: Endian) -> Vec<Value<'_>> {
-    let Some((system, _, columns)) = builtin(id) else {
-        return vec![Value::Bytes(bytes)];
-    };
-    let value = |bits: u64| match column_type(system) {
-        FieldType::Int(_) => Value::Int(bits.cast_signed()),
-        _ => Value::UInt(bits),
-    };
-    let mut chunks = bytes.chunks(8);
-    let values = columns.iter().map_while(|_| {
-        let chunk = chunks.next()?;
-        Some(value(endian.unsigned(chunk)))
-    });
-    let mut values: Vec<Value<'_>> = values.collect();
-    // More than a number: a structure.
-    if id == WATCHED_VARIABLE && bytes.len() > 16 {
-        values.truncate(1);
-    }
-    values
-}
-
 fn common<'a>(thread: &Thread, time: u64) -> Common<'a> {
     Common {
         time: Some(time_of(time)),
@@ -756,13 +732,4 @@ fn build_id(digits: &[u8]) -> Option<Vec<u8>> {
     pairs
         .map(|pair| u8::try_from(crate::lines::hexadecimal(pair)?).ok())
         .collect()
-}
-
-pub(super) fn field(name: &str, kind: FieldType) -> Field {
-    Field {
-        name: name.to_owned(),
-        kind,
-        layout: None,
-        declaration: String::new(),
-    }
 }

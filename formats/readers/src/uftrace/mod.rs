@@ -6,6 +6,7 @@
 //! sid-40ea….map 563b194c8000-563b194cd000 r-xp 00000000 00:00 0   /opt/demo/calls build-id:73e6…
 //! calls.sym     0000000000001249 T fib
 //! 14212.dat     u64 time | u64: 2 bits type, 1 bit more, 3 bits magic (5), 10 bits depth, 48 bits address | arguments
+//! kernel-cpu0.dat, kernel_header, kallsyms   pages of the kernel's ring buffer, their formats, names of functions
 //! perf-cpu0.dat records of perf: context switches, names, ends of threads
 //! ```
 //! The format is documented by uftrace itself: `uftrace.h`, `libmcount/record.c`, `utils/fstack.c`. A trace is a directory with the
@@ -16,12 +17,16 @@
 //! - The size of arguments follows from their specification, which is in `info` and in `.dbg` files. Without it, the next record is searched.
 //! - Arguments are `arg1=5`. A return value that is no integer (a string, a floating-point number) is a hit of `uftrace:return_value`.
 //! - Context switches are hits of `linux:sched_out` and `linux:sched_in`, and calls of `linux:schedule`, as in uftrace's own reports.
+//! - Functions of the kernel are calls inside the user functions of their thread, its events are tables as in a trace.dat. Their
+//!   durations are those that the kernel measured, without the time of its tracing, which `uftrace report` includes.
 //! - Records of a task that were lost become losses; no call of this task spans them.
 
 mod arguments;
 mod dump;
 mod emit;
+mod events;
 mod info;
+mod kernel;
 mod pattern;
 mod perf;
 mod read;

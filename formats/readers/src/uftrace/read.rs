@@ -11,6 +11,7 @@ use perfquet_events::{Error, Input};
 use super::arguments::Signatures;
 use super::emit::{After, Context, Emitter};
 use super::info::{Info, MAGIC};
+use super::kernel::{self, Kernel};
 use super::perf::PerfRecord;
 use super::record::{RECORD_BYTES, Record};
 use super::sessions::{Change, Sessions, nanoseconds};
@@ -131,14 +132,6 @@ impl<'f> Directory<'f> {
             if let Some(module) = name.strip_suffix(".dbg") {
                 signatures.add_debug(module.as_bytes(), bytes, self.info.word_bytes);
             }
-            if name.starts_with("kernel-cpu") && !bytes.is_empty() {
-                problems.report(sink, Place::Whole, "kernel", || {
-                    format!(
-                        "{name}: functions of the kernel are not read ({} bytes)",
-                        bytes.len()
-                    )
-                })?;
-            }
         }
         let emitter = Emitter::new(Context {
             sessions: &sessions,
@@ -148,16 +141,26 @@ impl<'f> Directory<'f> {
             endian: self.info.endian,
             user_events: user_events(self.bytes("events.txt")),
         });
+        let mut cpus: Vec<(u32, &[u8])> = self
+            .named()
+            .filter_map(|(name, bytes)| Some((kernel::cpu_of(name)?, bytes)))
+            .collect();
+        cpus.sort_unstable_by_key(|(cpu, _)| *cpu);
+        let kernel = Kernel::open(&cpus, |name| self.bytes(name), problems, sink)?;
         let mut merge = Merge {
             endian: self.info.endian,
             emitter,
+            kernel,
             problems,
             done: 0,
             released: 0,
             reported: 0,
             total: 0,
         };
-        merge.run(self, &sessions, sink)?;
+        merge.run(self, &sessions, cpus.len(), sink)?;
+        if let Some(kernel) = merge.kernel {
+            kernel.finish(sink)?;
+        }
         if let (Some(session), Some(_)) = (sessions.all.first(), self.info.exit_code()) {
             sink.event(Event::Process(ProcessState {
                 time: None,
@@ -200,6 +203,11 @@ enum Source<'f> {
         at: usize,
         cpu: u32,
     },
+    /// The pages of a CPU, by its place, and the bytes of them that were read.
+    Kernel {
+        place: usize,
+        read: u64,
+    },
     External(Lines<'f>),
 }
 
@@ -209,13 +217,14 @@ enum Item<'f> {
     Change(u64, &'f Change<'f>),
     Record(Record),
     Perf(PerfRecord<'f>),
+    Kernel(u64),
     Text(u64, &'f [u8]),
 }
 
 impl Item<'_> {
     fn time(&self) -> u64 {
         match self {
-            Item::Change(time, _) | Item::Text(time, _) => *time,
+            Item::Change(time, _) | Item::Text(time, _) | Item::Kernel(time) => *time,
             Item::Record(record) => record.time,
             Item::Perf(record) => record.time,
         }
@@ -225,6 +234,7 @@ impl Item<'_> {
 struct Merge<'f, 'p> {
     endian: Endian,
     emitter: Emitter<'f>,
+    kernel: Option<Kernel<'f>>,
     problems: &'p mut Problems,
     done: u64,
     released: u64,
@@ -237,9 +247,11 @@ impl<'f> Merge<'f, '_> {
         &mut self,
         directory: &Directory<'f>,
         sessions: &'f Sessions<'f>,
+        kernel_cpus: usize,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
         let mut sources = self.sources(directory, sessions);
+        sources.extend((0..kernel_cpus).map(|place| Source::Kernel { place, read: 0 }));
         let mut items = Vec::new();
         let mut heap = BinaryHeap::new();
         for (place, source) in sources.iter_mut().enumerate() {
@@ -325,6 +337,17 @@ impl<'f> Merge<'f, '_> {
                 Ok(next.map(|(time, change)| Item::Change(*time, change)))
             }
             Source::External(lines) => Ok(lines.find_map(|line| external(line.text))),
+            Source::Kernel { place, read } => {
+                let Some(kernel) = &mut self.kernel else {
+                    return Ok(None);
+                };
+                let next = kernel.advance(*place, sink)?;
+                Ok(next.map(|(time, bytes)| {
+                    self.done += bytes.saturating_sub(*read);
+                    *read = bytes;
+                    Item::Kernel(time)
+                }))
+            }
             Source::Perf {
                 name, bytes, at, ..
             } => {
@@ -395,6 +418,10 @@ impl<'f> Merge<'f, '_> {
         match (item, source) {
             (Item::Change(time, change), _) => self.emitter.change(*time, change, sink),
             (Item::Text(time, text), _) => self.emitter.external(*time, text, sink),
+            (Item::Kernel(_), Source::Kernel { place, .. }) => match &mut self.kernel {
+                Some(kernel) => kernel.emit(*place, &mut self.emitter, sink),
+                None => Ok(()),
+            },
             (Item::Perf(record), Source::Perf { cpu, .. }) => {
                 self.done += record.bytes as u64;
                 self.emitter.perf(record, *cpu, sink)
@@ -433,7 +460,7 @@ impl<'f> Merge<'f, '_> {
                 self.done += (*at - start) as u64;
                 Ok(())
             }
-            (Item::Perf(_) | Item::Record(_), _) => Ok(()),
+            (Item::Perf(_) | Item::Record(_) | Item::Kernel(_), _) => Ok(()),
         }
     }
 

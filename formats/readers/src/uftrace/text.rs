@@ -7,7 +7,7 @@ use perfquet_events::event::{
     Leave, Sample, Sink, Value,
 };
 
-use super::emit::{columns_of, field};
+use super::events::{columns_of, field};
 use crate::lines::{hexadecimal, signed};
 
 /// Event types of one text.
@@ -20,6 +20,8 @@ const PREEMPTED: &[u8] = b"linux:schedule (pre-empted)";
 struct Thread {
     /// Open calls of functions.
     depth: u32,
+    /// Open functions of the kernel inside of those.
+    kernel_depth: u32,
     /// The name under which the thread does not run.
     waiting: Option<&'static [u8]>,
 }
@@ -65,6 +67,7 @@ impl TextEmitter {
     ) -> Result<(), Error> {
         let thread = self.thread(at.tid);
         thread.waiting = None;
+        thread.kernel_depth = 0;
         thread.depth = at.depth.saturating_add(1);
         sink.event(Event::Enter(&Enter {
             common: at.common(),
@@ -85,6 +88,7 @@ impl TextEmitter {
     ) -> Result<(), Error> {
         let thread = self.thread(at.tid);
         thread.waiting = None;
+        thread.kernel_depth = 0;
         thread.depth = at.depth;
         let retval = value.and_then(integer);
         sink.event(Event::Leave(&Leave {
@@ -101,6 +105,34 @@ impl TextEmitter {
         match value.filter(|_| retval.is_none()) {
             Some(value) => self.returned(at, name, value, sink),
             None => Ok(()),
+        }
+    }
+
+    /// An entry or exit of a function of the kernel: its depth is that among the kernel's.
+    pub(super) fn kernel(
+        &mut self,
+        at: At,
+        name: &[u8],
+        is_entry: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Error> {
+        let thread = self.thread(at.tid);
+        thread.kernel_depth = at.depth.saturating_add(u32::from(is_entry));
+        let depth = Some(thread.depth.saturating_add(at.depth));
+        let (common, function) = (at.common(), Function::named(name));
+        match is_entry {
+            true => sink.event(Event::Enter(&Enter {
+                common,
+                function,
+                depth,
+                ..Enter::default()
+            })),
+            false => sink.event(Event::Leave(&Leave {
+                common,
+                function,
+                depth,
+                ..Leave::default()
+            })),
         }
     }
 
@@ -195,7 +227,7 @@ impl TextEmitter {
             true => PREEMPTED,
         };
         thread.waiting = Some(name);
-        let depth = Some(thread.depth);
+        let depth = Some(thread.depth.saturating_add(thread.kernel_depth));
         sink.event(Event::Enter(&Enter {
             common: at.common(),
             function: Function::named(name),
@@ -213,7 +245,7 @@ impl TextEmitter {
         let Some(name) = thread.waiting.take() else {
             return Ok(());
         };
-        let depth = Some(thread.depth);
+        let depth = Some(thread.depth.saturating_add(thread.kernel_depth));
         sink.event(Event::Leave(&Leave {
             common: at.common(),
             function: Function::named(name),
