@@ -26,6 +26,7 @@
 
 mod read;
 mod sniff;
+mod stacks;
 mod tables;
 #[cfg(test)]
 mod tests;

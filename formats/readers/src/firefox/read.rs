@@ -5,16 +5,16 @@ use std::collections::BinaryHeap;
 
 use perfquet_events::event::{
     Call, Comm, Common, Event, EventId, EventKind, EventType, Fact, FieldType, Fields, Function,
-    NamedFrame, Place, Progress, Sample, Sink, Value,
+    Place, Progress, Sample, Sink, Stack, Value,
 };
 use perfquet_events::{Error, Input};
 
+use super::stacks::Defined;
 use super::tables::{Shared, Tables, member};
 use super::threads::{Row, Thread, Weights, nanoseconds};
 use crate::columns::event_type;
 use crate::json::{Scanner, decimal, elements, inside, integer, text};
 use crate::lines::quoted;
-use crate::printout::Stacks;
 use crate::problems::Problems;
 
 const THREADS_MAX: usize = 1 << 16;
@@ -265,7 +265,7 @@ impl<'f, 'a> Reader<'f, 'a> {
             .enumerate()
             .filter_map(|(place, row)| Some(Reverse((time_of(row)?, place))))
             .collect();
-        let mut frames = Vec::new();
+        let mut defined = Defined::of(self.tables);
         let mut count = 0u64;
         while let Some(Reverse((_, place))) = order.pop() {
             let (Some(thread), Some(slot)) = (threads.get_mut(place), next.get_mut(place)) else {
@@ -277,7 +277,7 @@ impl<'f, 'a> Reader<'f, 'a> {
                 order.push(Reverse((time, place)));
             }
             if let Some(row) = row {
-                self.sample(row, thread, &mut frames, sink)?;
+                self.sample(row, thread, &mut defined, sink)?;
             }
             count += 1;
             if count.is_multiple_of(PROGRESS_SAMPLES) {
@@ -295,15 +295,18 @@ impl<'f, 'a> Reader<'f, 'a> {
         &mut self,
         row: Row<'a>,
         thread: &Thread<'a>,
-        frames: &mut Vec<NamedFrame<'f>>,
+        defined: &mut Defined<'f>,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
-        frames.clear();
         let stack = integer(row.stack).and_then(|stack| i32::try_from(stack).ok());
         let tables: Option<&'f Tables<'a>> = self.tables.get(thread.tables);
-        let is_known = match (stack, tables) {
-            (Some(stack), Some(tables)) => stack >= 0 && tables.frames(stack, self.shared, frames),
-            _ => row.stack == b"null",
+        let none = (Stack::None, Stack::None);
+        let ((kernel_stack, user_stack), is_known) = match (stack, tables) {
+            (Some(stack), Some(tables)) => {
+                let tables = (thread.tables, tables);
+                defined.stacks(tables, stack, self.shared, sink)?
+            }
+            _ => (none, row.stack == b"null"),
         };
         if !is_known {
             let message = || format!("expected the index of a stack, found {}", quoted(row.stack));
@@ -329,23 +332,16 @@ impl<'f, 'a> Reader<'f, 'a> {
             self.problems
                 .report(sink, self.place(row.stack), "weight", message)?;
         }
-        let stacks = Stacks::of(frames);
-        let sample = Sample {
+        sink.event(Event::Sample(&Sample {
             time: row.time,
             pid: thread.pid,
             tid: thread.tid,
             comm: thread.tid.is_none().then_some(&*thread.name),
             period,
+            kernel_stack,
+            user_stack,
             ..Sample::of(EventId(thread.event))
-        };
-        match frames.is_empty() {
-            true => sink.event(Event::Sample(&sample)),
-            false => sink.event(Event::Sample(&Sample {
-                kernel_stack: stacks.kernel(),
-                user_stack: stacks.user(),
-                ..sample
-            })),
-        }
+        }))
     }
 
     fn markers(&mut self, threads: &[Thread<'a>], sink: &mut dyn Sink) -> Result<(), Error> {

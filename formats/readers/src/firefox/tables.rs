@@ -160,6 +160,11 @@ impl<'a> Tables<'a> {
         }
     }
 
+    /// Number of stacks.
+    pub(super) fn stacks_count(&self) -> usize {
+        self.stack_frame.len()
+    }
+
     /// Fills the frames of a stack, leaf first. Returns false if an index is not in its table.
     pub(super) fn frames<'t>(
         &'t self,

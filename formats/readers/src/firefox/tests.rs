@@ -23,11 +23,26 @@ fn versions_agree() {
             .into_iter()
             .find(|path| path.ends_with(name))
             .unwrap();
-        let events = read_golden(&FIREFOX, &path);
-        let lines = events
-            .lines()
-            .filter(|line| !line.contains("preprocessedProfileVersion"));
-        lines.map(str::to_owned).collect::<Vec<_>>()
+        let mut events = read_golden(&FIREFOX, &path);
+        // IDs of stacks differ, since their tables do.
+        let defined = events.clone();
+        let defined = defined.lines().filter_map(|line| {
+            let (id, frames) = line.strip_prefix("stack ")?.split_once(" pid=None ")?;
+            Some((format!("stack=id {id} "), format!("stack={frames} ")))
+        });
+        events = events.replace('\n', " \n");
+        for (id, frames) in defined {
+            events = events.replace(&id, &frames);
+        }
+        let lines = events.lines().filter(|line| {
+            !line.contains("preprocessedProfileVersion") && !line.starts_with("stack ")
+        });
+        let lines: Vec<String> = lines.map(str::to_owned).collect();
+        assert!(
+            !lines.iter().any(|line| line.contains("stack=id ")),
+            "{lines:?}"
+        );
+        lines
     };
     let newest = of("version-70.json");
     assert!(newest.len() > 10);
@@ -65,7 +80,8 @@ fn faulty_samples() {
         lines,
         [
             // A sample without a time precedes those with one.
-            "sample 0 time=1000000 tid=7 period=1 user_stack=[\"f\"]",
+            "stack 0x1 pid=None [\"f\"]",
+            "sample 0 time=1000000 tid=7 period=1 user_stack=id 0x1",
             "expected the index of a stack, found \"1\"",
             "sample 0 time=2000000 tid=7 period=1",
             "expected the index of a stack, found \"2\"",
@@ -77,6 +93,31 @@ fn faulty_samples() {
             "sample 0 time=5000000 tid=7 period=1",
             "a sample without a time",
             "sample 0 tid=7 period=1",
+        ]
+    );
+}
+
+/// A stack of the kernel and of the user, and one of which the leaf alone is known.
+#[test]
+fn stacks_are_defined_once() {
+    let text = "{\"meta\":{\"preprocessedProfileVersion\":60,\"categories\":[{\"name\":\"User\"},{\"name\":\"Kernel\"}]},\"shared\":{\
+        \"stackTable\":{\"frame\":[0,1],\"prefix\":[null,0]},\"frameTable\":{\"func\":[0,1],\"category\":[0,1]},\
+        \"funcTable\":{\"name\":[0,1]},\"stringArray\":[\"main\",\"vfs_read\"]},\"threads\":[{\"name\":\"t\",\"tid\":7,\
+        \"samples\":{\"stack\":[1,0,1],\"time\":[1,2,3]}}]}";
+    let events = read_bytes(&FIREFOX, text.as_bytes());
+    let lines: Vec<&str> = events
+        .lines()
+        .filter(|line| line.starts_with("stack") || line.starts_with("sample"))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "stack 0x2 pid=None [\"vfs_read\" (kernel)]",
+            "stack 0x3 pid=None [\"main\" (user)]",
+            "sample 0 time=1000000 tid=7 period=1 kernel_stack=id 0x2 user_stack=id 0x3",
+            "stack 0x1 pid=None [\"main\" (user)]",
+            "sample 0 time=2000000 tid=7 period=1 user_stack=id 0x1",
+            "sample 0 time=3000000 tid=7 period=1 kernel_stack=id 0x2 user_stack=id 0x3",
         ]
     );
 }

@@ -1,32 +1,13 @@
 //! Aggregations of other tools, as rows of `aggregates` and `buckets`.
 
-use hashbrown::HashMap;
 use perfquet_events::Error;
-use perfquet_events::event::{Aggregate, AggregateValue, Stack, StackDefinition};
+use perfquet_events::event::{Aggregate, AggregateValue, StackDefinition};
 
-use super::stacks::StackId;
 use super::{Normalizer, Trees, samples};
 use crate::tables;
 
-/// Maximum number of stacks remembered by ID, 16 bytes each.
-const STACKS_MAX: usize = 1 << 20;
-
-/// Stacks recorded before the aggregations that reference them.
-#[derive(Default)]
-pub(super) struct StacksById {
-    by_id: HashMap<u64, StackId>,
-    given_up: u64,
-}
-
-impl StacksById {
-    /// Number of stacks that were not kept.
-    pub(super) fn given_up(&self) -> u64 {
-        self.given_up
-    }
-}
-
 impl Normalizer<'_> {
-    /// Adds a stack that later aggregations reference by ID. Its addresses can be resolved only now.
+    /// Adds a stack that later events reference by ID. Its addresses can be resolved only now.
     pub(super) fn stack_record(&mut self, record: &StackDefinition<'_>) -> Result<(), Error> {
         if let Some(time) = record.time
             && !self.naming.generated.is_empty()
@@ -35,21 +16,11 @@ impl Normalizer<'_> {
         }
         let Normalizer {
             life,
-            trees:
-                Trees {
-                    frames,
-                    stacks,
-                    stacks_by_id,
-                    ..
-                },
+            trees: Trees { frames, stacks, .. },
             ..
         } = self;
         if let Some(stack) = samples::stack_of(record.stack, record.pid, life, stacks, frames) {
-            if stacks_by_id.by_id.len() < STACKS_MAX {
-                stacks_by_id.by_id.insert(record.id, stack);
-            } else {
-                stacks_by_id.given_up += 1;
-            }
+            stacks.define(record.id, stack);
         }
         self.make_room()
     }
@@ -58,20 +29,11 @@ impl Normalizer<'_> {
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate<'_>) -> Result<(), Error> {
         let Normalizer {
             life,
-            trees:
-                Trees {
-                    frames,
-                    stacks,
-                    stacks_by_id,
-                    ..
-                },
+            trees: Trees { frames, stacks, .. },
             output,
             ..
         } = self;
-        let mut stack = |stack| match stack {
-            Stack::Id(id) => stacks_by_id.by_id.get(&id).copied(),
-            stack => samples::stack_of(stack, None, life, stacks, frames),
-        };
+        let mut stack = |stack| samples::stack_of(stack, None, life, stacks, frames);
         let kernel_stack = stack(aggregate.kernel_stack);
         let user_stack = stack(aggregate.user_stack);
         let aggregate_id = output.next_ids.aggregate;

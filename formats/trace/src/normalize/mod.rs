@@ -113,7 +113,6 @@ pub struct Normalizer<'o> {
 struct Trees {
     frames: Frames,
     stacks: Stacks,
-    stacks_by_id: aggregates::StacksById,
     unwinding: Unwinding,
 }
 
@@ -172,7 +171,6 @@ impl<'o> Normalizer<'o> {
             trees: Trees {
                 frames,
                 stacks,
-                stacks_by_id: aggregates::StacksById::default(),
                 unwinding: Unwinding::new(symbols.clone()),
             },
             plans: Vec::new(),
@@ -250,11 +248,11 @@ impl<'o> Normalizer<'o> {
                 "more mappings than can be kept: frames of some processes have addresses only",
             );
         }
-        let given_up = self.trees.stacks_by_id.given_up();
+        let given_up = self.trees.stacks.given_up();
         if given_up > 0 {
             self.problem(
                 given_up,
-                "more stacks of aggregations than can be kept: some keys have none",
+                "more stacks with an ID than can be kept: some aggregations or samples have none",
             );
         }
         let given_up = self.calling.calls.given_up();
@@ -390,7 +388,7 @@ impl<'o> Normalizer<'o> {
     /// written.
     fn write_frames(&mut self) -> Result<(), Error> {
         // Symbol tables take tens of MB, the kernel's alone 37, so the large state goes first. IDs continue.
-        self.trees.stacks = Stacks::starting_after(&self.trees.stacks);
+        self.trees.stacks = Stacks::starting_after(&mut self.trees.stacks);
         self.output.hand_over_all_hits()?;
         self.output.writer.hand_over_all()?;
         self.naming.input.set_dumps(self.naming.generated.dumps());

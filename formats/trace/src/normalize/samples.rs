@@ -308,8 +308,8 @@ pub(super) fn stack_of(
     frames: &mut Frames,
 ) -> Option<StackId> {
     match stack {
-        // Only aggregations reference stacks by ID.
-        Stack::None | Stack::Id(_) => None,
+        Stack::None => None,
+        Stack::Id(id) => stacks.defined(id),
         Stack::Addresses {
             space,
             addresses,

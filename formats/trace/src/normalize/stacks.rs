@@ -13,7 +13,7 @@
 
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use perfquet_events::event::{NamedFrame, Space};
 
 use super::frames::{FrameId, Frames};
@@ -127,10 +127,21 @@ pub(crate) struct Stacks {
     fresh: Vec<Node>,
     cache: Cache,
     named: NamedChains,
+    by_id: StacksById,
     kernel_trail: Trail,
     /// By process: samples of several CPUs alternate between as many.
     user_trails: [Trail; USER_TRAILS],
     hasher: DefaultHashBuilder,
+}
+
+/// Maximum number of stacks remembered by the IDs of the input, 16 bytes each.
+const STACKS_BY_ID_MAX: usize = 1 << 20;
+
+/// Stacks that events reference by an ID of the input. Their nodes stay valid when the tree is reset.
+#[derive(Default)]
+struct StacksById {
+    known: HashMap<u64, StackId>,
+    given_up: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -161,9 +172,10 @@ impl Stacks {
     }
 
     /// An empty tree that continues another, whose nodes are all written.
-    pub(crate) fn starting_after(former: &Stacks) -> Stacks {
+    pub(crate) fn starting_after(former: &mut Stacks) -> Stacks {
         Stacks {
             epoch: former.epoch + 1,
+            by_id: std::mem::take(&mut former.by_id),
             ..Stacks::starting_at(former.next_id(), former.limits)
         }
     }
@@ -233,6 +245,28 @@ impl Stacks {
         }
         self.named.insert(hash, parent, 8 * self.limits.chain_words);
         Some(parent)
+    }
+
+    /// Remembers a stack by an ID of the input.
+    pub(crate) fn define(&mut self, id: u64, stack: StackId) {
+        let StacksById { known, given_up } = &mut self.by_id;
+        match known.len() < STACKS_BY_ID_MAX || known.contains_key(&id) {
+            true => {
+                known.insert(id, stack);
+            }
+            false => *given_up += 1,
+        }
+    }
+
+    /// The stack of an ID of the input.
+    #[inline]
+    pub(crate) fn defined(&self, id: u64) -> Option<StackId> {
+        self.by_id.known.get(&id).copied()
+    }
+
+    /// Number of stacks that were not remembered.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.by_id.given_up
     }
 
     /// Nodes added since the last call, with the ID of the first.
