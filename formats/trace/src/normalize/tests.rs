@@ -2,6 +2,7 @@
 
 mod code_fields;
 mod stacks_by_id;
+mod user_functions;
 
 use std::path::Path;
 

@@ -8,6 +8,7 @@ use perfquet_events::event::{
 };
 
 use super::super::heads::Head;
+use super::super::life::Life;
 use super::super::samples::stack_of;
 use super::super::texts::TextId;
 use super::super::{Calling, Normalizer, Trees};
@@ -38,8 +39,8 @@ impl Normalizer<'_> {
 
     /// The beginning of a call, with its lane and names resolved.
     fn entry(&mut self, enter: &Enter<'_>) -> Result<Entry, Error> {
-        let function = self.name(enter.function)?;
-        let caller = self.name(enter.caller)?;
+        let function = self.name(enter.function, enter.common.pid)?;
+        let caller = self.name(enter.caller, enter.common.pid)?;
         let head = self.head(&enter.common);
         let texts = &mut self.calling.calls.texts;
         Ok(Entry {
@@ -63,7 +64,7 @@ impl Normalizer<'_> {
         if time.is_some() && !(self.window.holds(time) && self.selected.holds(time)) {
             return Ok(());
         }
-        let function = self.name(leave.function)?;
+        let function = self.name(leave.function, leave.common.pid)?;
         let head = self.head(&leave.common);
         self.calling.calls.leave(Exit {
             head,
@@ -365,7 +366,10 @@ impl Normalizer<'_> {
         // User functions are named by the event: the mapping of their file is not looked up here.
         let space = Space::Kernel;
         let named = match address.filter(|address| address >> 63 == 1) {
-            Some(address) => self.name(Function::Address { space, address })?.function,
+            Some(address) => {
+                self.name(Function::Address { space, address }, None)?
+                    .function
+            }
             None => None,
         };
         let texts = &mut self.calling.calls.texts;
@@ -401,9 +405,17 @@ impl Normalizer<'_> {
             )
     }
 
-    fn name(&mut self, function: Function<'_>) -> Result<super::names::Named, Error> {
+    fn name(
+        &mut self,
+        function: Function<'_>,
+        pid: Option<i32>,
+    ) -> Result<super::names::Named, Error> {
+        let Life {
+            mappings, modules, ..
+        } = &mut self.life;
         self.calling.names.of(
             function,
+            (mappings.of(pid, Space::User), modules),
             &mut self.calling.calls.texts,
             &self.naming.input,
             &self.naming.kernel,

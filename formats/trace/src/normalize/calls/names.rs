@@ -6,6 +6,8 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::event::{Function, Space};
 
+use super::super::mappings::AddressMap;
+use super::super::modules::{ModuleId, Modules};
 use super::super::names::InputSymbols;
 use super::super::texts::{SharedTexts, TextId};
 use crate::symbols::{self, KernelFacts, Options, Origin, Request, Symbolizer};
@@ -19,9 +21,30 @@ const READABLE: usize = 1 << 12;
 #[derive(Default)]
 pub(crate) struct Names {
     symbolizer: Option<Symbolizer>,
-    known: HashMap<(Space, u64), Box<[u8]>>,
+    known: HashMap<Place, Box<[u8]>>,
     /// By symbol.
     readable: HashMap<Box<[u8]>, Box<[u8]>>,
+}
+
+/// Where the code of a function is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    /// Outside of known mappings, and in the kernel.
+    Address(Space, u64),
+    /// At an offset in a mapped file.
+    InModule(u32, u64),
+}
+
+impl Place {
+    fn of(space: Space, address: u64, map: &AddressMap) -> Place {
+        match map.find(address).filter(|_| space == Space::User) {
+            Some(range) => {
+                let offset = (address - range.start).wrapping_add(range.file_offset);
+                Place::InModule(range.module.0, offset)
+            }
+            None => Place::Address(space, address),
+        }
+    }
 }
 
 /// A function's name and module, as string IDs.
@@ -36,6 +59,7 @@ impl Names {
     pub(super) fn of(
         &mut self,
         function: Function<'_>,
+        (map, modules): (&AddressMap, &mut Modules),
         texts: &mut SharedTexts,
         input_symbols: &InputSymbols,
         kernel: &KernelFacts,
@@ -48,22 +72,29 @@ impl Names {
                 module: (!module.is_empty()).then(|| texts.intern(module)),
             },
             Function::Address { space, address } => {
-                if let Some(name) = self.known.get(&(space, address)) {
-                    return Ok(Named {
-                        function: Some(texts.intern(name)),
-                        module: None,
-                    });
+                let place = Place::of(space, address, map);
+                let module = match place {
+                    Place::Address(..) => None,
+                    Place::InModule(module, _) => {
+                        let path = modules.path(ModuleId(module));
+                        (!path.is_empty()).then(|| texts.intern(path))
+                    }
+                };
+                if let Some(name) = self.known.get(&place) {
+                    let function = Some(texts.intern(name));
+                    return Ok(Named { function, module });
                 }
-                let name = self.look_up(space, address, input_symbols, kernel, options)?;
+                let name = self.look_up(place, modules, input_symbols, kernel, options)?;
+                let name = name.unwrap_or_else(|| format!("{address:#x}").into_bytes().into());
                 let function = Some(texts.intern(&name));
+                // An address that is its own name depends on the process.
                 if self.known.len() >= KNOWN {
                     self.known.clear();
                 }
-                self.known.insert((space, address), name);
-                Named {
-                    function,
-                    module: None,
+                if module.is_none() || !name.starts_with(b"0x") {
+                    self.known.insert(place, name);
                 }
+                Named { function, module }
             }
         })
     }
@@ -86,12 +117,12 @@ impl Names {
 
     fn look_up(
         &mut self,
-        space: Space,
-        address: u64,
+        place: Place,
+        modules: &mut Modules,
         input_symbols: &InputSymbols,
         kernel: &KernelFacts,
         options: &Options,
-    ) -> Result<Box<[u8]>, Error> {
+    ) -> Result<Option<Box<[u8]>>, Error> {
         let symbolizer = match &mut self.symbolizer {
             Some(symbolizer) => symbolizer,
             none => {
@@ -101,17 +132,32 @@ impl Names {
                 none.insert(symbolizer)
             }
         };
-        let request = Request {
-            address: Some(address),
-            space,
-            ..Request::default()
+        let (path, build_id);
+        let request = match place {
+            Place::Address(space, address) => Request {
+                address: Some(address),
+                space,
+                ..Request::default()
+            },
+            Place::InModule(module, offset) => {
+                let module = ModuleId(module);
+                path = String::from_utf8_lossy(modules.path(module)).into_owned();
+                build_id = modules.build_id_of(module).map(<[u8]>::to_vec);
+                Request {
+                    module: Some(&path),
+                    build_id: build_id.as_deref(),
+                    file: modules.file_of(module),
+                    first_mapped: modules.first_mapped(module),
+                    offset: Some(offset),
+                    space: Space::User,
+                    ..Request::default()
+                }
+            }
         };
         let names = symbolizer.names(&[request]);
-        let name = names.first().and_then(|names| names.first());
-        Ok(match name {
-            Some(name) => name.function.as_bytes().into(),
-            None => format!("{address:#x}").into_bytes().into(),
-        })
+        // The last one is the function itself, those before it are inlined at this address.
+        let name = names.first().and_then(|names| names.last());
+        Ok(name.map(|name| name.function.as_bytes().into()))
     }
 }
 
