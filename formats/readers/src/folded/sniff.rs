@@ -28,7 +28,12 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
         .iter()
         .filter(|line| split_count(line).is_some_and(|(stack, _)| !stack.ends_with(b" #")))
         .count();
-    let parted = lines.iter().filter(|line| line.contains(&b';')).count();
+    // Sentences have a blank after it: "passed: 5,973; failed: 9; error: 4".
+    let is_parted = |line: &[u8]| matches!(line, [b';', next] if *next != b' ');
+    let parted = lines
+        .iter()
+        .filter(|line| line.windows(2).any(is_parted))
+        .count();
     // Bad lines occur in real files, and stacks of one frame are common in some.
     if parted > 0 && counted * 10 >= lines.len() * 6 && parted * 2 >= lines.len() {
         Guess::Likely
@@ -70,6 +75,20 @@ fn is_long_stack(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sentences_are_refused() {
+        let check = |text: &[u8], expected| assert_eq!(sniff(text), expected);
+        check(b"main;read 4\nmain;write 5\n", Guess::Likely);
+        check(
+            b"Test results: passed: 5,973; failed: 9; error: 4\n",
+            Guess::No,
+        );
+        check(
+            b"a/b.java containers: 0, failed: 0; tests: 0, aborted: 0\n",
+            Guess::No,
+        );
+    }
 
     /// Scripts, style sheets and pages in one line, as they are published for the web.
     #[test]

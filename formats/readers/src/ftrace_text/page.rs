@@ -44,7 +44,10 @@ pub(super) fn is_page(head: &[u8]) -> bool {
     let is_html = start.get(..5).is_some_and(|tag| {
         tag.eq_ignore_ascii_case(b"<html") || tag.eq_ignore_ascii_case(b"<!doc")
     });
+    // A page that loads the viewer from another file has no trace in it.
+    let is_loader = find_text(head, b"trace_viewer_full.html").is_some();
     is_html
+        && !is_loader
         && [
             &b"trace-data"[..],
             b"linuxPerfData",
@@ -159,6 +162,9 @@ mod tests {
             b"<!DOCTYPE HTML>\n<title>Android System Trace</title>"
         ));
         assert!(!is_page(b"<!DOCTYPE HTML>\n<title>x</title>"));
+        assert!(!is_page(
+            b"<!DOCTYPE html><link rel=\"import\" href=\"trace_viewer_full.html\">"
+        ));
         assert!(!is_page(b"# tracer: nop trace-data"));
     }
 }
