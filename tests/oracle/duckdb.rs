@@ -11,14 +11,16 @@ use super::several::printed;
 const READER: &str = include_str!("duckdb.py");
 
 /// Tests of views and functions, whose queries are DuckDB's SQL too, and the number of queries in each.
-const TESTS: [(&str, usize); 8] = [
+const TESTS: [(&str, usize); 10] = [
     ("call_tree", 4),
     ("cpu_frequency", 1),
     ("cpu_idle", 1),
     ("distributions", 2),
     ("events", 4),
     ("latest_aggregates", 3),
+    ("list_syntax", 6),
     ("recorded_events", 2),
+    ("subqueries", 9),
     ("trace_times", 2),
 ];
 

@@ -15,7 +15,7 @@
 
 mod asof_join;
 mod blocks;
-mod codes;
+pub(crate) mod codes;
 mod distinct;
 mod few_groups;
 mod gather;

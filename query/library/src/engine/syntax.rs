@@ -46,7 +46,8 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
             .build()?
             .parse_statements()
     };
-    let tokens = with_match_conditions(without_globs(spelling::known(tokens)));
+    let tokens = with_arrows(without_globs(spelling::known(tokens)));
+    let tokens = with_match_conditions(tokens);
     let mut statements = match with_where(&tokens) {
         // As written first: `(…) filter (…)` may also name a table and its columns.
         Some(completed) => parsed(tokens).or_else(|_| parsed(completed))?,
@@ -123,6 +124,65 @@ fn without_globs(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             Token::SingleQuotedString(pattern),
             token.span,
         ));
+    }
+    found
+}
+
+/// Replaces DuckDB's `lambda x: x + 1`, an argument of a function, by `x -> (x + 1)`.
+fn with_arrows(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
+    let words: Vec<usize> = (0..tokens.len())
+        .filter(|&index| !is_blank(&tokens[index]))
+        .collect();
+    let is_lambda = |four: &&[usize]| {
+        let [before, word, name, colon] = [0, 1, 2, 3].map(|place| &tokens[four[place]].token);
+        let is_word = match word {
+            Token::Word(word) => {
+                word.quote_style.is_none() && word.value.eq_ignore_ascii_case("lambda")
+            }
+            _ => false,
+        };
+        is_word
+            && matches!(before, Token::LParen | Token::Comma)
+            && matches!(name, Token::Word(_))
+            && *colon == Token::Colon
+    };
+    let lambdas: Vec<(usize, usize)> = (words.windows(4).filter(is_lambda))
+        .map(|four| (four[1], four[3]))
+        .collect();
+    if lambdas.is_empty() {
+        return tokens;
+    }
+    let end_of = |colon: usize| {
+        let mut depth = 0;
+        (colon + 1..tokens.len()).find(|&index| {
+            match tokens[index].token {
+                Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
+                Token::RParen | Token::RBracket | Token::RBrace if depth > 0 => depth -= 1,
+                Token::RParen | Token::RBracket | Token::RBrace | Token::Comma if depth == 0 => {
+                    return true;
+                }
+                _ => {}
+            }
+            false
+        })
+    };
+    let ends: Vec<usize> = (lambdas.iter())
+        .filter_map(|&(_, colon)| end_of(colon))
+        .collect();
+    let mut found = Vec::with_capacity(tokens.len() + 2 * lambdas.len());
+    for (index, token) in tokens.iter().enumerate() {
+        let added = |kind: Token| TokenWithSpan::new(kind, token.span);
+        let closed = ends.iter().filter(|&&end| end == index).count();
+        found.extend((0..closed).map(|_| added(Token::RParen)));
+        match lambdas
+            .iter()
+            .find(|(word, colon)| [*word, *colon].contains(&index))
+        {
+            Some((word, _)) if *word == index => {}
+            Some(_) => found.extend([added(Token::Arrow), added(Token::LParen)]),
+            None => found.push(token.clone()),
+        }
     }
     found
 }
@@ -489,6 +549,16 @@ mod tests {
         let state = SessionContext::new().state();
         let error = statement(&state, "SELECT count(*) FILTER (x >) FROM t").unwrap_err();
         assert!(error.to_string().contains("found: )"), "{error}");
+    }
+
+    #[test]
+    fn functions_as_arguments_get_arrows() {
+        check(
+            "SELECT f(a, LAMBDA x: g(x, 1) + x), f(lambda x: f(lambda y: y)), lambda FROM t",
+            "SELECT f(a, x -> (g(x, 1) + x)), f(x -> (f(y -> (y)))), lambda FROM t",
+        );
+        let state = SessionContext::new().state();
+        assert!(statement(&state, "SELECT f(lambda x: ").is_err());
     }
 
     #[test]

@@ -30,12 +30,12 @@ const SENTENCES: &[(&str, &str, &str)] = &[
     ),
     (
         "logical expression Exists",
-        "EXISTS is for WHERE, and can refer to the outer query only with =",
+        "EXISTS can refer to the outer query only with = outside of WHERE",
         "write it as a JOIN, or as (SELECT count(*) FROM t WHERE t.x = y) > 0",
     ),
     (
         "logical expression InSubquery",
-        "a subquery of IN is for WHERE, and can refer to the outer query only with =",
+        "a subquery of IN can refer to the outer query only with = outside of WHERE",
         "write it as a JOIN, or as (SELECT count(*) FROM t WHERE t.x = y) > 0",
     ),
     (

@@ -25,6 +25,48 @@ const F_DUPFD_CLOEXEC: i64 = 1030;
 const FD_CLOEXEC: i64 = 1;
 const CLOSE_RANGE_CLOEXEC: i64 = 4;
 
+/// What a system call does to descriptors.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Effect {
+    /// Opens a file; the place of its flags, if they are an argument.
+    Open(Option<usize>),
+    /// Opens a file without flags.
+    Create,
+    Close,
+    CloseRange,
+    Copy,
+    /// Copies, with flags.
+    CopyWith,
+    Control,
+    Exec,
+    /// Returns a new descriptor, whose path is not that of an earlier one.
+    Other,
+}
+
+impl Effect {
+    /// The effect of a call; `None` if it has none.
+    pub(super) fn of(call: &str) -> Option<Effect> {
+        Some(match call {
+            "open" => Effect::Open(Some(1)),
+            "openat" => Effect::Open(Some(2)),
+            // Its flags are in memory.
+            "openat2" => Effect::Open(None),
+            "creat" => Effect::Create,
+            "close" => Effect::Close,
+            "close_range" => Effect::CloseRange,
+            "dup" | "dup2" => Effect::Copy,
+            "dup3" => Effect::CopyWith,
+            "fcntl" => Effect::Control,
+            "execve" | "execveat" => Effect::Exec,
+            "socket" | "accept" | "accept4" | "eventfd" | "eventfd2" | "epoll_create"
+            | "epoll_create1" | "timerfd_create" | "signalfd" | "signalfd4" | "inotify_init"
+            | "inotify_init1" | "memfd_create" | "pidfd_open" | "userfaultfd"
+            | "perf_event_open" | "bpf" | "fanotify_init" | "io_uring_setup" => Effect::Other,
+            _ => return None,
+        })
+    }
+}
+
 impl Descriptors {
     /// The path of a descriptor; `None` if unknown.
     pub(super) fn path(&self, pid: i32, fd: i32) -> Option<Name> {
@@ -55,7 +97,7 @@ impl Descriptors {
     pub(super) fn call(
         &mut self,
         pid: i32,
-        call: &str,
+        effect: Effect,
         values: &[Option<i64>],
         ret: i64,
         path: Option<Name>,
@@ -65,14 +107,11 @@ impl Descriptors {
         }
         let value = |place: usize| values.get(place).copied().flatten();
         let fd = |place: usize| value(place).map(|value| value as i32);
-        match call {
-            "open" | "openat" | "openat2" | "creat" => {
-                let flags = match call {
-                    "open" => value(1),
-                    "openat" => value(2),
-                    "creat" => Some(0),
-                    // Those of openat2 are in memory.
-                    _ => None,
+        match effect {
+            Effect::Open(_) | Effect::Create => {
+                let flags = match effect {
+                    Effect::Open(place) => place.and_then(value),
+                    _ => Some(0),
                 };
                 // If unknown, the path after exec is unknown.
                 let closes_on_exec = flags.is_none_or(|flags| flags & O_CLOEXEC != 0);
@@ -82,8 +121,8 @@ impl Descriptors {
                 });
                 self.set(pid, ret as i32, file);
             }
-            "close" => self.set(pid, fd(0).unwrap_or(-1), None),
-            "close_range" => {
+            Effect::Close => self.set(pid, fd(0).unwrap_or(-1), None),
+            Effect::CloseRange => {
                 let (first, last) = (value(0).unwrap_or(0), value(1).unwrap_or(0));
                 let (first, last) = (first as u32, last as u32);
                 let is_in_range = |fd: i32| (first..=last).contains(&fd.cast_unsigned());
@@ -100,11 +139,12 @@ impl Descriptors {
                     self.count -= before - files.len();
                 }
             }
-            "dup" | "dup2" | "dup3" => {
-                let closes = call == "dup3" && value(2).unwrap_or_default() & O_CLOEXEC != 0;
+            Effect::Copy => self.copy(pid, fd(0), ret, false),
+            Effect::CopyWith => {
+                let closes = value(2).unwrap_or_default() & O_CLOEXEC != 0;
                 self.copy(pid, fd(0), ret, closes);
             }
-            "fcntl" => match value(1) {
+            Effect::Control => match value(1) {
                 Some(F_DUPFD) => self.copy(pid, fd(0), ret, false),
                 Some(F_DUPFD_CLOEXEC) => self.copy(pid, fd(0), ret, true),
                 Some(F_SETFD) => {
@@ -116,21 +156,14 @@ impl Descriptors {
                 }
                 _ => {}
             },
-            "execve" | "execveat" => {
+            Effect::Exec => {
                 if let Some(files) = self.processes.get_mut(&pid) {
                     let before = files.len();
                     files.retain(|_, file| !file.closes_on_exec);
                     self.count -= before - files.len();
                 }
             }
-            // Others that return a new descriptor, whose path is not that of an earlier one.
-            "socket" | "accept" | "accept4" | "eventfd" | "eventfd2" | "epoll_create"
-            | "epoll_create1" | "timerfd_create" | "signalfd" | "signalfd4" | "inotify_init"
-            | "inotify_init1" | "memfd_create" | "pidfd_open" | "userfaultfd"
-            | "perf_event_open" | "bpf" | "fanotify_init" | "io_uring_setup" => {
-                self.set(pid, ret as i32, None)
-            }
-            _ => {}
+            Effect::Other => self.set(pid, ret as i32, None),
         }
     }
 
@@ -174,16 +207,20 @@ mod tests {
         let path = |names: &mut Names, text| Some(names.of(Some(text), Name::default()));
         let (a, b) = (path(&mut names, "/a"), path(&mut names, "/b"));
         let mut known = Descriptors::default();
+        let call = |known: &mut Descriptors, pid, name, values: &[Option<i64>], ret, path| {
+            known.call(pid, Effect::of(name).unwrap(), values, ret, path);
+        };
         let some = |values: &[i64]| values.iter().copied().map(Some).collect::<Vec<_>>();
-        known.call(1, "openat", &some(&[-100, 0, 0]), 3, a);
-        known.call(1, "openat", &some(&[-100, 0, O_CLOEXEC]), 4, b);
-        known.call(1, "dup2", &some(&[3, 1]), 1, None);
+        call(&mut known, 1, "openat", &some(&[-100, 0, 0]), 3, a);
+        call(&mut known, 1, "openat", &some(&[-100, 0, O_CLOEXEC]), 4, b);
+        call(&mut known, 1, "dup2", &some(&[3, 1]), 1, None);
         assert_eq!(
             (known.path(1, 3), known.path(1, 4), known.path(1, 1)),
             (a, b, a)
         );
         known.fork(1, 2);
-        known.call(
+        call(
+            &mut known,
             2,
             "execve",
             &some(&[0, 0, 0]),
@@ -191,33 +228,47 @@ mod tests {
             path(&mut names, "/bin/x"),
         );
         assert_eq!((known.path(2, 3), known.path(2, 4)), (a, None));
-        known.call(1, "close", &some(&[3]), 0, None);
+        call(&mut known, 1, "close", &some(&[3]), 0, None);
         assert_eq!((known.path(1, 3), known.path(2, 3)), (None, a));
         // Failed calls change nothing; unknown paths are unknown.
-        known.call(1, "close", &some(&[4]), -9, None);
+        call(&mut known, 1, "close", &some(&[4]), -9, None);
         assert_eq!(known.path(1, 4), b);
-        known.call(1, "socket", &some(&[2, 1, 0]), 4, None);
+        call(&mut known, 1, "socket", &some(&[2, 1, 0]), 4, None);
         assert_eq!(known.path(1, 4), None);
         let open = known.path(2, 1);
-        known.call(2, "close_range", &some(&[1, 0xffff_ffff, 4]), 0, None);
+        call(
+            &mut known,
+            2,
+            "close_range",
+            &some(&[1, 0xffff_ffff, 4]),
+            0,
+            None,
+        );
         assert!(open.is_some() && known.path(2, 1) == open);
-        known.call(2, "execve", &some(&[0, 0, 0]), 0, None);
+        call(&mut known, 2, "execve", &some(&[0, 0, 0]), 0, None);
         assert_eq!(known.path(2, 1), None);
-        known.call(1, "close_range", &some(&[1, 0xffff_ffff, 2]), 0, None);
+        call(
+            &mut known,
+            1,
+            "close_range",
+            &some(&[1, 0xffff_ffff, 2]),
+            0,
+            None,
+        );
         assert_eq!((known.path(1, 1), known.bytes() > 0), (None, true));
         // Found open by the recorder; then closed, and its number used again without a recorded path.
         let found = a.unwrap();
         known.found(7, 5, found);
         known.fork(7, 8);
         assert_eq!((known.path(7, 5), known.path(8, 5)), (a, a));
-        known.call(7, "openat", &some(&[-100, 0, 0]), 5, None);
+        call(&mut known, 7, "openat", &some(&[-100, 0, 0]), 5, None);
         assert_eq!((known.path(7, 5), known.path(8, 5)), (None, a));
-        known.call(8, "execve", &some(&[0, 0, 0]), 0, None);
+        call(&mut known, 8, "execve", &some(&[0, 0, 0]), 0, None);
         assert_eq!(known.path(8, 5), None);
         // The flags of openat2 are not recorded.
-        known.call(1, "openat2", &some(&[-100, 0, 0, 24]), 5, a);
+        call(&mut known, 1, "openat2", &some(&[-100, 0, 0, 24]), 5, a);
         assert_eq!(known.path(1, 5), a);
-        known.call(1, "execve", &some(&[0, 0, 0]), 0, None);
+        call(&mut known, 1, "execve", &some(&[0, 0, 0]), 0, None);
         assert_eq!(known.path(1, 5), None);
     }
 }

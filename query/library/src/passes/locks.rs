@@ -4,6 +4,7 @@
 //! lock:contention_begin, contention_end of a thread and an address      a wait in the kernel
 //! futex(uaddr, FUTEX_WAIT) by one thread                                 a wait of a program;
 //! futex(uaddr, FUTEX_WAKE) by another during the wait                    the last thread to wake it has released it
+//! futex(uaddr, FUTEX_WAIT, 4711), where 4711 is a thread of the process  pthread_join: no lock, the kernel ends the wait when the thread ends
 //! ```
 
 use std::cmp::Reverse;
@@ -52,11 +53,12 @@ emitted! {
 
 mod feed {
     pub(super) const LOSSES: usize = 0;
-    pub(super) const BEGIN: usize = 1;
-    pub(super) const WAKING: usize = 2;
-    pub(super) const WAKEUP: usize = 3;
-    pub(super) const END: usize = 4;
-    pub(super) const FUTEX: usize = 5;
+    pub(super) const THREADS: usize = 1;
+    pub(super) const BEGIN: usize = 2;
+    pub(super) const WAKING: usize = 3;
+    pub(super) const WAKEUP: usize = 4;
+    pub(super) const END: usize = 5;
+    pub(super) const FUTEX: usize = 6;
 }
 
 impl Pass for Locks {
@@ -89,7 +91,11 @@ impl Pass for Locks {
         let mut end = common.to_vec();
         end.push(Input::integer(&["ret"]));
         let calls = SystemCalls {
-            only: Some(&["futex", "futex_wait", "futex_wake"]),
+            only: Some(
+                ["futex", "futex_wait", "futex_wake"]
+                    .map(String::from)
+                    .into(),
+            ),
         };
         let name = calls.name();
         let calls_table = Arc::new(PassTable::new(Arc::new(calls), tables.traces));
@@ -102,9 +108,12 @@ impl Pass for Locks {
             Input::integer(&["duration"]),
             Input::integer(&["ret"]),
             Input::text(&["name"]),
+            Input::integer(&["arg2"]),
         ]);
+        let threads = ["tid", "pid"].map(|name| Input::integer(&[name]));
         let sources = vec![
             Source::fixed("losses", "time", Vec::new()),
+            Source::fixed("threads", "start_time", threads.to_vec()).with_unknown_times(),
             Source::event("lock:contention_begin", begin),
             wake("sched:sched_waking"),
             wake("sched:sched_wakeup"),
@@ -113,6 +122,7 @@ impl Pass for Locks {
         ];
         PassPlan::new(sources, || Waits {
             losses: 0,
+            threads: HashMap::new(),
             kernel: HashMap::new(),
             futexes: HashMap::new(),
             ends: BinaryHeap::new(),
@@ -138,6 +148,8 @@ struct Wait {
     kernel_stack: Option<i64>,
     user_stack: Option<i64>,
     losses: u64,
+    /// Whether the wait is for the end of a thread, the owner.
+    is_join: bool,
     /// End and result of a wait for a futex, which are known beforehand.
     duration: Option<i64>,
     ret: Option<i64>,
@@ -199,6 +211,8 @@ struct End {
 
 struct Waits {
     losses: u64,
+    /// Processes by thread.
+    threads: HashMap<i32, Option<i32>>,
     /// By thread, innermost last.
     kernel: HashMap<i32, Vec<Wait>>,
     futexes: HashMap<Futex, Vec<(u64, Wait)>>,
@@ -225,7 +239,11 @@ impl Waits {
         rows.id(PID, wait.pid);
         rows.id(TID, Some(wait.tid));
         rows.text(COMM, self.names.text(wait.comm));
-        rows.text(KIND, Some(wait.flags.map_or("futex", kind)));
+        let of_program = match wait.is_join {
+            true => "join",
+            false => "futex",
+        };
+        rows.text(KIND, Some(wait.flags.map_or(of_program, kind)));
         let access = wait.flags.and_then(|flags| match flags {
             flags if flags & flag::READ != 0 => Some("read"),
             flags if flags & flag::WRITE != 0 => Some("write"),
@@ -266,6 +284,7 @@ impl Waits {
             kernel_stack: row.integer(6),
             user_stack: row.integer(7),
             losses: self.losses,
+            is_join: false,
             duration: None,
             ret: None,
         });
@@ -316,6 +335,7 @@ impl Waits {
             Command::Wait => {
                 self.comm = self.names.of(row.text(5), self.comm);
                 let duration = row.integer(8);
+                let joined = self.joined((pid, tid), row.integer(11));
                 let wait = Wait {
                     time: row.time,
                     cpu: row.id(1),
@@ -324,10 +344,11 @@ impl Waits {
                     comm: self.comm,
                     flags: None,
                     address,
-                    owner: None,
+                    owner: joined,
                     kernel_stack: row.integer(6),
                     user_stack: row.integer(7),
                     losses: 0,
+                    is_join: joined.is_some(),
                     duration,
                     ret,
                 };
@@ -344,13 +365,23 @@ impl Waits {
             Command::Wake if ret.is_none_or(|woken| woken >= 0) => {
                 let waits = self.futexes.get_mut(&(pid, address));
                 for (_, wait) in waits.into_iter().flatten() {
-                    if wait.tid != tid {
+                    if wait.tid != tid && !wait.is_join {
                         wait.owner = Some(tid);
                     }
                 }
             }
             Command::Wake | Command::Other => {}
         }
+    }
+
+    /// The thread of the same process whose number a wait expects as the value: glibc has it there until the thread ends.
+    fn joined(&self, (pid, tid): (Option<i32>, i32), value: Option<i64>) -> Option<i32> {
+        // Locks have small values.
+        const LEAST: i64 = 16;
+        let other = i32::try_from(value? & 0xffff_ffff).ok()?;
+        let process = *self.threads.get(&other)?;
+        let is_one = i64::from(other) >= LEAST && other != tid && process == pid;
+        is_one.then_some(other)
     }
 
     /// Emits the waits for futexes that have ended before `time`.
@@ -400,6 +431,11 @@ impl Machine for Waits {
         self.pass(row.time, rows);
         match source {
             feed::LOSSES => self.losses += 1,
+            feed::THREADS => {
+                if let Some(tid) = row.id(0) {
+                    self.threads.insert(tid, row.id(1));
+                }
+            }
             feed::BEGIN => self.begin(row),
             feed::WAKING | feed::WAKEUP => self.woken(row),
             feed::END => self.end(row, rows),
@@ -424,6 +460,8 @@ impl Machine for Waits {
     }
 
     fn bytes(&self) -> usize {
-        (self.kernel.len() + self.ends.len()) * 2 * size_of::<Wait>() + self.names.bytes()
+        (self.kernel.len() + self.ends.len()) * 2 * size_of::<Wait>()
+            + self.threads.capacity() * 2 * size_of::<(i32, Option<i32>)>()
+            + self.names.bytes()
     }
 }

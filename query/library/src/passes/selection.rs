@@ -20,6 +20,8 @@ pub(crate) struct Selection {
     columns: BTreeSet<usize>,
     /// Columns that have one of some values.
     values: Vec<(usize, BTreeSet<i64>)>,
+    /// The same of texts.
+    texts: Vec<(usize, BTreeSet<String>)>,
     /// Range of the first column, the time.
     pub(crate) times: Times,
 }
@@ -28,6 +30,7 @@ pub(crate) struct Selection {
 #[derive(Debug, PartialEq, Eq)]
 enum Condition {
     Values(usize, BTreeSet<i64>),
+    Texts(usize, BTreeSet<String>),
     Times(Times),
 }
 
@@ -44,6 +47,7 @@ impl Selection {
         {
             match condition {
                 Condition::Values(column, values) => selection.values.push((column, values)),
+                Condition::Texts(column, texts) => selection.texts.push((column, texts)),
                 Condition::Times(Times { first, last }) => {
                     let times = &mut selection.times;
                     // None is less than any time.
@@ -72,9 +76,12 @@ impl Selection {
 
     /// The values that a column may have; `None` if any.
     pub(crate) fn values(&self, column: usize) -> Option<BTreeSet<i64>> {
-        let mut of_column = self.values.iter().filter(|(other, _)| *other == column);
-        let first = of_column.next()?.1.clone();
-        Some(of_column.fold(first, |all, (_, values)| &all & values))
+        common(&self.values, column)
+    }
+
+    /// The texts that a column may have; `None` if any.
+    pub(crate) fn texts(&self, column: usize) -> Option<BTreeSet<String>> {
+        common(&self.texts, column)
     }
 
     /// Reads only rows of `source` whose columns have the values requested of the pass's.
@@ -88,10 +95,25 @@ impl Selection {
     }
 }
 
+/// The values of a column that all of its conditions allow.
+fn common<T: Ord + Clone>(
+    conditions: &[(usize, BTreeSet<T>)],
+    column: usize,
+) -> Option<BTreeSet<T>> {
+    let mut of_column = conditions.iter().filter(|(other, _)| *other == column);
+    let first = of_column.next()?.1.clone();
+    Some(of_column.fold(first, |all, (_, values)| &all & values))
+}
+
 /// The condition of a filter, if it has the form of one.
 fn condition(filter: &Expr, fields: &Schema) -> Option<Condition> {
-    if let Some((column, values)) = values(filter, fields) {
+    let of = |expr: &Expr| column(expr, fields);
+    if let Some((column, values)) = values(filter, &of, &integer) {
         return Some(Condition::Values(column, values));
+    }
+    let of_text = |expr: &Expr| text_column(expr, fields);
+    if let Some((column, texts)) = values(filter, &of_text, &text) {
+        return Some(Condition::Texts(column, texts));
     }
     let Expr::BinaryExpr(binary) = filter else {
         return None;
@@ -115,24 +137,28 @@ fn condition(filter: &Expr, fields: &Schema) -> Option<Condition> {
     }))
 }
 
-/// `tid = 3`, `tid IN (3, 5)`, `tid = 3 OR tid = 5`.
-fn values(filter: &Expr, fields: &Schema) -> Option<(usize, BTreeSet<i64>)> {
+/// `tid = 3`, `tid IN (3, 5)`, `tid = 3 OR tid = 5`, of columns and literals that `column` and `value` return.
+fn values<T: Ord + Clone>(
+    filter: &Expr,
+    column: &dyn Fn(&Expr) -> Option<usize>,
+    value: &dyn Fn(&Expr) -> Option<T>,
+) -> Option<(usize, BTreeSet<T>)> {
     match filter {
         Expr::BinaryExpr(binary) if binary.op == Operator::Eq => {
-            let (column, value) = match column(&binary.left, fields) {
-                Some(column) => (column, integer(&binary.right)?),
-                None => (column(&binary.right, fields)?, integer(&binary.left)?),
+            let (column, value) = match column(&binary.left) {
+                Some(column) => (column, value(&binary.right)?),
+                None => (column(&binary.right)?, value(&binary.left)?),
             };
             Some((column, BTreeSet::from([value])))
         }
         Expr::BinaryExpr(binary) if binary.op == Operator::Or => {
-            let (column, left) = values(&binary.left, fields)?;
-            let (other, right) = values(&binary.right, fields)?;
-            (column == other).then(|| (column, &left | &right))
+            let (of_left, left) = values(&binary.left, column, value)?;
+            let (of_right, right) = values(&binary.right, column, value)?;
+            (of_left == of_right).then(|| (of_left, &left | &right))
         }
         Expr::InList(list) if !list.negated => {
-            let column = column(&list.expr, fields)?;
-            let values: Option<_> = list.list.iter().map(integer).collect();
+            let column = column(&list.expr)?;
+            let values: Option<_> = list.list.iter().map(value).collect();
             Some((column, values?))
         }
         _ => None,
@@ -146,6 +172,22 @@ fn column(expr: &Expr, fields: &Schema) -> Option<usize> {
     };
     let (index, field) = fields.column_with_name(&column.name)?;
     matches!(field.data_type(), DataType::Int32 | DataType::Int64).then_some(index)
+}
+
+/// A column of strings.
+fn text_column(expr: &Expr, fields: &Schema) -> Option<usize> {
+    let Expr::Column(column) = expr else {
+        return None;
+    };
+    let (index, field) = fields.column_with_name(&column.name)?;
+    (*field.data_type() == DataType::Utf8View).then_some(index)
+}
+
+fn text(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(text) | ScalarValue::Utf8View(text), _) => text.clone(),
+        _ => None,
+    }
 }
 
 fn integer(expr: &Expr) -> Option<i64> {
@@ -176,10 +218,13 @@ mod tests {
             lit(12_i64).lt_eq(col("time")),
             col("time").lt(lit(20_i64)),
             col("time").lt_eq(lit(30_i64)),
+            col("comm").eq(lit("a")).or(lit("b").eq(col("comm"))),
+            col("comm").in_list(vec![lit("b"), lit("c")], false),
         ];
         let selection = Selection::new(&[0, 1], &filters, &fields);
         assert_eq!(selection.values(1), Some(BTreeSet::from([5, 7])));
         assert_eq!(selection.values(0), None);
+        assert_eq!(selection.texts(2), Some(BTreeSet::from(["b".to_owned()])));
         let times = (selection.times.first, selection.times.last);
         assert_eq!(times, (Some(12), Some(19)));
         assert!(selection.wants(1) && !selection.wants(2));
@@ -188,7 +233,8 @@ mod tests {
             col("tid").in_list(vec![lit(5_i64)], true),
             is("tid", 3).or(is("time", 3)),
             is("tid", 3).or(col("tid").is_null()),
-            col("comm").eq(lit("a")),
+            col("comm").not_eq(lit("a")),
+            col("comm").eq(lit("a")).or(is("tid", 3)),
             col("tid").eq(col("time")),
             col("time").gt(lit(i64::MAX)),
         ];

@@ -10,6 +10,7 @@
 //! descriptors are known from the calls that opened, duplicated and closed them, if these recorded the path, and from
 //! `open_files`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray};
@@ -20,7 +21,7 @@ use datafusion::logical_expr::lit;
 use hashbrown::HashMap;
 
 use super::Function;
-use super::descriptors::Descriptors;
+use super::descriptors::{Descriptors, Effect};
 use super::names::{Name, Names};
 use super::pass::{Machine, Pass, PassPlan, Tables};
 use super::rows::{Rows, emitted};
@@ -41,7 +42,7 @@ pub(super) const FUNCTION: Function = Function {
 /// System calls, all or only those of the given names.
 #[derive(Debug)]
 pub(super) struct SystemCalls {
-    pub(super) only: Option<&'static [&'static str]>,
+    pub(super) only: Option<BTreeSet<String>>,
 }
 
 emitted! {
@@ -101,8 +102,16 @@ struct Entry {
 const MOST: usize = 6;
 
 impl SystemCalls {
-    /// The named entries in a catalog, in the order of their sources.
-    fn entries(&self, catalog: &dyn CatalogProvider) -> Vec<Entry> {
+    /// The names of a query's rows; `None` if any.
+    fn names(&self, selection: &Selection) -> Option<BTreeSet<String>> {
+        match (&self.only, selection.texts(NAME)) {
+            (Some(own), Some(wanted)) => Some(own & &wanted),
+            (own, wanted) => own.clone().or(wanted),
+        }
+    }
+
+    /// The named entries in a catalog, of calls of these names, in the order of their sources.
+    fn entries(catalog: &dyn CatalogProvider, only: Option<&BTreeSet<String>>) -> Vec<Entry> {
         let Some(schema) = catalog.schema("syscalls") else {
             return Vec::new();
         };
@@ -113,7 +122,7 @@ impl SystemCalls {
             .filter_map(|name| name.strip_prefix("sys_enter_"));
         let is_wanted = |call: &&str| {
             let name = system_call::of_event(call);
-            self.only.is_none_or(|only| only.contains(&name))
+            only.is_none_or(|only| only.contains(name))
         };
         calls.filter(is_wanted).map(Entry::of).collect()
     }
@@ -178,16 +187,25 @@ impl Pass for SystemCalls {
     }
 
     fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
-        let entries = self.entries(tables.catalog);
-        let only = self.only;
+        let only = self.names(selection);
+        let all_entries = SystemCalls::entries(tables.catalog, self.only.as_ref());
         // strace prints the arguments with the calls.
         let is_strace = tables.has("strace:signal");
-        let has_strings = || entries.iter().any(|entry| entry.has_strings(tables));
+        let has_strings = || all_entries.iter().any(|entry| entry.has_strings(tables));
         // Files that were open before are followed only if every call that gives a descriptor another file was recorded.
         let has_files = tables.has("main:open_files") && tables.follows_descriptors();
         let wants_paths = selection.wants(PATH) && (is_strace || has_files || has_strings());
+        // Names of descriptors come from calls of other names.
+        let read = only.as_ref().filter(|_| !wants_paths);
+        let entries = match read {
+            Some(_) => SystemCalls::entries(tables.catalog, read),
+            None => all_entries,
+        };
         // The architecture is known only with the rows. Calls of its other numbers are dropped then.
-        let numbers = only.filter(|_| !wants_paths).map(system_call::numbers);
+        let numbers = read.map(|names| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            system_call::numbers(&names)
+        });
         // Names of descriptors come from earlier calls, of any thread of the process; all else from the entry at the time of the call.
         let of_selection = |source: Source, columns: &[(usize, &str)]| {
             let last = selection.times.last;
@@ -242,6 +260,7 @@ impl Pass for SystemCalls {
         sources.extend(named.map(|entry| of_selection(entry, &[(TID, "tid")])));
         let numbered = |number: &i64| lit(format!("syscall:{number}"));
         let is_numbered = match &numbers {
+            Some(none) if none.is_empty() => lit(false),
             Some(all) => column("function").in_list(all.iter().map(numbered).collect(), false),
             None => column("function").like(lit("syscall:%")),
         };
@@ -280,11 +299,11 @@ impl Pass for SystemCalls {
         let has_numbers =
             tables.has("raw_syscalls:sys_enter") || tables.has("raw_syscalls:sys_exit");
         PassPlan::new(sources, move || Calls {
-            only,
+            only: only.clone(),
             wants_paths,
             is_strace,
             has_numbers,
-            numbers: HashMap::new(),
+            functions: HashMap::new(),
             entries: entries.clone(),
             architecture: String::new(),
             pending: HashMap::new(),
@@ -310,6 +329,12 @@ struct Pending {
 }
 
 impl Pending {
+    /// The string at a place among the arguments, if it was recorded.
+    fn string(&self, place: usize) -> Option<&str> {
+        let found = self.strings.iter().find(|(other, _)| *other == place);
+        found.map(|(_, text)| &**text)
+    }
+
     /// The arguments that strace printed with the call.
     fn of_strace(arguments: Option<ArrayRef>) -> Pending {
         let mut pending = Pending::default();
@@ -332,14 +357,30 @@ impl Pending {
     }
 }
 
+/// What a call's function says about it: the same for every call of the function.
+#[derive(Debug)]
+struct Called {
+    /// `syscall:257`, not `sys_openat`.
+    is_numbered: bool,
+    number: Option<i64>,
+    name: Option<Box<str>>,
+    /// Whether calls of this name were recorded by their own events.
+    has_entry: bool,
+    /// Whether the name is among those of the query.
+    is_wanted: bool,
+    /// Places among the arguments.
+    fd: Option<usize>,
+    path: Option<usize>,
+    effect: Option<Effect>,
+}
+
 struct Calls {
-    only: Option<&'static [&'static str]>,
+    only: Option<BTreeSet<String>>,
     wants_paths: bool,
     is_strace: bool,
     /// Whether calls were recorded by number.
     has_numbers: bool,
-    /// By name.
-    numbers: HashMap<Box<str>, Option<i64>>,
+    functions: HashMap<Box<str>, Called>,
     entries: Vec<Entry>,
     architecture: String,
     pending: HashMap<i32, Pending>,
@@ -349,33 +390,55 @@ struct Calls {
 }
 
 impl Calls {
-    /// The number of a call that was recorded by number, by its name.
-    fn number_of(&mut self, name: &str) -> Option<i64> {
-        if !self.has_numbers || name.is_empty() {
-            return None;
+    /// What a function says. If its number is not in its name, it may be known from the entry.
+    fn called(&self, function: &str, entered: Option<i64>) -> Called {
+        let raw_number = function.strip_prefix("syscall:");
+        // Traces of earlier versions have the names of events.
+        let named = function.strip_prefix("sys_").unwrap_or_default();
+        let named = system_call::of_event(named);
+        let number = match raw_number {
+            Some(number) => number.parse().ok().or(entered),
+            None if self.has_numbers && !named.is_empty() => {
+                system_call::number(named, &self.architecture)
+            }
+            None => None,
+        };
+        // Traces of earlier versions have the return of a signal, without a number.
+        let is_number = |number: &i64| *number >= 0;
+        let name = match raw_number {
+            Some(_) => number
+                .filter(is_number)
+                .and_then(|number| system_call::name(number, &self.architecture)),
+            None => Some(named),
+        };
+        let call = name.unwrap_or_default();
+        let is_of = |entry: &Entry| system_call::of_event(&entry.call) == named;
+        Called {
+            is_numbered: raw_number.is_some(),
+            number,
+            name: name.map(Box::from),
+            has_entry: raw_number.is_none() && self.entries.iter().any(is_of),
+            is_wanted: self.only.as_ref().is_none_or(|only| only.contains(call)),
+            fd: place_of_fd(call),
+            path: place_of_path(call),
+            effect: Effect::of(call),
         }
-        if let Some(known) = self.numbers.get(name) {
-            return *known;
-        }
-        let number = system_call::number(name, &self.architecture);
-        self.numbers.insert(name.into(), number);
-        number
     }
 
     fn raw(&mut self, row: Row<'_>) {
         let Some(tid) = row.id(1) else {
             return;
         };
-        let mut pending = Pending {
-            time: row.time,
-            number: row.integer(0),
-            ..Pending::default()
-        };
+        let pending = self.pending.entry(tid).or_default();
+        pending.time = row.time;
+        pending.entry = None;
+        pending.number = row.integer(0);
+        pending.strings.clear();
+        pending.values = [None; MOST];
         let recorded = row.integers(2).unwrap_or_default();
         for (value, &recorded) in pending.values.iter_mut().zip(recorded) {
             *value = Some(recorded);
         }
-        self.pending.insert(tid, pending);
     }
 
     fn named(&mut self, entry: usize, row: Row<'_>) {
@@ -402,108 +465,114 @@ impl Calls {
             return;
         };
         let entry_seen = row.flag(7).unwrap_or(true);
-        let raw_number = function.strip_prefix("syscall:");
-        // Traces of earlier versions have the names of events.
-        let named = function.strip_prefix("sys_").unwrap_or_default();
-        let named = system_call::of_event(named);
-        let by_name = self.number_of(named);
-        let number = raw_number.and_then(|number| number.parse().ok());
+        if !self.functions.contains_key(function) {
+            let called = self.called(function, None);
+            self.functions.insert(function.into(), called);
+        }
+        let Some(called) = self.functions.get(function) else {
+            return;
+        };
         let pending = self.pending.get(&tid);
         let pending = pending.filter(|pending| pending.time == row.time);
         // Of several calls within the resolution of the clock, the last one's entry is known.
-        let is_of_call = |pending: &&Pending| match (pending.number, number) {
-            (Some(entered), Some(number)) => entered == number,
+        let is_of_call = |pending: &&Pending| match (pending.number, called.number) {
+            (Some(entered), Some(number)) if called.is_numbered => entered == number,
             _ => true,
         };
         let pending = pending.filter(is_of_call);
         let printed = self.is_strace.then(|| Pending::of_strace(row.list(11)));
         let pending = pending.or(printed.as_ref());
-        if raw_number == Some("-1") && !entry_seen {
+        if called.is_numbered && called.number == Some(-1) && !entry_seen {
             // The exit of rt_sigreturn: the kernel has restored the registers, which had the number, to those before the signal.
             return;
         }
-        if raw_number.is_none() {
-            let is_entry = |entry: &Entry| system_call::of_event(&entry.call) == named;
+        if !called.is_numbered {
+            let is_entry =
+                |entry: &Entry| called.name.as_deref() == Some(system_call::of_event(&entry.call));
             let is_of = |pending: &Pending| {
                 let entry = pending.entry.and_then(|entry| self.entries.get(entry));
                 entry.is_some_and(is_entry)
             };
-            let is_known = || self.entries.iter().any(is_entry);
             // Otherwise a function of this name in the kernel, from a function tracer.
-            let is_other = (entry_seen || !is_known()) && by_name.is_none();
+            let is_other = (entry_seen || !called.has_entry) && called.number.is_none();
             if !self.is_strace && !pending.is_some_and(is_of) && is_other {
                 return;
             }
         }
-        let number = number.or_else(|| pending?.number);
-        let number = number.or(by_name);
-        // Traces of earlier versions have the return of a signal, without a number.
-        let number = number.filter(|&number| number >= 0);
-        let name = match raw_number {
-            Some(_) => number.and_then(|number| system_call::name(number, &self.architecture)),
-            None => Some(named),
+        let entered = pending.and_then(|pending| pending.number);
+        let of_entry = match called.is_numbered && called.number.is_none() {
+            true => Some(self.called(function, entered)),
+            false => None,
         };
-        let ret = row.integer(6);
-        let call = name.unwrap_or_default();
-        if self.only.is_some_and(|only| !only.contains(&call)) {
+        let called = of_entry.as_ref().unwrap_or(called);
+        if !called.is_wanted && !self.wants_paths {
             return;
         }
+        let number = match called.is_numbered {
+            true => called.number,
+            false => entered.or(called.number),
+        };
+        let number = number.filter(|&number| number >= 0);
+        let ret = row.integer(6);
+        let call = called.name.as_deref().unwrap_or_default();
         let none = Pending::default();
         let entry = pending.unwrap_or(&none);
         let pid = row.id(3);
         // Inputs without process IDs have programs of one thread, mostly.
         let process = pid.unwrap_or(tid);
         let fd = match self.wants_paths || rows.wants(FD) {
-            true => fd_of(call, entry),
+            true => called.fd.and_then(|place| fd_of(entry, place)),
             false => None,
         };
-        let new_path = match self.wants_paths {
-            true => {
-                path_argument(call, entry).map(|path| self.names.of(Some(path), Name::default()))
-            }
-            false => None,
+        let new_path = match called.path.filter(|_| self.wants_paths) {
+            Some(place) => entry
+                .string(place)
+                .map(|path| self.names.of(Some(path), Name::default())),
+            None => None,
         };
         let path_of_fd = || self.descriptors.path(process, fd?);
         let path = new_path.or_else(path_of_fd).unwrap_or_default();
         // Numbers of processes have names, too: `7<sh>` (-Y).
-        let printed_file = || strace::file(entry.texts.get(place_of_fd(call)?)?);
+        let printed_file = || strace::file(entry.texts.get(called.fd?)?);
         let printed_file = match (self.is_strace, new_path) {
             (true, None) => printed_file(),
             _ => None,
         };
-        rows.integer(TIME, Some(row.time));
-        rows.integer(DURATION, row.integer(1));
-        rows.integer(CPU, row.integer(2));
-        rows.id(PID, pid);
-        rows.id(TID, Some(tid));
-        rows.text(COMM, row.text(4));
-        rows.text(NAME, name);
-        rows.integer(NUMBER, number);
-        if rows.wants(ARGS) {
-            self.text.clear();
-            let known = pending.is_some();
-            if known {
-                write_arguments(call, entry, &self.architecture, &mut self.text);
+        if called.is_wanted {
+            rows.integer(TIME, Some(row.time));
+            rows.integer(DURATION, row.integer(1));
+            rows.integer(CPU, row.integer(2));
+            rows.id(PID, pid);
+            rows.id(TID, Some(tid));
+            rows.text(COMM, row.text(4));
+            rows.text(NAME, called.name.as_deref());
+            rows.integer(NUMBER, number);
+            if rows.wants(ARGS) {
+                self.text.clear();
+                let known = pending.is_some();
+                if known {
+                    write_arguments(call, entry, &self.architecture, &mut self.text);
+                }
+                let arguments = self.text.split('\0').filter(|text| !text.is_empty());
+                rows.texts(ARGS, known.then_some(arguments));
             }
-            let arguments = self.text.split('\0').filter(|text| !text.is_empty());
-            rows.texts(ARGS, known.then_some(arguments));
+            rows.id(FD, fd);
+            rows.text(PATH, printed_file.or_else(|| self.names.text(path)));
+            rows.integer(RET, ret);
+            if rows.wants(ERROR) {
+                rows.text(ERROR, ret.and_then(errno::name));
+            }
+            rows.integer(KERNEL_STACK, row.integer(8));
+            rows.integer(USER_STACK, row.integer(9));
+            rows.integer(CALL_ID, row.integer(10));
+            for (column, value) in [ARG0, ARG1, ARG2].into_iter().zip(entry.values) {
+                rows.integer(column, value);
+            }
+            rows.end_row();
         }
-        rows.id(FD, fd);
-        rows.text(PATH, printed_file.or_else(|| self.names.text(path)));
-        rows.integer(RET, ret);
-        if rows.wants(ERROR) {
-            rows.text(ERROR, ret.and_then(errno::name));
-        }
-        rows.integer(KERNEL_STACK, row.integer(8));
-        rows.integer(USER_STACK, row.integer(9));
-        rows.integer(CALL_ID, row.integer(10));
-        for (column, value) in [ARG0, ARG1, ARG2].into_iter().zip(entry.values) {
-            rows.integer(column, value);
-        }
-        rows.end_row();
-        if let Some(ret) = ret.filter(|_| self.wants_paths) {
+        if let (Some(effect), Some(ret)) = (called.effect, ret.filter(|_| self.wants_paths)) {
             self.descriptors
-                .call(process, call, &entry.values, ret, new_path);
+                .call(process, effect, &entry.values, ret, new_path);
         }
     }
 }
@@ -519,23 +588,19 @@ fn place_of_fd(call: &str) -> Option<usize> {
 }
 
 /// The file descriptor among the arguments.
-fn fd_of(call: &str, entry: &Pending) -> Option<i32> {
-    let value = (*entry.values.get(place_of_fd(call)?)?)?;
+fn fd_of(entry: &Pending, place: usize) -> Option<i32> {
+    let value = (*entry.values.get(place)?)?;
     // 32 bits; programs pass -1 as well.
     Some(value as i32).filter(|fd| *fd >= 0)
 }
 
-/// The path among the arguments, if it was recorded.
-fn path_argument<'e>(call: &str, entry: &'e Pending) -> Option<&'e str> {
+/// The place of the path among the arguments.
+fn place_of_path(call: &str) -> Option<usize> {
     const PATHS: [&str; 9] = [
         "filename", "pathname", "path", "oldname", "name", "library", "dir_name", "fs_name",
         "dev_name",
     ];
-    let (place, _) = prototypes::of(call)?
-        .enumerate()
-        .find(|(_, parameter)| PATHS.contains(&parameter.name))?;
-    let found = entry.strings.iter().find(|(other, _)| *other == place);
-    found.map(|(_, text)| &**text)
+    prototypes::of(call)?.position(|parameter| PATHS.contains(&parameter.name))
 }
 
 /// Appends `name=value` for each argument, separated by NUL.
@@ -550,7 +615,7 @@ fn write_arguments(call: &str, entry: &Pending, architecture: &str, into: &mut S
             into.push('\0');
             return;
         }
-        let string = entry.strings.iter().find(|(other, _)| *other == place);
+        let string = entry.string(place);
         let value = entry.values.get(place).copied().flatten();
         if string.is_none() && value.is_none() {
             return;
@@ -558,7 +623,7 @@ fn write_arguments(call: &str, entry: &Pending, architecture: &str, into: &mut S
         into.push_str(name);
         into.push('=');
         match (string, value) {
-            (Some((_, text)), _) => into.extend(text.chars().filter(|&letter| letter != '\0')),
+            (Some(text), _) => into.extend(text.chars().filter(|&letter| letter != '\0')),
             (None, Some(value)) => arguments::write(call, name, kind, value, is_generic, into),
             (None, None) => {}
         }
@@ -586,6 +651,7 @@ impl Machine for Calls {
                     row.text(1)
                         .unwrap_or_default()
                         .clone_into(&mut self.architecture);
+                    self.functions.clear();
                 }
             }
             feed::THREADS => {
@@ -618,6 +684,7 @@ impl Machine for Calls {
 
     fn bytes(&self) -> usize {
         self.pending.capacity() * size_of::<Pending>()
+            + self.functions.capacity() * 2 * size_of::<Called>()
             + self.names.bytes()
             + self.descriptors.bytes()
     }

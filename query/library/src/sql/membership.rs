@@ -1,21 +1,27 @@
-//! `x IN (SELECT …)` outside of WHERE, as a join: in FILTER, in CASE, as a column.
+//! `x IN (SELECT …)` and `EXISTS (SELECT …)` outside of WHERE, as joins: in FILTER, in CASE, in ORDER BY, as a column.
 //!
 //! ```text
 //! SELECT count(*) FILTER (WHERE tid IN (SELECT tid FROM a)) FROM t
 //!   t LEFT JOIN (SELECT DISTINCT tid AS value FROM a) ON t.tid = value       whether a value is in the list
 //!     CROSS JOIN (SELECT count(*), count(tid) FROM a)                        whether the list is empty, or has NULL
+//!
+//! SELECT EXISTS (SELECT 1 FROM a WHERE a.tid = t.tid) FROM t
+//!   (SELECT count(*) FROM a WHERE a.tid = t.tid) > 0
 //! ```
 //! The engine plans such subqueries only as conditions on rows, and takes a row that a NOT IN beside OR knows nothing about. As SQL has it, the answer is NULL, not false, if a value is not found among
 //! values of which some are unknown, so that NOT IN does not become true.
 
+use std::sync::Arc;
+
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, ScalarValue};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::InSubquery;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, col, lit, not, when,
+    BinaryExpr, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, col, lit, not,
+    when,
 };
 
 /// Rewrites the subqueries of a plan that are not conditions of WHERE.
@@ -30,7 +36,7 @@ pub(crate) fn resolve(plan: LogicalPlan) -> Result<LogicalPlan> {
             LogicalPlan::Filter(filter) => is_misjudged(&filter.predicate, true)?,
             _ => false,
         };
-        if !is_column || !has_list(&node)? {
+        if !is_column || !has_subquery(&node)? {
             return Ok(Transformed::no(node));
         }
         with_joins(node, &mut lists).map(Transformed::yes)
@@ -54,7 +60,7 @@ fn is_misjudged(condition: &Expr, is_term: bool) -> Result<bool> {
     }
 }
 
-/// A subquery that does not refer to the outer query.
+/// A subquery of IN that does not refer to the outer query.
 fn list(expr: &Expr) -> Option<&InSubquery> {
     match expr {
         Expr::InSubquery(list) if list.subquery.outer_ref_columns.is_empty() => Some(list),
@@ -62,9 +68,16 @@ fn list(expr: &Expr) -> Option<&InSubquery> {
     }
 }
 
-fn has_list(node: &LogicalPlan) -> Result<bool> {
+/// Subqueries that are joins only in WHERE.
+fn is_subquery(expr: &Expr) -> bool {
+    matches!(expr, Expr::InSubquery(_) | Expr::Exists(_))
+}
+
+fn has_subquery(node: &LogicalPlan) -> Result<bool> {
+    // EXISTS and an IN that refers to the outer query are joins there already.
+    let is_column = !matches!(node, LogicalPlan::Filter(_));
     for expr in node.expressions() {
-        if expr.exists(|expr| Ok(list(expr).is_some()))? {
+        if expr.exists(|expr| Ok(list(expr).is_some() || (is_column && is_subquery(expr))))? {
             return Ok(true);
         }
     }
@@ -85,16 +98,22 @@ fn with_joins(node: LogicalPlan, lists: &mut usize) -> Result<LogicalPlan> {
         .collect();
     let mut input = LogicalPlanBuilder::from((*input).clone());
     let names = NamePreserver::new(&node);
+    let is_filter = matches!(node, LogicalPlan::Filter(_));
     let mut exprs = Vec::new();
     for expr in node.expressions() {
         let name = names.save(&expr);
         let rewritten = expr.transform_up(|expr| {
-            let Some(list) = list(&expr) else {
-                return Ok(Transformed::no(expr));
+            let counts = match (list(&expr), is_filter) {
+                (None, false) if is_subquery(&expr) => true,
+                (Some(_), _) => false,
+                (None, _) => return Ok(Transformed::no(expr)),
             };
             *lists += 1;
             let relation = format!("list {lists}");
-            let (joined, is_member) = joined(input.clone(), list, &relation)?;
+            let (joined, is_member) = match list(&expr) {
+                Some(list) if !counts => joined(input.clone(), list, &relation)?,
+                _ => counted(input.clone(), &expr, &relation)?,
+            };
             input = joined;
             Ok(Transformed::yes(is_member))
         })?;
@@ -172,4 +191,77 @@ fn joined(
             false => is_member,
         },
     ))
+}
+
+/// Returns the input with a column for a subquery that refers to it, and the column.
+fn counted(
+    input: LogicalPlanBuilder,
+    expr: &Expr,
+    name: &str,
+) -> Result<(LogicalPlanBuilder, Expr)> {
+    let schema = Arc::clone(input.schema());
+    let (holds, is_negated) = match expr {
+        Expr::Exists(exists) => (
+            number_of(&exists.subquery, None)?.gt(lit(0)),
+            exists.negated,
+        ),
+        Expr::InSubquery(list) => (is_among(list, &schema)?, list.negated),
+        other => return Ok((input, other.clone())),
+    };
+    let holds = match is_negated {
+        true => not(holds),
+        false => holds,
+    };
+    let columns = schema.columns().into_iter().map(Expr::Column);
+    let input = input.project(columns.chain([holds.alias(name)]))?;
+    Ok((input, Expr::Column(Column::new_unqualified(name))))
+}
+
+/// The number of rows of a subquery that fulfill a condition.
+fn number_of(subquery: &Subquery, condition: Option<(Expr, &[Expr])>) -> Result<Expr> {
+    let mut rows = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone());
+    let mut outer = subquery.outer_ref_columns.clone();
+    if let Some((condition, of_outer)) = condition {
+        rows = rows.filter(condition)?;
+        outer.extend(of_outer.iter().cloned());
+    }
+    let number = rows.aggregate(Vec::<Expr>::new(), [count(lit(1)).alias("rows")])?;
+    Ok(Expr::ScalarSubquery(Subquery {
+        subquery: Arc::new(number.build()?),
+        outer_ref_columns: outer,
+        spans: subquery.spans.clone(),
+    }))
+}
+
+/// Whether a value is in a list that depends on the row.
+fn is_among(list: &InSubquery, schema: &DFSchema) -> Result<Expr> {
+    let values = list.subquery.subquery.schema().columns();
+    let [value] = values.as_slice() else {
+        let count = values.len();
+        return Err(DataFusionError::Plan(format!(
+            "IN: expected a query of one column, found {count}"
+        )));
+    };
+    let value = Expr::Column(value.clone());
+    let mut outer = Vec::new();
+    let wanted = list.expr.as_ref().clone();
+    let of_outer = wanted.clone().transform(|expr| match expr {
+        Expr::Column(column) => {
+            let (_, field) = schema.qualified_field_from_column(&column)?;
+            let reference = Expr::OuterReferenceColumn(Arc::clone(field), column);
+            outer.push(reference.clone());
+            Ok(Transformed::yes(reference))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    let number = |condition| number_of(&list.subquery, condition);
+    let same = number(Some((value.clone().eq(of_outer.data), &outer)))?;
+    let unknown = number(Some((value.is_null(), &[])))?;
+    when(same.gt(lit(0)), lit(true))
+        .when(number(None)?.eq(lit(0)), lit(false))
+        .when(
+            wanted.is_null().or(unknown.gt(lit(0))),
+            lit(ScalarValue::Boolean(None)),
+        )
+        .otherwise(lit(false))
 }

@@ -3,23 +3,28 @@
 //! ```text
 //! SELECT COLUMNS('_stack$') FROM samples        SELECT kernel_stack, user_stack FROM samples
 //! SELECT max(COLUMNS(['pid', 'tid'])) FROM t    SELECT max(pid), max(tid) FROM t
+//! SELECT COLUMNS(c -> c LIKE '%id') FROM t      SELECT pid, tid FROM t
 //! SELECT * RENAME (time AS ts) FROM t           SELECT time AS ts, cpu, … FROM t
 //! ```
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use arrow::array::StringArray;
+use arrow::array::{AsArray, RecordBatch, StringArray, StringViewArray};
 use arrow::compute::kernels::regexp::regexp_is_match_scalar;
+use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
+use datafusion::common::DFSchema;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    Query, RenameSelectItem, Select, SelectItem, Statement as SqlStatement, TableWithJoins, Value,
-    VisitMut, VisitorMut, WildcardAdditionalOptions, With,
+    LambdaFunction, Query, RenameSelectItem, Select, SelectItem, Statement as SqlStatement,
+    TableWithJoins, Value, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
 };
 
 use crate::engine;
+use crate::sql::dialect;
 
 /// Statements with more of these clauses are rejected.
 const MOST: usize = 100;
@@ -33,6 +38,7 @@ pub(super) async fn expand(statement: &mut Statement, state: &SessionState) -> R
             return Ok(());
         };
         let columns = columns_of(definitions, from, state).await?;
+        choose(statement, &columns, state)?;
         let mut expansion = Expansion {
             columns: &columns,
             wrong: String::new(),
@@ -48,6 +54,130 @@ pub(super) async fn expand(statement: &mut Statement, state: &SessionState) -> R
     }
     let message = format!("COLUMNS: more than {MOST} of them");
     Err(DataFusionError::Plan(message))
+}
+
+/// Replaces the functions in the clauses of the first SELECT by the names that fulfill them.
+fn choose(statement: &mut Statement, columns: &[String], state: &SessionState) -> Result<()> {
+    let mut choice = Choice {
+        columns,
+        state,
+        wrong: None,
+    };
+    let _ = engine::visit_statement(&mut choice, statement);
+    choice.wrong.map_or(Ok(()), Err)
+}
+
+struct Choice<'c> {
+    columns: &'c [String],
+    state: &'c SessionState,
+    wrong: Option<DataFusionError>,
+}
+
+impl VisitorMut for Choice<'_> {
+    type Break = ();
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if !select.projection.iter_mut().any(is_expanded) {
+            return ControlFlow::Continue(());
+        }
+        for item in &mut select.projection {
+            let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item
+            else {
+                continue;
+            };
+            let mut clauses = Functions { choice: self };
+            if expr.visit(&mut clauses).is_break() {
+                break;
+            }
+        }
+        ControlFlow::Break(())
+    }
+}
+
+/// Finds `COLUMNS(c -> …)` in an expression.
+struct Functions<'f, 'c> {
+    choice: &'f mut Choice<'c>,
+}
+
+impl VisitorMut for Functions<'_, '_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let Expr::Function(call) = expr else {
+            return ControlFlow::Continue(());
+        };
+        let FunctionArguments::List(list) = &mut call.args else {
+            return ControlFlow::Continue(());
+        };
+        let is_clause = call.name.to_string().eq_ignore_ascii_case("columns");
+        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = list.args.as_mut_slice()
+        else {
+            return ControlFlow::Continue(());
+        };
+        let Some(Expr::Lambda(function)) = dialect::lambda(argument).filter(|_| is_clause) else {
+            return ControlFlow::Continue(());
+        };
+        match fulfilling(&function, self.choice.columns, self.choice.state) {
+            Ok(names) => {
+                let each = names.into_iter().map(|name| {
+                    let name = Value::SingleQuotedString(name);
+                    Expr::value(name)
+                });
+                *argument = Expr::Array(datafusion::sql::sqlparser::ast::Array {
+                    elem: each.collect(),
+                    named: false,
+                });
+                ControlFlow::Continue(())
+            }
+            Err(wrong) => {
+                self.choice.wrong = Some(wrong);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+/// The columns whose name fulfills `function`.
+fn fulfilling(
+    function: &LambdaFunction,
+    columns: &[String],
+    state: &SessionState,
+) -> Result<Vec<String>> {
+    let name = function.params.iter().next();
+    let name = name.map_or_else(String::new, |parameter| parameter.name.value.clone());
+    let mut condition = engine::statement(state, &format!("SELECT {}", function.body))?;
+    dialect::translate(&mut condition).map_err(DataFusionError::Plan)?;
+    let condition = condition.to_string();
+    let condition = condition.strip_prefix("SELECT ").unwrap_or(&condition);
+    let field = Field::new(name.to_lowercase(), DataType::Utf8View, false);
+    let schema = Arc::new(ArrowSchema::new(vec![field]));
+    let known = DFSchema::try_from(Arc::clone(&schema))?;
+    let condition = state.create_logical_expr(condition, &known)?;
+    let condition = state.create_physical_expr(condition, &known)?;
+    let names = Arc::new(StringViewArray::from_iter_values(columns));
+    let batch = RecordBatch::try_new(schema, vec![names])?;
+    let holds = condition.evaluate(&batch)?.into_array(columns.len())?;
+    let Some(holds) = holds.as_boolean_opt() else {
+        let message = format!(
+            "COLUMNS: expected a condition, found {}\nhint: COLUMNS(c -> c LIKE '%id')",
+            function.body
+        );
+        return Err(DataFusionError::Plan(message));
+    };
+    let found = columns.iter().zip(holds);
+    let found: Vec<String> = found
+        .filter(|(_, holds)| *holds == Some(true))
+        .map(|(name, _)| name.clone())
+        .collect();
+    if found.is_empty() {
+        let message = format!(
+            "COLUMNS: no column fulfills {}\nhint: use one of: {}",
+            function.body,
+            columns.join(", ")
+        );
+        return Err(DataFusionError::Plan(message));
+    }
+    Ok(found)
 }
 
 /// The columns of the tables that a SELECT reads.
@@ -247,8 +377,7 @@ fn renamed(
 
 /// The columns that the clause in an expression names.
 fn chosen(expr: &Expr, columns: &[String]) -> Result<Vec<String>, String> {
-    const HINT: &str =
-        "hint: COLUMNS(*), COLUMNS('_stack$') for a regular expression, or COLUMNS(['pid', 'tid'])";
+    const HINT: &str = "hint: COLUMNS(*), COLUMNS('_stack$') for a regular expression, COLUMNS(c -> c LIKE '%id'), or COLUMNS(['pid', 'tid'])";
     let mut uses = Uses::default();
     let _ = expr.clone().visit(&mut uses);
     let Some(Expr::Function(call)) = uses.clause else {

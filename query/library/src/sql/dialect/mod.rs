@@ -16,11 +16,11 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, JoinOperator, LambdaFunction, LambdaFunctionParameter, LambdaSyntax,
-    ObjectName, OneOrManyWithParens, OrderByExpr, OrderByKind, Query, Select, SelectFlavor,
-    SelectItem, SetExpr, TableFactor, TableWithJoins, Value, Visit, Visitor, VisitorMut,
-    WildcardAdditionalOptions,
+    AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Ident, JoinOperator, LambdaFunction,
+    LambdaFunctionParameter, LambdaSyntax, ObjectName, OneOrManyWithParens, OrderByExpr,
+    OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, Subscript, TableFactor,
+    TableWithJoins, Value, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -54,8 +54,8 @@ impl VisitorMut for Translator {
         for item in &mut select.projection {
             let is_named = |expr: &Expr| match expr {
                 Expr::Function(call) if is_translated(call) => true,
-                // The engine's name has no words of the subquery.
-                expr => has_list(expr),
+                // The engine's name has no words of the subquery, and its own names of functions.
+                expr => has_list(expr) || has_own_name(expr),
             };
             if let SelectItem::UnnamedExpr(expr) = item
                 && is_named(expr)
@@ -94,6 +94,8 @@ impl VisitorMut for Translator {
         match expr {
             Expr::Function(call) if takes_function(call) => with_lambdas(call),
             Expr::Cast { data_type, .. } => known_type(data_type),
+            Expr::CompoundFieldAccess { access_chain, .. } => with_bounds(access_chain),
+            Expr::AnyOp { .. } | Expr::AllOp { .. } => as_list(expr),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -161,7 +163,7 @@ fn with_lambdas(call: &mut Function) {
 }
 
 /// `x -> x + 1 > 2` is read as `((x -> x) + 1) > 2`: the arrow binds more strongly than other operators.
-fn lambda(expr: &Expr) -> Option<Expr> {
+pub(crate) fn lambda(expr: &Expr) -> Option<Expr> {
     let mut body = expr.clone();
     let mut place = &mut body;
     let name = loop {
@@ -245,19 +247,84 @@ fn distinguish(projection: &mut [SelectItem]) {
     }
 }
 
-/// Whether an expression has an `x IN (SELECT …)`.
+/// Whether an expression has an `x IN (SELECT …)` or the like.
 fn has_list(expr: &Expr) -> bool {
     struct Lists;
     impl Visitor for Lists {
         type Break = ();
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             match expr {
-                Expr::InSubquery { .. } => ControlFlow::Break(()),
+                Expr::InSubquery { .. }
+                | Expr::Exists { .. }
+                | Expr::AnyOp { .. }
+                | Expr::AllOp { .. } => ControlFlow::Break(()),
                 _ => ControlFlow::Continue(()),
             }
         }
     }
     expr.visit(&mut Lists).is_break()
+}
+
+/// Whether an expression has a function as an argument, or a slice.
+fn has_own_name(expr: &Expr) -> bool {
+    struct Own;
+    impl Visitor for Own {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Lambda(_)
+                | Expr::BinaryOp {
+                    op: BinaryOperator::Arrow,
+                    ..
+                }
+                | Expr::CompoundFieldAccess { .. } => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    expr.visit(&mut Own).is_break()
+}
+
+/// `x = ANY (SELECT …)` as `x IN (SELECT …)`, `x <> ALL (SELECT …)` as `x NOT IN (SELECT …)`.
+fn as_list(expr: &mut Expr) {
+    let (left, right, negated) = match expr {
+        Expr::AnyOp {
+            left,
+            compare_op: BinaryOperator::Eq,
+            right,
+            ..
+        } => (left, right, false),
+        Expr::AllOp {
+            left,
+            compare_op: BinaryOperator::NotEq,
+            right,
+        } => (left, right, true),
+        _ => return,
+    };
+    if let Expr::Subquery(subquery) = right.as_ref() {
+        *expr = Expr::InSubquery {
+            expr: left.clone(),
+            subquery: subquery.clone(),
+            negated,
+        };
+    }
+}
+
+/// Writes out the open ends of `x[2:]`, `x[:2]` and `x[:]`.
+fn with_bounds(chain: &mut [AccessExpr]) {
+    let number = |text: &str| Expr::value(Value::Number(text.to_owned(), false));
+    for access in chain {
+        if let AccessExpr::Subscript(Subscript::Slice {
+            lower_bound,
+            upper_bound,
+            ..
+        }) = access
+        {
+            lower_bound.get_or_insert_with(|| number("1"));
+            // The last one.
+            upper_bound.get_or_insert_with(|| number("-1"));
+        }
+    }
 }
 
 /// An expression as the name of a column: lower-case, except for strings.
@@ -394,6 +461,12 @@ mod tests {
         check(
             "SELECT a FROM t SEMI JOIN u USING (x) ANTI JOIN v ON y",
             Ok("SELECT a FROM t LEFT SEMI JOIN u USING(x) LEFT ANTI JOIN v ON y"),
+        );
+        check(
+            "SELECT x[2:] AS a, x[:3][:] AS b FROM t WHERE x = ANY (SELECT y FROM u) AND x <> ALL (SELECT 1) AND x > ALL (SELECT 1)",
+            Ok(
+                "SELECT x[2:-1] AS a, x[1:3][1:-1] AS b FROM t WHERE x IN (SELECT y FROM u) AND x NOT IN (SELECT 1) AND x > ALL(SELECT 1)",
+            ),
         );
         check(
             "SELECT list_filter(a, x -> x + 1 > 2) AS f, CAST(a AS HUGEINT) AS h FROM t",
