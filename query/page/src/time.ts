@@ -197,7 +197,7 @@ export class Time {
     const lost = (this.data.losses?.length ?? 0) > 0 ? ["red: events were lost"] : [];
     const totals = this.totals();
     const grid = this.profile?.is_off_cpu === true ? totals.weight : totals.count;
-    this.joined = this.rowsToJoin(grid);
+    this.joined = this.rowsToJoin(grid, totals.weight);
     const notes = [`${what}; column: ${label(this.column)}, from the bottom upwards; row: ${label(this.slot * this.joined)}`, ...lost];
     this.panel.note.replaceChildren(...notes.map((line) => make("span", {}, line)));
     // A very short trace has no seconds to compare.
@@ -207,15 +207,22 @@ export class Time {
     this.command.update();
   }
 
-  /** Cells of one or two samples are noise: rows are joined until a cell has some, but ten remain. */
-  private rowsToJoin(counts: Float64Array): number {
+  /**
+   * Cells of one or two samples are noise: rows are joined until a cell has some, but ten remain. If most slots are empty, that is so
+   * only for slots in which a CPU that is never idle has few samples.
+   */
+  private rowsToJoin(counts: Float64Array, weights: Float64Array): number {
     if (this.profile?.is_off_cpu === true) return 1;
     const known = counts.filter((count) => count > 0);
-    const mean = known.reduce((sum, count) => sum + count, 0) / Math.max(1, known.length);
+    const all = known.reduce((sum, count) => sum + count, 0);
+    const mean = all / Math.max(1, known.length);
+    const isSampled = this.profile !== null && !this.profile.is_count && this.profile.unit === "ns";
+    const period = isSampled && all > 0 ? weights.reduce((sum, weight) => sum + weight, 0) / all : 0;
+    const most = known.length * 2 > counts.length ? mean : period > 0 ? this.slot / period : 4;
     const fits = (step: number) => this.rows % step === 0 && this.rows / step >= 10;
     let joined = 1;
-    for (let step = 1; step <= this.rows; step++) if (fits(step) && mean * joined < 4) joined = step;
-    return known.length * 2 > counts.length ? joined : 1;
+    for (let step = 1; step <= this.rows; step++) if (fits(step) && most * joined < 4) joined = step;
+    return joined;
   }
 
   private drawStrip(): void {
