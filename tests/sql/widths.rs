@@ -116,7 +116,7 @@ fn reports_fit_terminals_without_cut_numbers_and_names() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
-/// Facts, notes on stderr, and calls: no line is wider than the terminal, and no letter is lost.
+/// Facts, findings, notes on stderr, and calls: no line is wider than the terminal, and no letter is lost.
 #[test]
 fn facts_notes_and_calls_fit_terminals() {
     if !needs::met(&["script"]) {
@@ -138,6 +138,8 @@ fn facts_notes_and_calls_fit_terminals() {
             "formats/readers/src/trace_dat/golden/graph-events.dat",
             &["top", "--by", "event"],
         ),
+        ("tests/sql/sched.trace", &["findings"]),
+        ("tests/sql/system_calls.trace", &["findings"]),
         ("tests/sql/sched.trace", &["top"]),
         ("tests/sql/sched.trace", &["utilization"]),
         ("tests/sql/sched.trace", &["diff", "--before-where", "TRUE"]),
@@ -153,14 +155,88 @@ fn facts_notes_and_calls_fit_terminals() {
         for columns in [80, 120, 200] {
             let text = with_notes(&trace, arguments, Some(columns));
             let report = format!("{} of {input} at {columns}", arguments.join(" "));
-            let wide = text.lines().filter(|line| line.chars().count() > columns);
+            // A command of findings stays on one line, to be copied.
+            let wide = text.lines().filter(|line| {
+                line.chars().count() > columns && !line.trim_start().starts_with("perfquet-query ")
+            });
             wrong.extend(wide.map(|line| format!("{report}: too wide: {line}")));
-            if arguments[0] == "info" && letters(&text) != letters(&whole) {
+            let is_whole = ["info", "findings"].contains(&arguments[0]);
+            if is_whole && letters(&text) != letters(&whole) {
                 wrong.push(format!("{report}: {text}"));
             }
         }
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+/// Traces that perf and trace-cmd recorded.
+const RECORDED: [&str; 8] = [
+    "tests/corpus/perf-data/6.12/cpu-clock-a.data",
+    "tests/corpus/perf-data/6.12/cpu-clock-dwarf.data",
+    "tests/corpus/perf-data/6.12/page-faults.data",
+    "tests/corpus/perf-data/6.12/tracepoints.data",
+    "tests/corpus/perf-data/6.12/uprobe-g.data",
+    "tests/corpus/trace-cmd/6.12/events-v7.dat",
+    "tests/corpus/trace-cmd/6.12/graph-deep.dat",
+    "tests/corpus/trace-cmd/6.12/irq-timer.dat",
+];
+
+const EVERY: [&[&str]; 14] = [
+    &["top"],
+    &["top", "--by", "thread"],
+    &["top", "--by", "module"],
+    &["top", "--by", "event"],
+    &["durations"],
+    &["diff", "--before-where", "cpu = 0"],
+    &["waits"],
+    &["wakers"],
+    &["syscalls"],
+    &["locks"],
+    &["io"],
+    &["utilization"],
+    &["utilization", "--by", "thread"],
+    &["tables"],
+];
+
+/// Every report of recorded traces that have its events.
+#[test]
+fn every_report_of_recorded_traces_fits_terminals() {
+    if !needs::met(&["script"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for input in RECORDED {
+        let trace = directory.path().join("t.pqt");
+        if trace.exists() {
+            std::fs::remove_dir_all(&trace).unwrap();
+        }
+        super::import(&root().join(input), &trace).unwrap();
+        for arguments in EVERY {
+            // Many reports have fewer rows than these.
+            let arguments = match arguments[0] {
+                "tables" => arguments.to_vec(),
+                _ => [arguments, &["-n", "200"]].concat(),
+            };
+            let Some(whole) = attempt(&trace, &arguments, None, "2>/dev/null") else {
+                continue;
+            };
+            let whole = Table::parse(&whole);
+            if whole.rows.is_empty() {
+                continue;
+            }
+            count += 1;
+            for columns in [80, 120, 200] {
+                let text = printed(&trace, &arguments, Some(columns));
+                let report = format!("{} of {input} at {columns}", arguments.join(" "));
+                let faults = faults(&text, &whole, columns);
+                wrong.extend(faults.into_iter().map(|fault| format!("{report}: {fault}")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+    // Events differ, so that no trace has all reports.
+    assert!(count >= 40, "{count} reports");
 }
 
 /// The percentage that does not order the rows is omitted before the module.
@@ -207,6 +283,17 @@ fn with_notes(trace: &Path, arguments: &[&str], columns: Option<usize>) -> Strin
 }
 
 fn run(trace: &Path, arguments: &[&str], columns: Option<usize>, stderr: &str) -> String {
+    let text = attempt(trace, arguments, columns, stderr);
+    text.unwrap_or_else(|| panic!("{} fails", arguments.join(" ")))
+}
+
+/// The same; `None` for a report that fails.
+fn attempt(
+    trace: &Path,
+    arguments: &[&str],
+    columns: Option<usize>,
+    stderr: &str,
+) -> Option<String> {
     let mut words = vec![bin("perfquet-query").display().to_string()];
     words.push(arguments[0].to_owned());
     words.push(trace.display().to_string());
@@ -239,8 +326,7 @@ fn run(trace: &Path, arguments: &[&str], columns: Option<usize>, stderr: &str) -
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{line}: {text}");
-    text.replace('\r', "")
+    output.status.success().then(|| text.replace('\r', ""))
 }
 
 /// Cells by row, and headings.
@@ -322,7 +408,11 @@ fn faults(text: &str, whole: &Table, columns: usize) -> Vec<String> {
         for (row, all) in table.rows.iter().zip(&whole.rows) {
             let (cell, all) = (&row[column], &all[place]);
             let is_fine = match SHORTENED.contains(&heading.as_str()) {
-                true => cell.contains('…') || all.ends_with(cell.as_str()) || heading == "timeline",
+                true => {
+                    // A home directory is `~`.
+                    let end = cell.trim_start_matches('~');
+                    cell.contains('…') || all.ends_with(end) || heading == "timeline"
+                }
                 false => all == cell,
             };
             if !is_fine || heading == "function" && !has_own_name(cell, all) {
