@@ -140,11 +140,11 @@ impl Heap {
                 break;
             }
             let head = self.memory.read_up_to(at, HEAD_BYTES)?;
-            let length = u64::try_from(layout.block_length.of(&head)?).ok()?;
-            let is_used = *head.get(usize::try_from(layout.block_used).ok()?)? != 0;
+            let length = u64::try_from(layout.block.length.of(&head)?).ok()?;
+            let is_used = *head.get(usize::try_from(layout.block.used).ok()?)? != 0;
             if is_used {
-                let blob = at.checked_add(layout.block_bytes)?;
-                let body = head.get(usize::try_from(layout.block_bytes).ok()?..)?;
+                let blob = at.checked_add(layout.block.bytes)?;
+                let body = head.get(usize::try_from(layout.block.bytes).ok()?..)?;
                 rules.extend(self.rules_of(blob, body).into_iter().flatten());
             }
             at = at.checked_add(length.checked_mul(1 << bits).filter(|bytes| *bytes > 0)?)?;
@@ -153,7 +153,7 @@ impl Heap {
     }
 
     fn rules_of(&mut self, blob: u64, body: &[u8]) -> Option<Vec<(u32, u32, GeneratedRule)>> {
-        let layout = self.layout;
+        let layout = self.layout.blob;
         let (start, end) = match layout.code {
             Code::Pointers(start, end) => (start.of(body)? as u64, end.of(body)? as u64),
             Code::Offsets(start, end) => (

@@ -58,17 +58,27 @@ pub(super) struct Layout {
     pub(super) high: u64,
     pub(super) low_boundary: u64,
     pub(super) high_boundary: u64,
-    /// Of a block: number of segments, whether it is used, and the size of this head.
-    pub(super) block_length: Field,
-    pub(super) block_used: u64,
-    pub(super) block_bytes: u64,
-    /// Of a blob, behind it.
+    pub(super) block: Block,
+    pub(super) blob: Blob,
+    /// The options of the JVM.
+    pub(super) flags: Option<Flags>,
+}
+
+/// Head of a block: number of segments, whether it is used, and the size of this head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) length: Field,
+    pub(super) used: u64,
+    pub(super) bytes: u64,
+}
+
+/// A blob, behind the head of its block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Blob {
     pub(super) name: Field,
     pub(super) frame_complete: Field,
     pub(super) frame_words: Field,
     pub(super) code: Code,
-    /// The options of the JVM.
-    pub(super) flags: Option<Flags>,
 }
 
 /// Where the options of the JVM are.
@@ -217,13 +227,17 @@ impl Known {
             high: self.offset("VirtualSpace", "_high")?,
             low_boundary: self.offset("VirtualSpace", "_low_boundary")?,
             high_boundary: self.offset("VirtualSpace", "_high_boundary")?,
-            block_length: length,
-            block_used: header + self.offset("HeapBlock::Header", "_used")?,
-            block_bytes,
-            name: blob("_name")?,
-            frame_complete: blob("_frame_complete_offset")?,
-            frame_words: blob("_frame_size")?,
-            code,
+            block: Block {
+                length,
+                used: header + self.offset("HeapBlock::Header", "_used")?,
+                bytes: block_bytes,
+            },
+            blob: Blob {
+                name: blob("_name")?,
+                frame_complete: blob("_frame_complete_offset")?,
+                frame_words: blob("_frame_size")?,
+                code,
+            },
             flags: self.flags(),
         })
     }

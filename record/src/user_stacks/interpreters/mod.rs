@@ -395,7 +395,6 @@ impl<'a> Rows<'a> {
     }
 
     /// Returns the next row; `None` if the record is too short for it.
-    #[expect(clippy::type_complexity, reason = "a row has three words")]
     fn next(&mut self) -> Option<Option<(u64, u64, u64)>> {
         let Some(left) = self.left.checked_sub(1) else {
             return Some(None);

@@ -29,20 +29,26 @@ pub(super) struct Layout {
     pub(super) script_source: u32,
     /// In a map: the type of its objects.
     pub(super) map_type: u32,
-    pub(super) string_length: u32,
-    /// In a string: its characters, another string, two strings, a string and where it starts in it, or an object with them.
-    pub(super) characters: u32,
-    pub(super) thin: u32,
-    pub(super) first: u32,
-    pub(super) parent: u32,
-    pub(super) skipped: u32,
-    pub(super) external: u32,
+    pub(super) strings: Strings,
     pub(super) shared_type: u16,
     pub(super) script_type: u16,
     pub(super) scope_type: u16,
     /// In a scope info, in words after the first: number of local variables, and the first one.
     pub(super) locals: u64,
     pub(super) first_local: u64,
+}
+
+/// Offsets in strings: their length; their characters, another string, two strings, a string and where it starts in it, or an
+/// object with the characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Strings {
+    pub(super) length: u32,
+    pub(super) characters: u32,
+    pub(super) thin: u32,
+    pub(super) first: u32,
+    pub(super) parent: u32,
+    pub(super) skipped: u32,
+    pub(super) external: u32,
 }
 
 impl Layout {
@@ -74,13 +80,15 @@ impl Layout {
             script_name: offset("class_Script__name__*")?,
             script_source: offset("class_Script__source__*")?,
             map_type: offset("class_Map__instance_type__*")?,
-            string_length: offset("class_String__length__*")?,
-            characters: offset("class_SeqOneByteString__chars__*")?,
-            thin: offset("class_ThinString__actual__*")?,
-            first: offset("class_ConsString__first__*")?,
-            parent: offset("class_SlicedString__parent__*")?,
-            skipped: offset("class_SlicedString__offset__*")?,
-            external: offset("class_ExternalString__resource__*")?,
+            strings: Strings {
+                length: offset("class_String__length__*")?,
+                characters: offset("class_SeqOneByteString__chars__*")?,
+                thin: offset("class_ThinString__actual__*")?,
+                first: offset("class_ConsString__first__*")?,
+                parent: offset("class_SlicedString__parent__*")?,
+                skipped: offset("class_SlicedString__offset__*")?,
+                external: offset("class_ExternalString__resource__*")?,
+            },
             shared_type: kind("type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
             script_type: kind("type_Script__SCRIPT_TYPE")?,
             scope_type: kind("type_ScopeInfo__SCOPE_INFO_TYPE")?,

@@ -251,7 +251,7 @@ impl Process {
 
     /// Where the characters of a string are; `None` if they are in two places.
     fn text(&self, object: u64, depth: usize) -> Option<Text> {
-        let layout = &self.layout;
+        let strings = &self.layout.strings;
         let kind = self.kind(object)?;
         if kind & !(NOT_A_STRING - 1) != 0 || depth > INDIRECTIONS_MAX {
             return None;
@@ -259,20 +259,20 @@ impl Process {
         let at = object.checked_sub(1)?;
         let head = self
             .memory
-            .read(at.checked_add(layout.string_length.into())?, 4)?;
+            .read(at.checked_add(strings.length.into())?, 4)?;
         let length = u64::from(Endian::Little.u32_at(&head, 0)?);
         let width = if kind & ONE_BYTE != 0 { 1 } else { 2 };
         let address = match kind & REPRESENTATION {
-            SEQUENTIAL => at.checked_add(layout.characters.into())?,
-            EXTERNAL if kind & UNCACHED == 0 => self.word(at, layout.external + WORD as u32)?,
-            THIN => return self.text(self.word(at, layout.thin)?, depth + 1),
+            SEQUENTIAL => at.checked_add(strings.characters.into())?,
+            EXTERNAL if kind & UNCACHED == 0 => self.word(at, strings.external + WORD as u32)?,
+            THIN => return self.text(self.word(at, strings.thin)?, depth + 1),
             CONCATENATED => {
-                let first = self.text(self.word(at, layout.first)?, depth + 1)?;
+                let first = self.text(self.word(at, strings.first)?, depth + 1)?;
                 return (first.length == length).then_some(first);
             }
             SLICED => {
-                let parent = self.text(self.word(at, layout.parent)?, depth + 1)?;
-                let skipped = number(self.word(at, layout.skipped)?)?;
+                let parent = self.text(self.word(at, strings.parent)?, depth + 1)?;
+                let skipped = number(self.word(at, strings.skipped)?)?;
                 let end = skipped.checked_add(length)?;
                 let address = parent.address.checked_add(skipped * parent.width)?;
                 return (end <= parent.length).then_some(Text {
