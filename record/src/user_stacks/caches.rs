@@ -1,5 +1,6 @@
 //! Tables for the code caches of JVMs: each covers generated code of one process, and is replaced when code was compiled.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Caches {
     /// Started with the first JVM.
     hotspots: Option<Hotspots>,
+    /// Processes that are read: which program of each.
+    watched: HashMap<i32, u64>,
+    watches: u64,
     known: HashMap<i32, Cache>,
     /// All that were known.
     seen: BTreeSet<i32>,
@@ -38,7 +42,18 @@ struct Cache {
 impl Caches {
     /// Reads the code cache of a process from now on.
     pub(super) fn watch(&mut self, pid: i32) {
-        self.hotspots.get_or_insert_with(Hotspots::start).watch(pid);
+        let Caches {
+            hotspots,
+            watched,
+            watches,
+            ..
+        } = self;
+        if let Entry::Vacant(free) = watched.entry(pid) {
+            *watches += 1;
+            free.insert(*watches);
+            let hotspots = hotspots.get_or_insert_with(Hotspots::start);
+            hotspots.watch(pid, *watches);
+        }
     }
 
     /// Looks at the code cache of a process soon, if it has one.
@@ -58,7 +73,7 @@ impl Caches {
 
     /// Forgets a process.
     pub(super) fn forget(&mut self, pid: i32, objects: &mut [WalkTables]) {
-        if let Some(hotspots) = &self.hotspots {
+        if let (Some(hotspots), Some(_)) = (&self.hotspots, self.watched.remove(&pid)) {
             hotspots.forget(pid);
         }
         let Some(cache) = self.known.remove(&pid) else {
@@ -82,6 +97,10 @@ impl Caches {
 
     fn add(&mut self, rules: &Rules, objects: &mut [WalkTables]) -> Option<i32> {
         let pid = rules.pid;
+        // Read before the process ended, or ran another program.
+        if self.watched.get(&pid) != Some(&rules.watch) {
+            return None;
+        }
         let is_new = !self.known.contains_key(&pid);
         if is_new {
             let is_free = |number: &u32| self.known.values().all(|cache| cache.number != *number);

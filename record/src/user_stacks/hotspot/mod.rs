@@ -33,6 +33,8 @@ const STARTING_LOOKS: u32 = 20;
 /// The rules of a process's code cache.
 pub(super) struct Rules {
     pub(super) pid: i32,
+    /// Which program of this process: its number may be another's by now.
+    pub(super) watch: u64,
     /// Addresses of the code cache.
     pub(super) low: u64,
     pub(super) high: u64,
@@ -40,7 +42,7 @@ pub(super) struct Rules {
 }
 
 enum Request {
-    Watch(i32),
+    Watch(i32, u64),
     /// A stack ended in its code.
     Look(i32),
     Forget(i32),
@@ -64,9 +66,9 @@ impl Hotspots {
         Hotspots { requests, read }
     }
 
-    /// Reads the code cache of a process from now on.
-    pub(super) fn watch(&self, pid: i32) {
-        let _ = self.requests.send(Request::Watch(pid));
+    /// Reads the code cache of a process from now on. Its rules have the number `watch`.
+    pub(super) fn watch(&self, pid: i32, watch: u64) {
+        let _ = self.requests.send(Request::Watch(pid, watch));
     }
 
     /// Reads it soon.
@@ -87,6 +89,7 @@ impl Hotspots {
 
 /// A process, and when to look at it.
 struct Watched {
+    watch: u64,
     /// `None` while it starts.
     heap: Option<Heap>,
     looks: u32,
@@ -97,8 +100,9 @@ struct Watched {
 }
 
 impl Watched {
-    fn starting(now: Instant) -> Watched {
+    fn starting(watch: u64, now: Instant) -> Watched {
         Watched {
+            watch,
             heap: None,
             looks: 0,
             last: now,
@@ -128,6 +132,7 @@ impl Watched {
         let (low, high) = heap.range();
         Some(Rules {
             pid,
+            watch: self.watch,
             low,
             high,
             code,
@@ -151,10 +156,10 @@ fn watch(requests: &Receiver<Request>, results: &Sender<Rules>) {
                     watched.pause = PAUSE_MIN;
                 }
             }
-            Ok(Request::Watch(pid)) if (all.len() as u64) < CODE_CACHES_MAX => {
-                all.entry(pid).or_insert_with(|| Watched::starting(now));
+            Ok(Request::Watch(pid, watch)) if (all.len() as u64) < CODE_CACHES_MAX => {
+                all.insert(pid, Watched::starting(watch, now));
             }
-            Ok(Request::Watch(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Request::Watch(..)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let now = Instant::now();
