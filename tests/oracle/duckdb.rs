@@ -20,7 +20,7 @@ const TESTS: [(&str, usize); 10] = [
     ("latest_aggregates", 3),
     ("list_syntax", 6),
     ("recorded_events", 2),
-    ("subqueries", 9),
+    ("subqueries", 12),
     ("trace_times", 2),
 ];
 

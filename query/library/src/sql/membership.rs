@@ -45,7 +45,8 @@ pub(crate) fn resolve(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// Whether the engine would answer a condition wrongly or not at all. It takes false for NULL, which is the same only if nothing but AND
-/// and OR is around the subquery. A NOT IN among the terms of the whole condition becomes a join for NOT IN, which treats NULL correctly.
+/// and OR is around the subquery. A NOT IN among the terms of the whole condition becomes a join for NOT IN, which treats NULL correctly,
+/// but not if it refers to the outer query.
 fn is_misjudged(condition: &Expr, is_term: bool) -> Result<bool> {
     match condition {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
@@ -54,9 +55,10 @@ fn is_misjudged(condition: &Expr, is_term: bool) -> Result<bool> {
             let is_term = is_term && *op == Operator::And;
             Ok(is_misjudged(left, is_term)? || is_misjudged(right, is_term)?)
         }
+        expr if refers_outward(expr) => Ok(matches!(expr, Expr::InSubquery(list) if list.negated)),
         Expr::InSubquery(subquery) => Ok(subquery.negated && !is_term),
         Expr::Not(inner) if is_term && list(inner).is_some() => Ok(false),
-        other => other.exists(|inner| Ok(list(inner).is_some())),
+        other => other.exists(|inner| Ok(list(inner).is_some() || refers_outward(inner))),
     }
 }
 
@@ -68,16 +70,24 @@ fn list(expr: &Expr) -> Option<&InSubquery> {
     }
 }
 
+/// Whether it is an IN with a subquery that refers to the outer query.
+fn refers_outward(expr: &Expr) -> bool {
+    matches!(expr, Expr::InSubquery(_)) && list(expr).is_none()
+}
+
 /// Subqueries that are joins only in WHERE.
 fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::InSubquery(_) | Expr::Exists(_))
 }
 
 fn has_subquery(node: &LogicalPlan) -> Result<bool> {
-    // EXISTS and an IN that refers to the outer query are joins there already.
+    // EXISTS is a join there already.
     let is_column = !matches!(node, LogicalPlan::Filter(_));
+    let is_rewritten = |expr: &Expr| {
+        list(expr).is_some() || refers_outward(expr) || (is_column && is_subquery(expr))
+    };
     for expr in node.expressions() {
-        if expr.exists(|expr| Ok(list(expr).is_some() || (is_column && is_subquery(expr))))? {
+        if expr.exists(|expr| Ok(is_rewritten(expr)))? {
             return Ok(true);
         }
     }
@@ -105,6 +115,7 @@ fn with_joins(node: LogicalPlan, lists: &mut usize) -> Result<LogicalPlan> {
         let rewritten = expr.transform_up(|expr| {
             let counts = match (list(&expr), is_filter) {
                 (None, false) if is_subquery(&expr) => true,
+                (None, true) if refers_outward(&expr) => true,
                 (Some(_), _) => false,
                 (None, _) => return Ok(Transformed::no(expr)),
             };
