@@ -267,6 +267,8 @@ const DOCUMENTS: &[&str] = &[
     // Comments and sessions with excerpts.
     "ftrace_text/dump.rs",
     "kfi/tests.rs",
+    "docs/counting.md",
+    "docs/one-liners.md",
     "tests/cli/aggregations.md",
     "tests/cli/hist.md",
 ];
