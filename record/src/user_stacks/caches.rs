@@ -14,7 +14,9 @@ const CACHES_MAX: u32 = CODE_CACHES_MAX as u32;
 /// Processes that are remembered.
 const SEEN_MAX: usize = 1 << 12;
 /// Between two requests to look at a code cache.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(20);
+/// An answer takes no longer, if anything has changed.
+const ANSWER: Duration = Duration::from_millis(50);
 
 /// The code caches of processes.
 #[derive(Default)]
@@ -24,6 +26,8 @@ pub(super) struct Caches {
     /// Processes that are read: which program of each.
     watched: HashMap<i32, u64>,
     watches: u64,
+    /// When a code cache was last asked for.
+    asked: Option<Instant>,
     known: HashMap<i32, Cache>,
     /// All that were known.
     seen: BTreeSet<i32>,
@@ -46,11 +50,13 @@ impl Caches {
             hotspots,
             watched,
             watches,
+            asked,
             ..
         } = self;
         if let Entry::Vacant(free) = watched.entry(pid) {
             *watches += 1;
             free.insert(*watches);
+            *asked = Some(Instant::now());
             let hotspots = hotspots.get_or_insert_with(Hotspots::start);
             hotspots.watch(pid, *watches);
         }
@@ -62,8 +68,14 @@ impl Caches {
             && cache.looked.elapsed() > PAUSE
         {
             cache.looked = Instant::now();
+            self.asked = Some(cache.looked);
             hotspots.look(pid);
         }
+    }
+
+    /// Whether rules are expected soon.
+    pub(super) fn are_waiting(&self) -> bool {
+        self.asked.is_some_and(|asked| asked.elapsed() < ANSWER)
     }
 
     /// The processes whose code had rules.
@@ -118,6 +130,8 @@ impl Caches {
             }
         }
         let cache = self.known.get_mut(&pid)?;
+        let has_moved = (cache.low, cache.high) != (rules.low, rules.high);
+        (cache.low, cache.high) = (rules.low, rules.high);
         cache.tables.resize_with(objects.len(), || None);
         let wide: Vec<[u64; 2]> = rules.code.wide.iter().map(|rule| rule.words()).collect();
         for (object, table) in objects.iter_mut().zip(&mut cache.tables) {
@@ -136,7 +150,7 @@ impl Caches {
             "code cache of process {pid}: {} rows",
             rules.code.rows.len()
         );
-        is_new.then_some(pid)
+        (is_new || has_moved).then_some(pid)
     }
 
     /// Returns the row of a mapping inside of a process's code cache.

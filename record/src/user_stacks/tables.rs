@@ -217,7 +217,7 @@ impl Tables {
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        self.builder.is_busy() || !self.changed.is_empty()
+        self.builder.is_busy() || !self.changed.is_empty() || self.caches.are_waiting()
     }
 
     /// Publishes finished tables and lists. `spaces` includes all changes before `as_of`.

@@ -63,24 +63,32 @@ impl Heap {
         let mut heap = Heap {
             memory,
             layout,
-            low: u64::MAX,
+            low: 0,
             high: 0,
             kinds: HashMap::new(),
             keeps_frame_pointers,
             hash: 0,
         };
-        for space in heap.spaces().ok_or("its code cache cannot be read")? {
-            heap.low = heap
-                .low
-                .min(heap.word(space, layout.low_boundary).unwrap_or(u64::MAX));
-            heap.high = heap
-                .high
-                .max(heap.word(space, layout.high_boundary).unwrap_or(0));
+        match heap.measure() {
+            Some(()) => Ok(heap),
+            None => Err("its code cache cannot be read".to_owned()),
         }
-        match heap.high.checked_sub(heap.low) {
-            Some(1..=CACHE_BYTES_MAX) => Ok(heap),
-            _ => Err("its code cache cannot be read".to_owned()),
+    }
+
+    /// Finds the range of all heaps: they are created one after the other.
+    fn measure(&mut self) -> Option<()> {
+        let layout = self.layout;
+        let (mut low, mut high) = (u64::MAX, 0);
+        for space in self.spaces()? {
+            low = low.min(self.word(space, layout.low_boundary)?);
+            high = high.max(self.word(space, layout.high_boundary)?);
         }
+        let bytes = high.checked_sub(low)?;
+        if !(1..=CACHE_BYTES_MAX).contains(&bytes) {
+            return None;
+        }
+        (self.low, self.high) = (low, high);
+        Some(())
     }
 
     /// Start and end of the memory for code.
@@ -90,13 +98,14 @@ impl Heap {
 
     /// Reads the blobs; `None` if they are the same as before.
     pub(super) fn read(&mut self) -> Option<GeneratedCode> {
+        self.measure()?;
         let mut rules: Vec<(u32, u32, GeneratedRule)> = Vec::new();
         for space in self.spaces()? {
             self.read_blobs(space, &mut rules);
         }
         rules.sort_unstable_by_key(|(start, ..)| *start);
         let mut hasher = DefaultHasher::new();
-        rules.hash(&mut hasher);
+        (self.low, self.high, &rules).hash(&mut hasher);
         let hash = hasher.finish();
         let is_same = std::mem::replace(&mut self.hash, hash) == hash;
         (!is_same && !rules.is_empty())

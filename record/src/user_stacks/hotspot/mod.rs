@@ -22,13 +22,13 @@ use crate::sys::{clock, thread};
 use heap::Heap;
 
 /// Between two looks: the first pause, the longest, and how many times longer than a look.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MIN: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 const PAUSE_FACTOR: u32 = 20;
 /// The same for all processes.
 const REST_FACTOR: u32 = 100 / CODE_CACHES_PERCENT_MAX as u32;
 /// Looks at a JVM that is starting, before the reason is logged.
-const STARTING_LOOKS: u32 = 20;
+const STARTING_LOOKS: u32 = 80;
 
 /// The rules of a process's code cache.
 pub(super) struct Rules {
