@@ -8,7 +8,7 @@ use perfquet_trace::symbols::limits::CODE_CACHE_RULES_MAX;
 use perfquet_trace::symbols::{GeneratedCode, GeneratedRule};
 
 use super::super::interpreters::{Mapped, Memory};
-use super::layout::{Code, Flags, Layout};
+use super::layout::{Code, Flags, Layout, Variables};
 use crate::sys::procfs::{self, Map};
 
 /// Heaps of a code cache: at most 3.
@@ -49,15 +49,21 @@ enum Kind {
 }
 
 impl Heap {
-    pub(super) fn of(pid: i32) -> Result<Heap, String> {
-        let mut maps = Vec::new();
-        procfs::read_maps(pid, &mut maps);
-        let maps: Vec<Map<'_>> = procfs::parse_maps(&maps).collect();
-        let is_jvm = |map: &&Map<'_>| super::is_jvm(map.path);
-        let first = maps.iter().find(is_jvm).ok_or("it has ended")?;
-        let file = Mapped::of(pid, first, &maps)?;
+    /// Opens the code cache of a process. `variables` is read once: a JVM that starts is looked at again and again.
+    pub(super) fn of(pid: i32, variables: &mut Option<Variables>) -> Result<Heap, String> {
+        let variables = match variables {
+            Some(known) => known,
+            None => {
+                let mut maps = Vec::new();
+                procfs::read_maps(pid, &mut maps);
+                let maps: Vec<Map<'_>> = procfs::parse_maps(&maps).collect();
+                let is_jvm = |map: &&Map<'_>| super::is_jvm(map.path);
+                let first = maps.iter().find(is_jvm).ok_or("it has ended")?;
+                variables.insert(Variables::of(&Mapped::of(pid, first, &maps)?))
+            }
+        };
         let memory = Memory::of(pid)?;
-        let layout = Layout::of(&file, &memory)?;
+        let layout = Layout::of(variables, &memory)?;
         let is_kept = |flags: Flags| flags.is_set("PreserveFramePointer", &memory);
         let keeps_frame_pointers = layout.flags.and_then(is_kept).unwrap_or(false);
         let mut heap = Heap {

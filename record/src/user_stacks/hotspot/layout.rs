@@ -16,6 +16,8 @@ use super::super::interpreters::{Mapped, Memory};
 const PREFIX: &str = "gHotSpotVM";
 /// Entries of a table: 788 and 768 in JDK 17.
 const ENTRIES_MAX: u64 = 1 << 14;
+/// Bytes of a table.
+const TABLE_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a name.
 const NAME_MAX: u64 = 64;
 /// Types whose members or size are wanted.
@@ -30,6 +32,21 @@ const TYPES: [&str; 9] = [
     "JVMFlag",
     "VirtualSpace",
 ];
+
+/// The addresses of libjvm's variables for debuggers in a process.
+pub(super) struct Variables(HashMap<String, u64>);
+
+impl Variables {
+    /// Those of a libjvm that a process has mapped.
+    pub(super) fn of(file: &Mapped<'_>) -> Variables {
+        let symbols = file.object.symbols_with_prefix(PREFIX).into_iter();
+        let relocated = symbols.filter_map(|(name, address)| {
+            let name = name.strip_prefix(PREFIX)?.to_owned();
+            Some((name, file.relocated(address)?))
+        });
+        Variables(relocated.collect())
+    }
+}
 
 /// A number in a struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,18 +118,21 @@ struct Known {
 }
 
 impl Layout {
-    /// Reads the tables of a libjvm that a process has mapped. Otherwise returns the reason.
-    pub(super) fn of(file: &Mapped<'_>, memory: &Memory) -> Result<Layout, String> {
-        let variables = file.object.symbols_with_prefix(PREFIX);
+    /// Reads the tables that variables of a process lead to. Otherwise returns the reason.
+    pub(super) fn of(variables: &Variables, memory: &Memory) -> Result<Layout, String> {
         let variable = |name: &str| {
-            let is_it = |symbol: &&(String, u64)| symbol.0.strip_prefix(PREFIX) == Some(name);
-            let address = variables.iter().find(is_it).map(|symbol| symbol.1);
-            let value = address.and_then(|address| memory.u64_at(file.relocated(address)?));
+            let address = variables.0.get(name);
+            let value = address.and_then(|&address| memory.u64_at(address));
             value.ok_or_else(|| format!("no variable {PREFIX}{name}"))
         };
-        let text = |at: u64| {
-            let bytes = memory.read_up_to(at, NAME_MAX)?;
-            Some(String::from_utf8_lossy(before_nul(&bytes)).into_owned())
+        // A name is the same text wherever it occurs.
+        let mut texts: HashMap<u64, Option<String>> = HashMap::new();
+        let mut text = |at: u64| {
+            let read = || {
+                let bytes = memory.read_up_to(at, NAME_MAX)?;
+                Some(String::from_utf8_lossy(before_nul(&bytes)).into_owned())
+            };
+            texts.entry(at).or_insert_with(read).clone()
         };
         let mut known = Known {
             members: HashMap::new(),
@@ -156,11 +176,11 @@ fn each(
     of_name: u64,
     mut see: impl FnMut(&dyn Fn(u64) -> Option<u64>) -> Option<()>,
 ) {
-    for number in 0..ENTRIES_MAX {
-        let entry = stride
-            .checked_mul(number)
-            .and_then(|offset| table.checked_add(offset));
-        let word = |offset: u64| memory.u64_at(entry?.checked_add(offset)?);
+    let bytes = stride.saturating_mul(ENTRIES_MAX).min(TABLE_BYTES_MAX);
+    let entries = memory.read_up_to(table, bytes).unwrap_or_default();
+    let stride = usize::try_from(stride).unwrap_or(usize::MAX).max(1);
+    for entry in entries.chunks_exact(stride) {
+        let word = |offset: u64| Endian::Little.u64_at(entry, usize::try_from(offset).ok()?);
         if matches!(word(of_name), None | Some(0)) || see(&word).is_none() {
             return;
         }

@@ -20,6 +20,7 @@ use perfquet_trace::symbols::limits::{CODE_CACHES_MAX, CODE_CACHES_PERCENT_MAX};
 
 use crate::sys::{clock, thread};
 use heap::Heap;
+use layout::Variables;
 
 /// Between two looks: the first pause, the longest, and how many times longer than a look.
 const PAUSE_MIN: Duration = Duration::from_millis(25);
@@ -92,6 +93,7 @@ struct Watched {
     watch: u64,
     /// `None` while it starts.
     heap: Option<Heap>,
+    variables: Option<Variables>,
     looks: u32,
     /// When it was looked at, and how long that took.
     last: Instant,
@@ -104,6 +106,7 @@ impl Watched {
         Watched {
             watch,
             heap: None,
+            variables: None,
             looks: 0,
             last: now,
             cost: Duration::ZERO,
@@ -119,7 +122,7 @@ impl Watched {
     fn look(&mut self, pid: i32) -> Option<Rules> {
         if self.heap.is_none() {
             self.looks += 1;
-            match Heap::of(pid) {
+            match Heap::of(pid, &mut self.variables) {
                 Ok(heap) => self.heap = Some(heap),
                 Err(reason) if self.looks == STARTING_LOOKS => {
                     log::info!("stacks of java {pid} may be cut: {reason}");
