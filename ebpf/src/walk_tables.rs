@@ -269,7 +269,8 @@ impl WalkTables {
         Ok(added.is_some())
     }
 
-    /// Publishes a table in place of another one of the same file, whose blocks become free. Returns `None` if there is no space.
+    /// Publishes a table in place of another one of the same file, whose blocks become free. Returns `None` if there is no space: the
+    /// file then has no table.
     pub fn replace_table(
         &mut self,
         file: u32,
@@ -283,7 +284,10 @@ impl WalkTables {
         let mut table = Table::default();
         if rows.len() > 0 && !self.fill_table(&mut table, &mut entry, rows, wide)? {
             self.pool.free.extend(table.blocks);
-            self.pool.returned.extend(former.blocks);
+            if !former.blocks.is_empty() {
+                // Otherwise, walks would go on reading blocks of others.
+                self.remove_table(file, former)?;
+            }
             return Ok(None);
         }
         self.set_file(file, &entry)?;

@@ -9,9 +9,9 @@
 //! ```
 //! V8 runs each JavaScript function in a native frame of its own, without a name (`ebpf/src/v8.h`): the function replaces it.
 //!
-//! A function and line get an address in the module `[python]`, `[ruby]` or `[javascript]`, which each process with an interpreter maps outside of
-//! all memory. The journal has its symbol before its first sample. Names are read from the process's memory after the sample; a
-//! function that was freed before that has none, and the native frame remains.
+//! A function and line get an address in the module `[python]`, `[ruby]` or `[javascript]`, which each process with an interpreter
+//! maps outside of all memory. The journal has its symbol before its first sample. Names are read from the process's memory after
+//! the sample; a function that was freed before that has none, and the native frame remains.
 
 mod code;
 mod process;
@@ -192,7 +192,7 @@ impl Interpreters {
             return;
         }
         if language == Language::JavaScript {
-            let is_whole = self.replace((pid, time), frames, stack, out) == Some(true);
+            let is_whole = self.replace((pid, time, began), frames, stack, out) == Some(true);
             self.spend(pid, began);
             let counts = self.counts.of(language);
             match is_whole && is_complete {
@@ -240,31 +240,31 @@ impl Interpreters {
     /// runs in their frame. Returns whether all have a name.
     fn replace(
         &mut self,
-        (pid, time): (i32, u64),
+        (pid, time, began): (i32, u64, Instant),
         frames: &[u8],
         stack: &mut Vec<u64>,
         out: &mut Vec<u8>,
     ) -> Option<bool> {
         let mut rows = Rows::of(frames)?;
         let mut is_whole = !rows.is_cut;
+        let mut has_names = false;
         let mut from = 0;
-        let began = Instant::now();
         while let Some((function, address, name)) = rows.next()? {
             // Each may be in another script, whose text is read.
             if began.elapsed() > ALLOWANCE {
-                return Some(false);
+                is_whole = false;
+                break;
             }
             let is_it = |found: &u64| *found == address;
             let Some(index) = stack.iter().skip(from).position(is_it) else {
-                return Some(false);
+                is_whole = false;
+                break;
             };
             let index = from + index;
             from = index + 1;
             match self.place((pid, time), (function, address, name), out) {
                 Some(Placed::At(place)) => {
-                    if self.javascript.len() < SHARES_MAX {
-                        self.javascript.insert(pid);
-                    }
+                    has_names = true;
                     let is_in_builtin =
                         index == 0 && self.process(pid)?.role(address) == Role::Other;
                     match (is_in_builtin, stack.get_mut(index)) {
@@ -278,6 +278,9 @@ impl Interpreters {
                 Some(Placed::Builtin) => {}
                 None => is_whole = false,
             }
+        }
+        if has_names && self.javascript.len() < SHARES_MAX {
+            self.javascript.insert(pid);
         }
         Some(is_whole)
     }
