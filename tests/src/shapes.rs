@@ -58,7 +58,7 @@ pub struct Shape {
     pub reason: Option<String>,
 }
 
-/// What is large.
+/// The kind of a large item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Of more than 100 lines.
