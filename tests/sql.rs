@@ -44,6 +44,26 @@ fn queries_of_an_archive_return_the_expected_rows() {
     }
 }
 
+#[test]
+fn traces_with_names_that_are_not_utf8() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"a\xff.pqt");
+    let trace = directory.path().join(name);
+    let input = root().join("formats/readers/src/folded/golden/small.folded");
+    import(&input, &trace).unwrap();
+    let sql = |sql: &std::ffi::OsStr| {
+        let mut command = Command::new(bin("perfquet-query"));
+        command.arg("sql").arg(&trace).arg(sql).output().unwrap()
+    };
+    let output = sql("SELECT count(*) > 0 AS found FROM samples".as_ref());
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("true"));
+    let output = sql(std::ffi::OsStr::from_bytes(b"SELECT '\xff'"));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the SQL is not valid UTF-8"));
+}
+
 fn check_files(run: fn(&Path) -> Result<(), String>) {
     let mut files: Vec<PathBuf> = std::fs::read_dir(root().join("tests/sql"))
         .unwrap()

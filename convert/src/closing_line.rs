@@ -47,6 +47,7 @@ pub(crate) fn exported(inputs: &[PathBuf], report: &Report) {
         .map(|input| input.display().to_string())
         .collect();
     missing(&names.join(", "), report, false);
+    fetched(report);
 }
 
 /// Prints what an export wrote, what it omitted, and why.
@@ -222,14 +223,7 @@ pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
             }
         }
     }
-    // Counts include those of earlier inputs.
-    let fetched = report.symbols.iter().rev();
-    if let Some(fetched) = fetched
-        .filter_map(|symbols| symbols.debuginfod.as_ref())
-        .next()
-    {
-        say(debuginfod(fetched));
-    }
+    fetched(report);
     if let Some(sentence) = unverified_sentence(&report.symbols) {
         say(sentence);
     }
@@ -244,6 +238,15 @@ pub(crate) fn unnamed(report: &Report, arguments: &Arguments) {
         say(
             "hint: most frames have no name; use -v for the reasons, --symbols PATH to add symbols",
         );
+    }
+}
+
+/// Prints what was fetched from debuginfod's servers.
+fn fetched(report: &Report) {
+    // Counts include those of earlier inputs.
+    let mut latest = report.symbols.iter().rev();
+    if let Some(counts) = latest.find_map(|symbols| symbols.debuginfod.as_ref()) {
+        say(debuginfod(counts));
     }
 }
 

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         // The reader closed the pipe: `perfquet-convert --to folded a.pqt | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::fail(sentence(&error), run::hints(&error));
+            terminal::fail(terminal::sentence(error.chain()), run::hints(&error));
             match error.downcast_ref::<Misuse>() {
                 Some(_) => ExitCode::from(2),
                 None => ExitCode::from(1),
@@ -55,53 +55,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Joins the error and its causes, without repetitions.
-fn sentence(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain() {
-        let cause = without_number(&cause.to_string());
-        if text.contains(&cause) {
-            continue;
-        }
-        if !text.is_empty() {
-            text.push_str(": ");
-        }
-        text.push_str(&cause);
-    }
-    text
-}
-
-/// Drops the error number from "no such file (os error 2)".
-fn without_number(text: &str) -> String {
-    match text.split_once(" (os error ") {
-        Some((before, after)) => {
-            let after = after.split_once(')').map_or("", |(_, after)| after);
-            format!("{before}{after}")
-        }
-        None => text.to_owned(),
-    }
-}
-
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use anyhow::Context;
-
-    #[test]
-    fn a_cause_is_printed_once() {
-        let missing = io::Error::from_raw_os_error(2);
-        let error = perfquet_events::Error::io("a.data")(missing);
-        let error = Err::<(), _>(error).context("cannot import").unwrap_err();
-        assert_eq!(
-            sentence(&error),
-            "cannot import: a.data: No such file or directory"
-        );
-    }
 }

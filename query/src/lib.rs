@@ -74,7 +74,7 @@ pub fn main() -> ExitCode {
             } else {
                 1
             };
-            say!("perfquet-query: {error:#}");
+            say!("perfquet-query: {}", terminal::sentence(error.chain()));
             ExitCode::from(code)
         }
     }

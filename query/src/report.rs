@@ -5,6 +5,7 @@
 //! ```
 //! A report never writes to stdout and does not know the output format, except where the format decides what to query.
 
+use perfquet_cli::terminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -85,7 +86,7 @@ fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
             }
             Err(error) if is_complete || error.is::<Interrupted>() => return Err(error),
             // A recording writes its first parts after a while.
-            Err(error) => say!("{error:#}"),
+            Err(error) => say!("{}", terminal::sentence(error.chain())),
         }
         if is_complete {
             return Ok(());

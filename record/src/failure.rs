@@ -79,7 +79,7 @@ impl std::error::Error for Failure {}
 
 /// Prints an error with its causes, and its hint on a separate line.
 pub(crate) fn print(error: &anyhow::Error) {
-    terminal::fail(format_args!("{error:#}"), hint_of(error));
+    terminal::fail(terminal::sentence(error.chain()), hint_of(error));
 }
 
 /// The status that the process ends with.

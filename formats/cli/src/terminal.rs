@@ -4,6 +4,7 @@
 //! them could retitle the terminal or worse, so control characters are escaped. Errors of writing are ignored: a closed or
 //! broken stderr must not end a program, and there is no other place to report them.
 
+use std::error::Error;
 use std::fmt::{Arguments, Display};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +55,36 @@ pub fn say(text: impl Display) {
     if !is_quiet() && !IS_MUTED.load(Ordering::Relaxed) {
         put(text);
     }
+}
+
+/// Joins an error and its causes, without what was said before and without error numbers, which repeat the words before them:
+/// `a.data: No such file or directory (os error 2)`.
+pub fn sentence<'a>(causes: impl IntoIterator<Item = &'a (dyn Error + 'static)>) -> String {
+    let mut sentence = String::new();
+    for cause in causes {
+        let cause = without_numbers(&cause.to_string());
+        if sentence.contains(&cause) {
+            continue;
+        }
+        if !sentence.is_empty() {
+            sentence.push_str(": ");
+        }
+        sentence.push_str(&cause);
+    }
+    sentence
+}
+
+/// Drops the error numbers.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut rest = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, after)) if number.parse::<i32>().is_ok() => rest.push_str(after),
+            _ => rest.extend([" (os error ", part]),
+        }
+    }
+    rest
 }
 
 /// Prints an error after the program's name, and what to do about it.
@@ -132,6 +163,17 @@ fn held() -> MutexGuard<'static, Option<Held>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn causes_are_printed_once_and_without_numbers() {
+        let missing = std::io::Error::from_raw_os_error(2);
+        let outer = std::io::Error::other(format!("cannot read a (os error x): {missing}"));
+        let causes: [&(dyn Error + 'static); 2] = [&outer, &missing];
+        assert_eq!(
+            sentence(causes),
+            "cannot read a (os error x): No such file or directory"
+        );
+    }
 
     #[test]
     fn names_cannot_control_the_terminal() {

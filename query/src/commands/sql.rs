@@ -1,7 +1,8 @@
 //! `sql`: runs SQL statements and prints their results.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgMatches, Args};
@@ -41,7 +42,7 @@ struct Sql {
     ///
     /// Without -f and the last argument, the SQL is read from stdin.
     #[arg(value_name = "TRACE... [SQL]", required = true)]
-    words: Vec<String>,
+    words: Vec<OsString>,
     /// Read the SQL from a file; - for stdin
     #[arg(short = 'f', long = "file", value_name = "PATH")]
     file: Option<PathBuf>,
@@ -105,10 +106,12 @@ fn sql_text(sql: &mut Sql) -> Result<String> {
                 .with_context(|| format!("cannot read {}", file.display())),
         };
     }
-    let last = sql.words.last().map(String::as_str).unwrap_or_default();
-    let is_trace = last.starts_with("lake:") || std::path::Path::new(last).exists();
+    let last = sql.words.last().map(OsString::as_os_str);
+    let last = last.unwrap_or(OsStr::new(""));
+    let is_trace = last.to_string_lossy().starts_with("lake:") || Path::new(last).exists();
     match (sql.words.len(), is_trace) {
-        (2.., false) => Ok(sql.words.pop().unwrap_or_default()),
+        (2.., false) => (sql.words.pop().unwrap_or_default().into_string())
+            .map_err(|_| Misuse("the SQL is not valid UTF-8".to_owned()).into()),
         _ if !std::io::stdin().is_terminal() => from_stdin(),
         _ => bail!(Misuse(
             "expected SQL after the traces\nhint: perfquet-query sql TRACE 'SELECT …', or: perfquet-query shell TRACE".to_owned()

@@ -96,6 +96,11 @@ impl Buffer {
         Ok(())
     }
 
+    /// Adds the records that say that the rest is missing, although a pass could not be written.
+    pub(crate) fn end_early(&mut self, records: &[u8]) -> io::Result<()> {
+        self.memory.add_side_band(records)
+    }
+
     fn tell_size(&mut self, age_ns: u64) {
         if self.limit.age.is_some() && !self.has_reported_size {
             self.has_reported_size = true;

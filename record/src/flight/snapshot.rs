@@ -4,6 +4,7 @@
 //! recording. There is one snapshot at a time: a request during a snapshot waits, and slow calls during a snapshot are
 //! counted.
 
+use perfquet_cli::terminal;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -115,6 +116,8 @@ pub(crate) struct Last {
     pub(crate) force: bool,
     /// Whether the journal is kept.
     pub(crate) keeps_journal: bool,
+    /// Whether the events reach to the end of the recording.
+    pub(crate) is_whole: bool,
 }
 
 /// The other side: writes snapshots.
@@ -248,7 +251,10 @@ impl Snapshots {
         };
         match thread.join() {
             // The recording continues; the next snapshot may succeed.
-            Ok(Err(error)) => log::error!("snapshot {}: {error:#}", path.display()),
+            Ok(Err(error)) => {
+                let error = terminal::sentence(error.chain());
+                log::error!("snapshot {}: {error}", path.display());
+            }
             Ok(Ok(())) => {}
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -296,7 +302,7 @@ fn write(path: &Path, form: Form, held: &Held, roots: Roots, last: Option<Last>)
         return Err(error).with_context(|| format!("cannot write {}", path.display()));
     }
     if form.format == Format::PerfData {
-        return closing_line::file(&output, 0, true);
+        return closing_line::file(&output, None, last.is_none_or(|last| last.is_whole));
     }
     let all = Selection::default();
     let source = Source::Following {

@@ -4,10 +4,11 @@ use perfquet_events::event::Selection;
 use perfquet_events::wire::RECORDER;
 
 use super::kernel_maps;
+use super::own_records::OwnRecords;
 use super::record::{Records, kind};
 use super::tracing_data;
 use crate::probe::{Kind, pmu_types};
-use crate::recording::{Recording, Track, attr_of_own_records};
+use crate::recording::{OWN_ID, Recording, Track, attr_of_own_records};
 use crate::sys::clock;
 use crate::sys::host;
 use crate::sys::perf_event::attr_bytes;
@@ -93,6 +94,24 @@ fn add_own(records: &mut Records, recording: &Recording) {
     let Some(id) = recording.own_id else {
         return;
     };
+    declare_own(records, id);
+}
+
+/// Returns records that say that the recording ended before its time. A recording that has no records of its own so far declares
+/// them.
+pub(crate) fn early_end(has_own_records: bool) -> Vec<u8> {
+    let mut declared = Records::new();
+    if !has_own_records {
+        declare_own(&mut declared, OWN_ID);
+    }
+    let mut records = OwnRecords::new(OWN_ID, clock::monotonic(), 0);
+    records.early_end();
+    let mut bytes = declared.into_bytes();
+    bytes.extend(records.into_bytes());
+    bytes
+}
+
+fn declare_own(records: &mut Records, id: u64) {
     records.add(kind::HEADER_ATTR, 0, |body| {
         body.raw(&attr_bytes(&attr_of_own_records()));
         body.u64(id);

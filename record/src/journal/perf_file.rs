@@ -31,6 +31,8 @@ use crate::sys::perf_event::abi;
 /// Offset of `sample_type` in an attr.
 const SAMPLE_TYPE: usize = 24;
 const CALLCHAIN: u64 = abi::PERF_SAMPLE_CALLCHAIN as u64;
+/// Offset of the number of events in a record of kind LOST.
+const LOST_COUNT: usize = 16;
 const HEADER_BYTES: u64 = 104;
 /// Size of the magic and the size field at the start of a pipe.
 const PIPE_HEADER_BYTES: u64 = 16;
@@ -76,12 +78,22 @@ struct Contents {
     /// Records with stale bytes after the part that the kernel wrote, and the size of that part.
     overlong: Vec<(Record, u16)>,
     samples: u64,
+    /// Events that did not fit into a ring.
+    lost: u64,
     first_sample: Option<u64>,
     last_sample: u64,
 }
 
-/// Converts the journal at `path` to file format; returns its number of samples.
-pub(crate) fn complete(path: &Path) -> io::Result<u64> {
+/// The numbers of a journal in file format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Completed {
+    pub(crate) samples: u64,
+    /// Events that did not fit into a ring, as far as the journal reaches.
+    pub(crate) lost: u64,
+}
+
+/// Converts the journal at `path` to file format.
+pub(crate) fn complete(path: &Path) -> io::Result<Completed> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -108,7 +120,10 @@ pub(crate) fn complete(path: &Path) -> io::Result<u64> {
         let _ = file.set_len(contents.data_end.min(pipe_bytes));
         return Err(error);
     }
-    Ok(contents.samples)
+    Ok(Completed {
+        samples: contents.samples,
+        lost: contents.lost,
+    })
 }
 
 impl Contents {
@@ -222,6 +237,9 @@ impl Contents {
             1..64 => {
                 let mut bytes = walk.whole()?;
                 let written = written_bytes(&bytes, TRAILER_BYTES, Endian::Little);
+                if record.kind == kind::LOST {
+                    self.lost += number_at(&bytes, LOST_COUNT).unwrap_or(0);
+                }
                 if written < bytes.len() {
                     self.overlong.push((record, written as u16));
                     bytes.truncate(written);

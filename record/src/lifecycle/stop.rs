@@ -1,5 +1,6 @@
 //! The end of a recording: events are stopped, rings drained, and everything is closed.
 
+use perfquet_cli::terminal;
 use std::io;
 
 use anyhow::Result;
@@ -34,7 +35,7 @@ impl Running {
         match stopped.and_then(|()| counters.read()) {
             Ok((records, _)) => records,
             Err(error) => {
-                log::warn!("{error:#}");
+                log::warn!("{}", terminal::sentence(error.chain()));
                 Vec::new()
             }
         }

@@ -28,10 +28,10 @@ pub(crate) enum Next {
 }
 
 /// Completes `--format perf.data`: the journal becomes a perf.data in perf's file format.
-/// `is_counted` says whether `lost` has all losses.
-pub(crate) fn file(output: &Output, lost: u64, is_counted: bool) -> Result<()> {
+/// `lost` are the losses that the kernel counted, otherwise those in the file; `is_counted` says whether these are all.
+pub(crate) fn file(output: &Output, lost: Option<u64>, is_counted: bool) -> Result<()> {
     let path = output.path();
-    let events = journal::complete_file(path).map_err(|error| {
+    let completed = journal::complete_file(path).map_err(|error| {
         output.give_to_caller();
         failed(format!("{}: cannot write its header: {error}", path.display())).hint(
             "read the file with perf script or perfquet-convert; its records are in perf's pipe format",
@@ -39,12 +39,17 @@ pub(crate) fn file(output: &Output, lost: u64, is_counted: bool) -> Result<()> {
     })?;
     output.complete(true)?;
     let counts = Counts {
-        events,
-        lost,
+        events: completed.samples,
+        lost: lost.unwrap_or(completed.lost),
         uncounted_losses: u64::from(!is_counted),
         ..Counts::default()
     };
-    say(path, Count::Events(events), &counts, "perf report -i")
+    say(
+        path,
+        Count::Events(completed.samples),
+        &counts,
+        "perf report -i",
+    )
 }
 
 /// Completes a trace directory, whether or not its tables were completed.

@@ -79,26 +79,42 @@ impl Output {
     /// Creates the output, with an empty journal.
     pub(crate) fn create(path: &Path, form: Form, force: bool) -> Result<(Output, Journal)> {
         let output = Output::create_folders(path, form, force)?;
-        let journal = output.journal_path();
-        let journal = Journal::create(&journal)
-            .with_context(|| format!("cannot create {}", journal.display()))?;
-        Ok((output, journal))
+        let path = output.journal_path();
+        match Journal::create(&path) {
+            Ok(journal) => Ok((output, journal)),
+            Err(error) => {
+                match form.format {
+                    Format::Pqt => output.discard(),
+                    // The file, if there is one, is another's.
+                    Format::PerfData => store::put_back(&output.path),
+                }
+                Err(error).with_context(|| format!("cannot create {}", path.display()))
+            }
+        }
     }
 
     /// Creates the output without the journal of a recording in progress.
     pub(crate) fn create_folders(path: &Path, form: Form, force: bool) -> Result<Output> {
         set_aside(path, form.format, force)?;
+        let output = Output {
+            path: path.to_owned(),
+            form,
+        };
         if form.format == Format::Pqt {
             let folder = path.join(store::JOURNAL);
             for folder in [path, &folder] {
-                private_folder(folder)
-                    .with_context(|| format!("cannot create {}", folder.display()))?;
+                if let Err(error) = private_folder(folder) {
+                    // The outer directory, if there is one, is another's.
+                    match folder == path {
+                        true => store::put_back(path),
+                        false => output.discard(),
+                    }
+                    return Err(error)
+                        .with_context(|| format!("cannot create {}", folder.display()));
+                }
             }
         }
-        Ok(Output {
-            path: path.to_owned(),
-            form,
-        })
+        Ok(output)
     }
 
     /// Moves a recording that was received from another host to its path.
@@ -159,7 +175,7 @@ impl Output {
             log::warn!("{} cannot be removed: {error}", self.path.display());
         }
         if let Err(error) = store::remove_set_aside(&self.path) {
-            log::warn!("{error:#}");
+            log::warn!("{error}");
         }
     }
 

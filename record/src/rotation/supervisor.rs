@@ -1,5 +1,6 @@
 //! Runs one recorder after another, and keeps the ring within its limits.
 
+use perfquet_cli::terminal;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -253,7 +254,8 @@ impl Ring {
                 Ok(Outcome::Empty) => self.folder.remove(&path)?,
                 Ok(Outcome::Complete) => self.folder.complete(&path),
                 Err(error) => {
-                    log::warn!("{}: cannot be completed: {error:#}", path.display());
+                    let error = terminal::sentence(error.chain());
+                    log::warn!("{}: cannot be completed: {error}", path.display());
                     self.folder.complete(&path);
                 }
             }

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::Outcome;
+use super::trace::ended_early;
 use crate::cli::Cli;
 use crate::drain::Sink;
 use crate::flight::{self, Buffer, Last, Limit, Loads, Memory, Snapshots, Watch, Watched};
@@ -71,17 +72,26 @@ pub(super) fn run(
     let command_ended = running.command_ended();
     let (sink, drained, mut stopped) = running.stop();
     let runtimes = std::mem::take(&mut stopped.runtimes);
+    let has_own_records = stopped.recording.own_id.is_some();
     stopped.close(definitions);
-    if let Sink::Flight(kept) = sink {
+    if let Sink::Flight(mut kept) = sink {
+        if drained.is_err()
+            && let Err(error) = kept.end_early(&header::early_end(has_own_records))
+        {
+            log::warn!("the trace does not say that it ended early: {error}");
+        }
         let last = Last {
             force: cli.output.force,
             keeps_journal: cli.output.keep_raw,
+            is_whole: drained.is_ok(),
         };
         snapshots.finish(&kept.held(), &place, last)?;
     }
     for sentence in runtimes.sentences(None) {
         terminal::say(&sentence);
     }
-    drained.context("the recording ended early: cannot write the journal")?;
+    if let Err(error) = drained {
+        return Err(ended_early(&error, &output).into());
+    }
     Ok(Outcome::Done(command_ended))
 }

@@ -1,7 +1,7 @@
 //! A recording of everything from start to end, into a journal that is encoded while it grows.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,6 @@ use crate::cli::Cli;
 use crate::cpu_limit::CpuLimit;
 use crate::drain::Sink;
 use crate::failure::{Failure, failed};
-use crate::journal::own_records::OwnRecords;
 use crate::journal::{Journal, Packing, header, samples_by_id};
 use crate::lifecycle::{Running, Start, Stopped};
 use crate::live;
@@ -26,7 +25,6 @@ use crate::probe::Kind;
 use crate::probe::definition::Definitions;
 use crate::rotation;
 use crate::stat::Counters;
-use crate::sys::clock;
 use crate::sys::signals::Signals;
 use crate::user_stacks;
 use perfquet_cli::terminal;
@@ -100,14 +98,12 @@ pub(super) fn run(
     stopped.close(definitions);
     let early = drained.and(ended).err();
     let is_whole = match encoder {
-        None => closing_line::file(&output, lost, is_counted).map(|()| true)?,
+        None => closing_line::file(&output, Some(lost), is_counted).map(|()| true)?,
         Some(encoder) => complete(cli, &output, encoder, signals, early.as_ref())?,
     };
     summary.into_iter().for_each(terminal::say);
     if let Some(early) = early {
-        return Err(ended_early(&early)
-            .hint("query the trace; it holds the events written before the error")
-            .into());
+        return Err(ended_early(&early, output.path()).into());
     }
     traced?;
     Ok(match is_whole {
@@ -197,8 +193,8 @@ fn complete(
         early,
     ) {
         (Err(error), Some(early)) => {
-            log::warn!("{error:#}");
-            Err(ended_early(early)
+            log::warn!("{}", terminal::sentence(error.chain()));
+            Err(ended_early(early, output.path())
                 .hint(format!(
                     "free disk space, then run: perfquet-convert {}",
                     output.path().display()
@@ -209,9 +205,14 @@ fn complete(
     }
 }
 
-fn ended_early(error: &io::Error) -> Failure {
+/// The journal could not be written to its end; what was written is at `output`.
+pub(super) fn ended_early(error: &io::Error, output: &Path) -> Failure {
     failed(format!(
         "the recording ended early: cannot write the journal: {error}"
+    ))
+    .hint(format!(
+        "{} has the events recorded before the error",
+        output.display()
     ))
 }
 
@@ -237,11 +238,13 @@ fn complete_journal(
     if counted.is_err() {
         log::warn!("the trace lacks the counts of lost events");
     }
+    let early_end = || match stopped.recording.own_id {
+        Some(_) => header::early_end(true),
+        None => Vec::new(),
+    };
     let ended = counted.and_then(|()| {
-        if let Some(id) = stopped.recording.own_id.filter(|_| !is_counted) {
-            let mut records = OwnRecords::new(id, clock::monotonic(), 0);
-            records.early_end();
-            journal.append(&records.into_bytes())?;
+        if !is_counted {
+            journal.append(&early_end())?;
         }
         journal.append(&std::mem::take(&mut stopped.counts))?;
         journal.append(&header::whole(
@@ -264,6 +267,10 @@ fn complete_journal(
         }
         journal.finish_round()
     });
+    if ended.is_err() && is_counted {
+        // What is missing at the end is not known. The next write may succeed; if not, the tables cannot be written, either.
+        let _ = journal.append(&early_end());
+    }
     match summed_up {
         Ok((_, lost_by_programs)) => lost += lost_by_programs,
         Err(error) => return (lost, ended.and(Err(io::Error::other(error)))),

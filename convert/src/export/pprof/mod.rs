@@ -376,7 +376,7 @@ impl Profile<'_, '_> {
         counts.omissions(tally);
         if without_self_time > 0 {
             tally.note(format!(
-                "{} of unknown self time count as calls, without time",
+                "{} of unknown self time: exported with a count, without time",
                 perfquet_trace::count::counted(without_self_time, "call")
             ));
         }

@@ -4,6 +4,7 @@ mod complete;
 mod meta;
 mod pager;
 
+use perfquet_cli::terminal;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
@@ -118,7 +119,7 @@ fn interactive(state: &mut State) -> Result<()> {
                 let mut next = Next::Ask;
                 for piece in pieces(&line) {
                     next = state.answer(piece).unwrap_or_else(|error| {
-                        say!("{error:#}");
+                        say!("{}", terminal::sentence(error.chain()));
                         Next::Ask
                     });
                 }
