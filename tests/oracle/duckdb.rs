@@ -11,7 +11,7 @@ use super::several::printed;
 const READER: &str = include_str!("duckdb.py");
 
 /// Tests of views and functions, whose queries are DuckDB's SQL too, and the number of queries in each.
-const TESTS: [(&str, usize); 10] = [
+const TESTS: [(&str, usize); 11] = [
     ("call_tree", 4),
     ("cpu_frequency", 1),
     ("cpu_idle", 1),
@@ -19,6 +19,7 @@ const TESTS: [(&str, usize); 10] = [
     ("events", 4),
     ("latest_aggregates", 3),
     ("list_syntax", 6),
+    ("pivot", 11),
     ("recorded_events", 2),
     ("subqueries", 12),
     ("trace_times", 2),

@@ -25,6 +25,7 @@ mod late_projection;
 mod merge;
 mod narrow_top;
 pub(crate) mod per_text;
+mod pivot;
 mod range_join;
 mod relations;
 mod replace;
@@ -38,6 +39,7 @@ mod text_filter;
 mod time_window;
 mod yielding;
 
+pub(crate) use pivot::{PIVOT, UNPIVOT};
 pub(crate) use source_exec::{Leaf, LeafExec};
 pub(crate) use syntax::{statement, visit_statement};
 

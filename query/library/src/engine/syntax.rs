@@ -23,7 +23,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace, Word};
 
-use super::spelling;
+use super::{pivot, spelling};
 
 /// The match conditions of DuckDB's forms.
 pub(super) const INNER: &str = "ASOF JOIN";
@@ -46,6 +46,7 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
             .build()?
             .parse_statements()
     };
+    let tokens = pivot::known(tokens, dialect.as_ref());
     let tokens = with_arrows(without_globs(spelling::known(tokens)));
     let tokens = with_match_conditions(tokens);
     let mut statements = match with_where(&tokens) {

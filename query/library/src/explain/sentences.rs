@@ -40,13 +40,8 @@ const SENTENCES: &[(&str, &str, &str)] = &[
     ),
     (
         "ast node Pivot",
-        "PIVOT is not supported",
-        "use sum(x) FILTER (WHERE key = 'a') AS a",
-    ),
-    (
-        "ast node Unpivot",
-        "UNPIVOT is not supported",
-        "use a UNION ALL with one SELECT per column",
+        "PIVOT: expected FOR and IN",
+        "t PIVOT (sum(x) FOR key IN ('a', 'b') GROUP BY y)",
     ),
     (
         "ast node MatchRecognize",

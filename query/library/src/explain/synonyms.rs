@@ -282,8 +282,8 @@ const FILES: &str = "import the file with perfquet-convert, or query it together
 pub(crate) fn syntax(message: &str) -> Option<&'static str> {
     let found = message.rsplit("found: ").next()?.to_lowercase();
     Some(match found.trim() {
-        "pivot" => "use sum(x) FILTER (WHERE key = 'a') AS a for each value of the key",
-        "unpivot" => "use UNION ALL",
+        "pivot" => "write PIVOT t ON key USING sum(x) GROUP BY y",
+        "unpivot" => "write UNPIVOT t ON a, b INTO NAME n VALUE v",
         "using" => "use WHERE random() < 0.1 for a sample",
         "*" => "use pow(x, y) for powers",
         ":" => "write names after values: 1 AS a; an event is a table: FROM sched.sched_switch",
@@ -361,7 +361,7 @@ mod tests {
         assert!(
             syntax("expected: an SQL statement, found: PIVOT")
                 .unwrap()
-                .contains("FILTER")
+                .contains("USING")
         );
     }
 }

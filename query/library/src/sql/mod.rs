@@ -1,7 +1,7 @@
 //! From the text of a query to its plan.
 //!
 //! ```text
-//! text ─► literals ─► macros ─► star ─► dialect ─► scoping ─► planning ─► membership ─► plan ─► result_units
+//! text ─► literals ─► macros ─► pivot ─► star ─► dialect ─► scoping ─► planning ─► membership ─► plan ─► result_units
 //! ```
 
 mod aliases;
@@ -10,6 +10,7 @@ pub mod literals;
 pub(crate) mod macros;
 mod membership;
 pub mod names;
+mod pivot;
 pub(crate) mod planning;
 pub(crate) mod result_units;
 pub mod scoping;

@@ -26,6 +26,7 @@ use crate::sql::aliases;
 use crate::sql::dialect;
 use crate::sql::macros::{Macro, Macros};
 use crate::sql::membership;
+use crate::sql::pivot;
 use crate::sql::scoping::{self, Restriction};
 use crate::sql::star;
 use crate::sql::state_names;
@@ -92,6 +93,8 @@ pub(crate) async fn plan_within(
             .expand(&mut statement)
             .map_err(DataFusionError::Plan)?;
     }
+    let apart = |sql: String| planned_apart(state, sql, scope);
+    pivot::expand(&mut statement, state, &apart).await?;
     star::expand(&mut statement, state).await?;
     dialect::translate(&mut statement).map_err(DataFusionError::Plan)?;
     for note in state_names::notes(&mut statement) {
@@ -114,6 +117,15 @@ pub(crate) async fn plan_within(
     // COPY, INSERT, UPDATE and the like: only options of the program write files, never a query.
     SQLOptions::new().with_allow_dml(false).verify_plan(&plan)?;
     Ok(plan)
+}
+
+/// Plans another query of the same statement.
+fn planned_apart<'p>(
+    state: &'p SessionState,
+    sql: String,
+    scope: &'p Restriction,
+) -> pivot::Planned<'p> {
+    Box::pin(async move { plan_within(state, &sql, scope).await })
 }
 
 /// Plans a statement; where the engine knows a name less than DuckDB does, with the name replaced.

@@ -86,6 +86,21 @@ pub(super) fn renamed(name: &str) -> Option<&'static str> {
     found.map(|(_, known)| *known)
 }
 
+/// Whether a function that becomes an expression is an aggregate.
+pub(super) fn is_replaced_aggregate(name: &str) -> bool {
+    matches!(
+        name,
+        "arg_max"
+            | "max_by"
+            | "arg_min"
+            | "min_by"
+            | "count_if"
+            | "countif"
+            | "count_star"
+            | "quantile_cont"
+    )
+}
+
 /// Whether a call is translated.
 pub(super) fn is_translated(call: &Function) -> bool {
     let name = call.name.to_string().to_lowercase();

@@ -14,6 +14,7 @@ mod texts;
 
 use std::ops::ControlFlow;
 
+use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
@@ -26,7 +27,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::engine;
-use functions::{is_translated, renamed, replacement};
+use functions::{is_replaced_aggregate, is_translated, renamed, replacement};
 
 /// Translates a statement. The error is for people.
 pub(crate) fn translate(statement: &mut Statement) -> Result<(), String> {
@@ -120,6 +121,12 @@ impl VisitorMut for Translator {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Whether a function, in lower case, is an aggregate here or as translated.
+pub(super) fn is_aggregate(name: &str, state: &SessionState) -> bool {
+    let known = renamed(name).unwrap_or(name);
+    state.aggregate_functions().contains_key(known) || is_replaced_aggregate(name)
 }
 
 /// `a SEMI JOIN b` as `a LEFT SEMI JOIN b`; likewise ANTI.
