@@ -15,6 +15,8 @@ interface Finding {
 const LEADING = 0.3;
 /** So is a function. */
 const LEADING_FUNCTION = 0.1;
+/** With fewer items, every stretch of time differs from the others. */
+const FEWEST = 50;
 /** Shorter stretches without samples are no finding: share of the trace. */
 const GAP = 0.02;
 
@@ -82,13 +84,14 @@ export class Findings {
     }
     // A stretch that is as busy as the others is no finding.
     const usual = all / Math.max(1, slots / wide);
-    if (most > 1.5 * usual && slots > 2 * wide && !profile.is_off_cpu) {
+    const isMany = times.length >= FEWEST;
+    if (isMany && most > 1.5 * usual && slots > 2 * wide && !profile.is_off_cpu) {
       findings.push({
         text: `The busiest ${duration(wide * slot).replace(/\.0+ /, " ")} begin at ${exactTime(at * slot)}: ${amount(most, profile.unit)} of ${profile.name}, ${percent(most, all)}`,
         show: this.selectSlots(at, at + wide),
       });
     }
-    if (gap > slots * GAP && gap < slots && !profile.is_off_cpu) {
+    if (isMany && gap > slots * GAP && gap < slots && !profile.is_off_cpu) {
       findings.push({
         text: `Nothing of ${profile.name} from ${exactTime((gapEnd - gap) * slot)} to ${exactTime(gapEnd * slot)}, the longest such stretch`,
         show: this.selectSlots(gapEnd - gap, gapEnd),
@@ -102,7 +105,8 @@ export class Findings {
         show: () => this.state.change({ threads: new Set([heaviest[0]]), time: null }),
       });
     }
-    const lost = this.data.losses?.[0];
+    // The command's findings count them.
+    const lost = this.data.findings == null ? this.data.losses?.[0] : undefined;
     if (lost !== undefined) {
       findings.push({ text: `Events were lost, first at ${exactTime(lost * slot)}: the sums around there are too low`, show: this.selectSlots(lost, lost + 1) });
     }

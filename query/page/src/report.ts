@@ -185,7 +185,8 @@ async function main(): Promise<void> {
   if (data.threads.some(([tid]) => tid >= 0)) shown.push(new Threads(data, state));
   if (Changes.has(data)) shown.push(new Changes(data, state));
   const pair = make("div", { class: "pair" });
-  if (data.profiles.length > 0) {
+  // The tabs of the panel choose among several events, also where none of them has stacks.
+  if (data.profiles.length > 1 || stacks.some((one) => one.hasFrames)) {
     const both = [new Flame(data, state, stacks, tip), new Functions(data, state, stacks)] as const;
     pair.append(...both.map((one) => one.element));
     // Callers and callees are beside the table in which one chooses functions.

@@ -106,6 +106,11 @@ export class Stacks {
     this.children = childLists(profile.parent, null);
   }
 
+  /** Whether any row has a stack. */
+  get hasFrames(): boolean {
+    return this.profile.labels.some(([, kind]) => kind > GROUP);
+  }
+
   private waits(): Int32Array {
     const { parent, label, labels } = this.profile;
     const isScheduler = labels.map(([name, kind]) => kind === KERNEL && SCHEDULER.test(name));

@@ -436,6 +436,27 @@ mod tests {
     }
 
     #[test]
+    fn losses_in_rings_are_counted() {
+        let mut bytes = b"PERFILE2\x10\0\0\0\0\0\0\0".to_vec();
+        bytes.extend(head(kind::HEADER_ATTR, 0, 8 + 112));
+        bytes.extend([[0; 4], [112, 0, 0, 0]].concat());
+        bytes.resize(bytes.len() + 104, 0);
+        for lost in [3, 40] {
+            // Head, ID, number; trailer.
+            bytes.extend(head(kind::LOST, 0, 8 + 16 + 32));
+            bytes.extend(words(&[3, lost, 7 | 8 << 32, 50, 0, 3]));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("perf.data");
+        std::fs::write(&path, bytes).unwrap();
+        let expected = Completed {
+            samples: 0,
+            lost: 43,
+        };
+        assert_eq!(complete(&path).unwrap(), expected);
+    }
+
+    #[test]
     fn bytes_after_a_trailer_become_a_separate_record() {
         const KSYMBOL: u32 = 17;
         let mut bytes = b"PERFILE2\x10\0\0\0\0\0\0\0".to_vec();
