@@ -18,7 +18,7 @@ pub(crate) const UNPIVOT: &str = "unpivot rows";
 /// Words that end such a statement.
 const ENDS: [&str; 5] = ["order", "limit", "offset", "union", "intersect"];
 /// Words before such a statement, apart from brackets.
-const BEFORE: [&str; 4] = ["as", "explain", "analyze", "verbose"];
+const BEFORE: [&str; 6] = ["as", "explain", "analyze", "verbose", "describe", "desc"];
 /// Words at the start of a query.
 const QUERIES: [&str; 4] = ["select", "from", "with", "values"];
 

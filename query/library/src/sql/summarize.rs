@@ -13,7 +13,7 @@ pub(crate) fn rows(sql: &str) -> Option<String> {
     let word = rest.split(|c: char| !c.is_alphanumeric()).next()?;
     Some(match word.to_lowercase().as_str() {
         // A trailing comment must not swallow the bracket.
-        "select" | "with" | "from" | "values" => format!("({rest}\n) AS query"),
+        "select" | "with" | "from" | "values" | "pivot" | "unpivot" => format!("({rest}\n) AS query"),
         _ => rest.to_owned(),
     })
 }
@@ -92,6 +92,8 @@ mod tests {
         assert_eq!(rows("SUMMARIZE samples;").as_deref(), Some("samples"));
         let query = rows("summarize SELECT 1 -- one").unwrap();
         assert_eq!(query, "(SELECT 1 -- one\n) AS query");
+        let pivot = rows("SUMMARIZE PIVOT t ON a").unwrap();
+        assert_eq!(pivot, "(PIVOT t ON a\n) AS query");
         assert_eq!(rows("SELECT 1"), None);
     }
 }
