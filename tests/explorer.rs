@@ -2,6 +2,8 @@
 
 #[path = "explorer/index.rs"]
 mod index;
+#[path = "explorer/panels.rs"]
+mod panels;
 #[path = "explorer/server.rs"]
 mod server;
 

@@ -1,6 +1,6 @@
 // Opens the explorer in headless Chromium and takes steps in it.
 //   NODE_PATH=…/node_modules node explore.js ADDRESS STEP...
-// Steps: `open FRAGMENT`, `press KEYS` (Shift+ArrowRight), `type TEXT`, `click X Y` and `drag X TO Y` in the timeline, `wheel X Y DELTA` with Ctrl, `push SELECTOR`,
+// Steps: `open FRAGMENT`, `press KEYS` (Shift+ArrowRight), `type TEXT`, `click X Y` and `drag X TO Y` in the timeline, `wheel X Y DELTA` with Ctrl, `push SELECTOR`, `point SELECTOR X Y` clicks in an element,
 // `wait SELECTOR`, `text SELECTOR`, `rows` (what the picture says), `size WIDTH THEME [FILE]`.
 // Prints a line for each: what it found; after the others, the fragment of the URL. Then whatever the page wrote to the console, and requests to others.
 'use strict';
@@ -46,6 +46,12 @@ async function step(page, word, rest) {
       await page.keyboard.down('Control');
       await page.mouse.wheel({ deltaY: Number(words[2]) });
       await page.keyboard.up('Control');
+      break;
+    }
+    case 'point': {
+      const [y, x, ...selector] = words.reverse();
+      const { left, top } = await page.$eval(selector.reverse().join(' '), one => { one.scrollIntoView({ block: 'nearest' }); const { left, top } = one.getBoundingClientRect(); return { left, top }; });
+      await page.mouse.click(left + Number(x), top + Number(y));
       break;
     }
     case 'push': await page.click(rest); break;

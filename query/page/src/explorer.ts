@@ -25,7 +25,7 @@ const KEYS: [string, string][] = [
 function start(meta: Meta): void {
   const view = new View(meta);
   const tip = new Tip();
-  const drawer = new Drawer(view);
+  const drawer = new Drawer(view, tip);
   const timeline = new Timeline(view, tip, (place) => drawer.showPlace(place));
   const filter = make("input", { type: "search", placeholder: "Filter rows (/)", "aria-label": "Filter rows", id: "filter" });
   const choice = make("select", { "aria-label": "Trace", id: "trace" }, ...meta.traces.map((trace, index) => make("option", { value: String(index) }, harmless(trace.name))));
@@ -49,7 +49,9 @@ function start(meta: Meta): void {
     facts.textContent = [duration(length), `${grouped(rows)} rows`, ...(isComplete ? [] : ["still being written"])].join(" · ");
     try {
       const list = await get<TrackList>("tracks", { trace });
-      if (opened === trace) timeline.set(list);
+      if (opened !== trace) return;
+      drawer.setEvents(list.events.map((event) => event.name.replace(".", ":")));
+      timeline.set(list);
     } catch (error) {
       timeline.status.textContent = message(error);
       timeline.status.classList.add("bad");
@@ -63,7 +65,10 @@ function start(meta: Meta): void {
     timeline.draw();
   };
   view.onChange(update);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => timeline.draw());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    timeline.draw();
+    drawer.redraw();
+  });
   choice.addEventListener("change", () => view.open(Number(choice.value)));
   filter.addEventListener("input", () => view.change({ filter: filter.value }));
   filter.addEventListener("keydown", (event) => {

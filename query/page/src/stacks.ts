@@ -47,10 +47,10 @@ const INCOMPLETE = 1;
 const KERNEL = 2;
 
 /** The children of a node, sorted if that matters. */
-type Children = (node: number, inOrder?: boolean) => Int32Array;
+export type Children = (node: number, inOrder?: boolean) => Int32Array;
 
 /** The children of every node, by an order of siblings, or as they come. */
-function childLists(parent: Int32Array, order: ((a: number, b: number) => number) | null): Children {
+export function childLists(parent: Int32Array, order: ((a: number, b: number) => number) | null): Children {
   const starts = new Int32Array(parent.length + 1);
   for (let node = 1; node < parent.length; node++) starts[parent[node]! + 1]!++;
   for (let node = 0; node < parent.length; node++) starts[node + 1]! += starts[node]!;

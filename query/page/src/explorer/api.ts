@@ -105,6 +105,31 @@ export interface PanelRows {
   notes?: string;
 }
 
+/** Stacks of a selection as a tree: node 0 is the root, parents precede their callees. */
+export interface FlameTree {
+  command: string;
+  names: string[];
+  parent: number[];
+  label: number[];
+  own: number[];
+  total: number[];
+  omitted: number;
+  /** `ns`, or nothing. */
+  unit: string;
+  is_cut: boolean;
+  notes: string;
+  error?: string;
+}
+
+/** Instructions and source lines: their shares in percent, and the lines as `annotate` prints them. */
+export interface Code {
+  command: string;
+  lines?: [number | null, string][];
+  is_cut?: boolean;
+  notes?: string;
+  error?: string;
+}
+
 /** How far the index of a trace is that is computed; null if none is. */
 export interface Progress {
   thousandths: number | null;

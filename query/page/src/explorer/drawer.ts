@@ -1,34 +1,49 @@
 // What is below the timeline: details of an event, reports on the selection, SQL.
 
-import { button, commandLine, make } from "../dom.ts";
+import { type Tip, button, commandLine, make } from "../dom.ts";
 import { duration, harmless } from "../format.ts";
 import { exactTime } from "../state.ts";
-import { type Details, type Grid, type PanelRows, get, isCanceled, message, sql } from "./api.ts";
+import { type Cell, type Code, type Details, type FlameTree, type Grid, type PanelRows, get, isCanceled, message, sql } from "./api.ts";
+import { codeLines } from "./code.ts";
+import { FlameView } from "./flame.ts";
 import { GridTable } from "./grid.ts";
 import type { Place } from "./timeline.ts";
-import { TABS, type View } from "./view.ts";
+import { PANELS, TABS, type View } from "./view.ts";
 
-/** Reports on the selection, as the server names them. */
-const PANELS = ["functions", "threads", "events", "findings", "calls", "durations", "syscalls", "waits", "wakers", "locks", "io", "critical path"];
 const EXAMPLE = "SELECT event, count(*) AS events FROM events GROUP BY event ORDER BY 2 DESC";
 /** Rows of a query. */
 const ROWS = 10_000;
 /** Margin of a shown time, as a part of the range in view. */
 const NEAR = 1 / 50;
 
+/** Text of several lines without control characters. */
+function harmlessLines(text: string): string {
+  return text.split("\n").map(harmless).join("\n");
+}
+
+interface Parameters extends Record<string, string | number> {
+  trace: number;
+  from: number;
+  to: number;
+  ids: string;
+}
+
 export class Drawer {
   readonly element = make("section", { id: "drawer" });
   private readonly tabs = make("div", { class: "tabs", role: "tablist" });
   private readonly body = make("div", { class: "body", id: "panel" });
   private tab = "";
-  private panel = "functions";
   private place: Place | null = null;
   private controller: AbortController | null = null;
   private key = "";
   private readonly editor = make("textarea", { id: "sql", spellcheck: "false", rows: "4", "aria-label": "SQL" });
   private readonly answer = make("div", { id: "answer", "aria-live": "polite" });
+  private readonly flame: FlameView;
+  /** Events whose stacks the flame graph can show, by trace. */
+  private events: string[] = [];
 
-  constructor(private readonly view: View) {
+  constructor(private readonly view: View, tip: Tip) {
+    this.flame = new FlameView(view, tip, (name) => this.showCode(name, ""));
     this.element.append(make("header", {}, this.tabs, button("×", "Close (Esc)", () => this.open(""))), this.body);
     this.editor.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
@@ -45,6 +60,11 @@ export class Drawer {
     this.view.change({ tab });
   }
 
+  /** Draws the pictures again, in other colors. */
+  redraw(): void {
+    this.flame.draw();
+  }
+
   showPlace(place: Place): void {
     this.place = place;
     this.key = "";
@@ -53,7 +73,7 @@ export class Drawer {
 
   /** Follows the view. */
   update(): void {
-    const { tab, selection, tids, trace, from, to } = this.view.now;
+    const { tab, selection, tids, trace, from, to, panel, of, code, module } = this.view.now;
     this.element.hidden = tab === "";
     this.tabs.replaceChildren(...TABS.map((name) => {
       const one = button(name === "sql" ? "SQL" : name[0]!.toUpperCase() + name.slice(1), "", () => this.open(this.tab === name ? "" : name));
@@ -71,8 +91,12 @@ export class Drawer {
     }
     // A selection is of its own time; without one, the panels show what is in view.
     const range = selection ?? [from, to];
-    const key = tab === "selection" ? JSON.stringify([trace, range, tids, this.panel]) : tab === "details" ? "details" : "";
-    if (!isNew && key === this.key) return;
+    const key = tab === "selection" ? JSON.stringify([trace, range, tids, panel, panel === "flame graph" ? of : "", ...(panel === "code" ? [code, module] : [])]) : tab === "details" ? "details" : "";
+    if (!isNew && key === this.key) {
+      // Zooming a flame graph asks for nothing.
+      if (tab === "selection" && panel === "flame graph") this.flame.draw();
+      return;
+    }
     this.key = key;
     if (tab === "selection") void this.drawSelection(range);
     else if (tab === "details") void this.drawDetails();
@@ -97,8 +121,8 @@ export class Drawer {
     this.view.change({ selection: [at, at + 1] });
   }
 
-  private grid(grid: Grid): HTMLElement {
-    return new GridTable(grid, BigInt(this.view.trace.start), (time, trace) => this.jump(time, trace)).element;
+  private grid(grid: Grid, links: Record<string, { title: string; open: (row: Cell[]) => void }> = {}): HTMLElement {
+    return new GridTable(grid, BigInt(this.view.trace.start), (time, trace) => this.jump(time, trace), links).element;
   }
 
   private failed(error: unknown, to: HTMLElement): void {
@@ -144,21 +168,27 @@ export class Drawer {
       make("div", { class: "details" }, make("div", { class: "call" }, make("table", { id: "fields" }, make("tbody", {}, ...fields))), ...stacks, ...around), ...more, command.element);
   }
 
+  /** The event types of the shown trace, for the flame graph. */
+  setEvents(events: string[]): void {
+    this.events = events;
+  }
+
+  private showCode(code: string, module: string): void {
+    this.view.change({ tab: "selection", panel: "code", code, module });
+  }
+
   private async drawSelection([from, to]: [number, number]): Promise<void> {
     const signal = this.cancel();
-    const { trace, tids, selection } = this.view.now;
-    const choice = make("div", { class: "tabs" }, ...PANELS.map((name) => {
-      const one = button(name, `Show ${name} of the selection`, () => {
-        this.panel = name;
-        this.key = "";
-        this.update();
-      });
-      one.setAttribute("aria-pressed", String(name === this.panel));
+    const { trace, tids, selection, panel } = this.view.now;
+    const choice = make("div", { class: "tabs", id: "panels" }, ...PANELS.map((name) => {
+      const one = button(name, `Show ${name} of the selection`, () => this.view.change({ panel: name }));
+      one.setAttribute("aria-pressed", String(name === panel));
       return one;
     }));
     const words = [selection === null ? "in view" : "selected", `${exactTime(Math.max(0, from))} to ${exactTime(to)}`, duration(to - from),
       ...(tids.length > 0 ? [`tid ${tids.join(", ")}`] : ["all threads"])];
-    const content = make("div", { id: "content", "aria-live": "polite" }, make("p", { class: "note" }, "reading…"));
+    // A picture that changes is not read out.
+    const content = make("div", { id: "content", ...(panel === "flame graph" ? {} : { "aria-live": "polite" }) }, make("p", { class: "note" }, "reading…"));
     this.body.replaceChildren(make("p", { class: "tools" }, make("span", { class: "quiet", id: "selected" }, words.join(" · ")),
       button("Zoom", "Show the selection (f)", () => this.view.show(from, to)),
       button("Clear", "Clear the selection (Esc)", () => this.view.change({ selection: null, tids: [] }))), choice, content);
@@ -167,21 +197,64 @@ export class Drawer {
     await new Promise((done) => setTimeout(done, 150));
     if (signal.aborted) return;
     try {
-      const found = this.panel === "events" ? await this.events(parameters.from, parameters.to, tids, signal)
-        : await get<PanelRows>("panel", { ...parameters, name: this.panel }, signal);
-      if (signal.aborted) return;
-      const command = commandLine(() => found.command);
-      command.update();
-      const isEmpty = found.grid === undefined || found.grid.rows.length === 0;
-      content.replaceChildren(isEmpty ? make("pre", { class: "note" }, found.error ?? "no rows") : this.grid(found.grid!),
-        ...(found.notes !== undefined && found.notes !== "" ? [make("p", { class: "note" }, harmless(found.notes))] : []), command.element);
+      const shown = panel === "flame graph" ? await this.drawFlame(parameters, signal) : panel === "code" ? await this.drawCode(parameters, signal)
+        : await this.drawRows(parameters, tids, signal);
+      if (!signal.aborted) content.replaceChildren(...shown);
+      if (!signal.aborted && panel === "flame graph") this.flame.draw();
     } catch (error) {
       this.failed(error, content);
     }
   }
 
+  /** Notes of a command, and the command. */
+  private command(text: string, notes = ""): HTMLElement[] {
+    const command = commandLine(() => text);
+    command.update();
+    return [...(notes === "" ? [] : [make("p", { class: "note" }, ...notes.split("\n").map((line) => make("span", {}, harmless(line))))]), command.element];
+  }
+
+  private async drawRows(parameters: Parameters, tids: number[], signal: AbortSignal): Promise<HTMLElement[]> {
+    const { panel } = this.view.now;
+    const found = panel === "events" ? await this.eventRows(parameters.from, parameters.to, tids, signal)
+      : await get<PanelRows>("panel", { ...parameters, name: panel }, signal);
+    const { grid } = found;
+    const isEmpty = grid === undefined || grid.rows.length === 0;
+    return [isEmpty ? make("pre", { class: "note" }, harmlessLines(found.error ?? "no rows")) : this.grid(grid, panel === "functions" ? this.codeLinks(grid) : {}),
+      ...this.command(found.command, found.notes)];
+  }
+
+  /** A click at a function shows its code. */
+  private codeLinks(grid: Grid): Record<string, { title: string; open: (row: Cell[]) => void }> {
+    const place = (name: string) => grid.columns.findIndex((column) => column.name === name);
+    const [code, module] = [place("function"), place("module")];
+    return { function: { title: "Show its instructions and source lines", open: (row) => this.showCode(String(row[code] ?? ""), String(row[module] ?? "")) } };
+  }
+
+  private async drawFlame(parameters: Parameters, signal: AbortSignal): Promise<HTMLElement[]> {
+    const { of } = this.view.now;
+    const sources: [string, string][] = [["", "samples"], ["off_cpu", "time off the CPU"], ...this.events.map((event): [string, string] => [event, event])];
+    if (!sources.some(([value]) => value === of)) sources.push([of, of]);
+    const source = make("select", { "aria-label": "Stacks of", id: "of" }, ...sources.map(([value, name]) => make("option", { value }, harmless(name))));
+    source.value = of;
+    source.addEventListener("change", () => this.view.change({ of: source.value, zoom: [] }));
+    const found = await get<FlameTree>("flame", { ...parameters, ...(of === "off_cpu" ? { of } : { event: of }) }, signal);
+    const head = make("p", { class: "tools" }, source, this.flame.tools);
+    if (found.error !== undefined) return [head, make("pre", { class: "note" }, harmlessLines(found.error)), ...this.command(found.command)];
+    this.flame.set(found);
+    return [head, this.flame.element, ...this.command(found.command, found.notes)];
+  }
+
+  private async drawCode(parameters: Parameters, signal: AbortSignal): Promise<HTMLElement[]> {
+    const { code, module } = this.view.now;
+    if (code === "") return [make("p", { class: "note" }, "Click a function in the panels functions or flame graph: its instructions and source lines are shown here.")];
+    const found = await get<Code>("code", { ...parameters, function: code, module }, signal);
+    const shown = found.lines === undefined ? make("pre", { class: "note" }, harmlessLines(found.error ?? "")) : codeLines(found.lines);
+    const isCut = found.is_cut === true ? [make("p", { class: "note" }, "only the first 2 MB are shown")] : [];
+    return [make("h3", {}, harmless(code)), shown, ...isCut, ...this.command(found.command, found.notes)];
+  }
+
   /** Events by type. */
-  private async events(from: number, to: number, tids: number[], signal: AbortSignal): Promise<PanelRows> {
+  private async eventRows(from: number, to: number, tids: number[], signal: AbortSignal): Promise<PanelRows> {
     const start = BigInt(this.view.trace.start);
     const many = this.view.meta.traces.length > 1;
     const name = this.view.trace.name.replaceAll("'", "''");

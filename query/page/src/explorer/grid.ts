@@ -32,7 +32,9 @@ export class GridTable {
   private isDescending = false;
 
   /** `jump` shows the time of a row in the timeline: nanoseconds of the trace's clock, and the row's trace. */
-  constructor(private readonly grid: Grid, private readonly start: bigint, private readonly jump: ((time: bigint, trace: string | null) => void) | null) {
+  constructor(private readonly grid: Grid, private readonly start: bigint, private readonly jump: ((time: bigint, trace: string | null) => void) | null,
+    /** What a click at a name of a column does. */
+    private readonly links: Record<string, { title: string; open: (row: Cell[]) => void }> = {}) {
     this.draw();
   }
 
@@ -73,6 +75,8 @@ export class GridTable {
       }
       const shown = harmless(text(cell, kind));
       const cut = shown.length > LONGEST ? `${shown.slice(0, LONGEST)}…` : shown;
+      const link = this.links[columns[index]!.name];
+      if (link !== undefined && cell !== null && shown !== "") return make("td", { class: "name" }, button(cut, link.title, () => link.open(row)));
       return make("td", { ...(kind === "text" ? { class: "name" } : {}), ...(shown === cut ? {} : { title: shown.slice(0, 4000) }) }, cut);
     })));
     const { rows: all, is_cut: isCut } = this.grid;

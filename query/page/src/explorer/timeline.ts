@@ -6,6 +6,7 @@ import { exactTime, readableRange } from "../state.ts";
 import { axis } from "../time.ts";
 import { make } from "../dom.ts";
 import { type Kind, type TileRow, type TrackList, unit } from "./api.ts";
+import { nameNumber, paletteColor } from "./palette.ts";
 import { BAND, CALL, GAP, HEAD, type Row, Rows, TICKS } from "./rows.ts";
 import { type Shown, Tiles } from "./tiles.ts";
 import type { View } from "./view.ts";
@@ -18,10 +19,6 @@ const STATE_COLORS: Record<string, string> = {
 };
 /** Sleeping is a thin line: most threads sleep most of the time. */
 const THIN = new Set(["interruptible", "idle", "parked", "stopped", "dead"]);
-const PALETTE: [string, string][] = [
-  ["#8fb8e8", "#2f5d91"], ["#f2b5a0", "#8a4a35"], ["#a8d5a2", "#386b3a"], ["#d9b8ea", "#69407f"],
-  ["#f0d48a", "#7a6020"], ["#9adbd6", "#2b6c68"], ["#f3b3cf", "#873f60"], ["#c9cf9a", "#5c6330"],
-];
 
 /** What a click means: rows of a table in a range of time. */
 export interface Place {
@@ -515,13 +512,7 @@ export class Timeline {
   private fill(kind: Kind, value: number): string {
     if (kind === "states") return color(`state-${STATE_COLORS[this.list!.states[value]!] ?? "other"}`);
     // The same function and the same thread has the same color everywhere.
-    return PALETTE[value % PALETTE.length]![isDark() ? 1 : 0]!;
-  }
-
-  private nameColor(name: string): number {
-    let hash = 0;
-    for (let at = 0; at < name.length; at++) hash = (hash * 31 + name.charCodeAt(at)) >>> 0;
-    return hash;
+    return paletteColor(value);
   }
 
   private drawBoxes(kind: "states" | "cpus" | "calls", row: Row, y: number, height: number, depth = 0): void {
@@ -575,7 +566,7 @@ export class Timeline {
       if (kind === "calls") {
         const name = shown.tile.names![tileRow.f![at]!]!;
         label = name;
-        context.fillStyle = this.fill(kind, this.nameColor(name));
+        context.fillStyle = this.fill(kind, nameNumber(name));
         if (expression !== null && expression.test(name)) context.fillStyle = color("hit");
       } else if (kind === "cpus") {
         const tid = tileRow.w![at]!;

@@ -21,8 +21,23 @@ export interface Viewed {
   /** Filter of the rows. */
   filter: string;
   tab: string;
+  /** Report of the tab "selection". */
+  panel: string;
+  /** What the stacks of the flame graph are of: "" (samples), `off_cpu`, or an event; and the path to the frame that it is zoomed to. */
+  of: string;
+  zoom: string[];
+  /** Function whose code is shown, and its file if known. */
+  code: string;
+  module: string;
   sql: string;
 }
+
+/** Reports on the selection, as the server names them. */
+export const PANELS = [
+  "functions", "flame graph", "code", "threads", "events", "findings", "calls", "durations", "syscalls", "waits", "wakers", "locks", "io", "critical path",
+];
+/** Frames of a path in the URL. */
+const DEEPEST = 40;
 
 const signed = (ns: number) => (ns < 0 ? `-${exactTime(-ns)}` : exactTime(ns));
 
@@ -107,7 +122,7 @@ export class View {
   }
 
   fragment(): string {
-    const { trace, from, to, selection, tids, filter, tab, sql } = this.now;
+    const { trace, from, to, selection, tids, filter, tab, panel, of, zoom, code, module, sql } = this.now;
     const parts: string[] = [];
     const add = (name: string, value: string) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
     if (trace > 0) add("trace", String(trace));
@@ -116,6 +131,11 @@ export class View {
     if (tids.length > 0) add("tid", tids.join(","));
     if (filter !== "") add("q", filter);
     if (tab !== "") add("tab", tab);
+    if (panel !== PANELS[0]) add("panel", panel);
+    if (of !== "") add("of", of);
+    if (zoom.length > 0 && zoom.length <= DEEPEST) add("zoom", zoom.join(";"));
+    if (code !== "") add("code", code);
+    if (module !== "") add("module", module);
     if (sql !== "") add("sql", sql);
     return parts.join("&");
   }
@@ -129,7 +149,9 @@ export class View {
     const tids = (parts.get("tid") ?? "").split(",").filter((text) => /^-?\d+$/.test(text)).map(Number);
     return {
       trace, from: Math.max(0, Math.min(from, length - SHORTEST)), to: Math.min(length, Math.max(to, from + SHORTEST)), selection: range(parts.get("s")), tids,
-      filter: parts.get("q") ?? "", tab: TABS.find((tab) => tab === parts.get("tab")) ?? "", sql: parts.get("sql") ?? "",
+      filter: parts.get("q") ?? "", tab: TABS.find((tab) => tab === parts.get("tab")) ?? "",
+      panel: PANELS.find((panel) => panel === parts.get("panel")) ?? PANELS[0]!, of: parts.get("of") ?? "",
+      zoom: (parts.get("zoom") ?? "").split(";").filter((frame) => frame !== ""), code: parts.get("code") ?? "", module: parts.get("module") ?? "", sql: parts.get("sql") ?? "",
     };
   }
 }

@@ -208,6 +208,40 @@ const TOOLS: &[Tool] = &[
         ],
     },
     Tool {
+        name: "annotate",
+        about: "Shows the instructions and source lines of a function with their share of its samples, hottest function first. \
+            The code is that of the recorded files; where it is not found, the answer says why.",
+        command: &["annotate"],
+        is_of_one: true,
+        parameters: &[
+            text(
+                "function",
+                Becomes::Last,
+                "A function as in top; the default is the hottest one",
+            ),
+            text(
+                "module",
+                Becomes::Option("--module"),
+                "Only functions of this file",
+            ),
+            text(
+                "by",
+                Becomes::Option("--by"),
+                "instruction (default), or line for source lines alone",
+            ),
+            EVENT,
+            number(
+                "limit",
+                Becomes::Option("--limit"),
+                "Number of functions; the default is 1",
+            ),
+            WHERE,
+            TIME,
+            COMM,
+            PID,
+        ],
+    },
+    Tool {
         name: "durations",
         about: "Summarizes durations of function and system calls: count, total, self, percentiles.",
         command: &["durations"],
@@ -407,6 +441,12 @@ mod tests {
             ("/etc/passwd", Lines::First(200))
         );
         assert!(query.arguments.contains(&"--queries-only".to_owned()));
+        let code = line(
+            &one,
+            "annotate",
+            json!({ "function": "--all", "by": "line" }),
+        );
+        assert_eq!(code.unwrap(), "annotate --by=line -- a.pqt --all");
     }
 
     #[test]

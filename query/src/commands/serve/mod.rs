@@ -9,9 +9,11 @@
 mod access;
 mod browser;
 mod calls;
+mod code;
 mod columns;
 mod details;
 mod engine;
+mod flame;
 mod grid;
 mod http;
 mod index;

@@ -45,35 +45,49 @@ const MOST_NOTES: u64 = 10_000;
 const STEP: Duration = Duration::from_millis(10);
 
 /// A command line without the program, as it runs and as a person types it.
-struct Words {
-    arguments: Vec<String>,
-    shown: String,
+pub(super) struct Words {
+    pub(super) arguments: Vec<String>,
+    pub(super) shown: String,
 }
 
-/// The words of a report on the selection of a request.
-fn words(served: &Served, request: &Request, report: &[&str], more: &[&str]) -> Result<Words> {
-    let (from, to) = range(request)?;
-    let path = served.trace().path.display().to_string();
-    let mut arguments = vec![report[0].to_owned(), path];
-    arguments.extend(report[1..].iter().map(|word| (*word).to_owned()));
-    arguments.push(format!("--time={}ns..{}ns", from.max(0), to.max(1)));
-    let tids = ids(request)?;
-    if !tids.is_empty() {
-        let tids: Vec<String> = tids.iter().map(ToString::to_string).collect();
-        arguments.push(format!("--tid={}", tids.join(",")));
+impl Words {
+    /// The words of a report, its name first, on the selection of a request; `last` are arguments after the options.
+    pub(super) fn of(
+        served: &Served,
+        request: &Request,
+        report: &[String],
+        last: &[&str],
+    ) -> Result<Words> {
+        let (from, to) = range(request)?;
+        let mut arguments = report.to_vec();
+        arguments.insert(1, served.trace().path.display().to_string());
+        arguments.push(format!("--time={}ns..{}ns", from.max(0), to.max(1)));
+        let tids = ids(request)?;
+        if !tids.is_empty() {
+            let tids: Vec<String> = tids.iter().map(ToString::to_string).collect();
+            arguments.push(format!("--tid={}", tids.join(",")));
+        }
+        if last.iter().any(|word| word.starts_with('-')) {
+            arguments.push("--".to_owned());
+        }
+        arguments.extend(last.iter().map(|word| (*word).to_owned()));
+        Ok(Words::plain(arguments))
     }
-    arguments.extend(more.iter().map(|word| (*word).to_owned()));
-    let is_plain = |word: &str| {
-        word.bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte))
-    };
-    let typed = arguments.iter().map(|word| match is_plain(word) {
-        true => word.clone(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    });
-    let typed: Vec<String> = typed.collect();
-    let shown = format!("perfquet-query {}", typed.join(" "));
-    Ok(Words { arguments, shown })
+
+    /// Words as they are.
+    pub(super) fn plain(arguments: Vec<String>) -> Words {
+        let is_plain = |word: &str| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
+            !word.is_empty() && word.bytes().all(is_plain)
+        };
+        let typed = arguments.iter().map(|word| match is_plain(word) {
+            true => word.clone(),
+            false => format!("'{}'", word.replace('\'', "'\\''")),
+        });
+        let typed: Vec<String> = typed.collect();
+        let shown = format!("perfquet-query {}", typed.join(" "));
+        Words { arguments, shown }
+    }
 }
 
 /// The rows of a report.
@@ -88,23 +102,22 @@ pub(super) fn rows(
         let all: Vec<&str> = PANELS.iter().map(|(panel, _)| *panel).collect();
         bail!(Misuse(format!("name: expected one of {}", all.join(", "))));
     };
-    let limited = !["findings", "threads"].contains(&name.as_str());
-    let more: &[&str] = if limited { &["-n", MOST_ROWS] } else { &[] };
-    let mut words = words(served, request, report, more)?;
-    words
-        .arguments
-        .extend(["--format".to_owned(), "arrow".to_owned()]);
-    words.arguments.extend(server.limits.iter().cloned());
+    let mut report: Vec<String> = report.iter().map(|word| (*word).to_owned()).collect();
+    if !["findings", "threads"].contains(&name.as_str()) {
+        report.extend(["-n", MOST_ROWS].map(str::to_owned));
+    }
+    let words = Words::of(served, request, &report, &[])?;
     let most = Limit {
         rows: usize::MAX,
         time: TIME,
     };
-    let output = run(&server.program, &words.arguments, "", most, peer, batches)?;
-    let Some(mut found) = output
-        .found
-        .flatten()
-        .filter(|found| output.is_success || !found.batches.is_empty())
-    else {
+    table(server, words, most, peer)
+}
+
+/// The rows of a command as a grid, or why there are none.
+pub(super) fn table(server: &Server, words: Words, most: Limit, peer: &Peer<'_>) -> Result<Value> {
+    let output = found(server, &words, most, peer)?;
+    let Some(mut found) = output.found else {
         return Ok(json!({ "command": words.shown, "error": output.notes }));
     };
     // Columns that only terminals show repeat others.
@@ -117,6 +130,30 @@ pub(super) fn rows(
     found.batches = batches.collect::<Result<_, _>>()?;
     let grid = grid::json(&found)?;
     Ok(json!({ "command": words.shown, "grid": grid, "notes": output.notes }))
+}
+
+/// The rows of a command, unless it failed without any.
+pub(super) fn found(
+    server: &Server,
+    words: &Words,
+    most: Limit,
+    peer: &Peer<'_>,
+) -> Result<Output<Found>> {
+    let mut arguments = words.arguments.clone();
+    let options = ["--format", "arrow"].map(str::to_owned);
+    let options = options.into_iter().chain(server.limits.iter().cloned());
+    // Before the arguments, of which the last ones may follow `--`.
+    arguments.splice(1..1, options);
+    let output = run(&server.program, &arguments, "", most, peer, batches)?;
+    let is_success = output.is_success;
+    Ok(Output {
+        found: output
+            .found
+            .flatten()
+            .filter(|found| is_success || !found.batches.is_empty()),
+        notes: output.notes,
+        is_success,
+    })
 }
 
 /// The rows of a query over all traces.
@@ -135,10 +172,10 @@ pub(super) fn sql(server: &Server, text: &str, limit: Limit, peer: &Peer<'_>) ->
 }
 
 /// What a process wrote.
-struct Output<T> {
-    found: Option<T>,
-    notes: String,
-    is_success: bool,
+pub(super) struct Output<T> {
+    pub(super) found: Option<T>,
+    pub(super) notes: String,
+    pub(super) is_success: bool,
 }
 
 /// A process that ends with the request.
@@ -153,7 +190,7 @@ impl Drop for Process {
 }
 
 /// Runs a process; `read` takes its output on a thread, and may close it before the end.
-fn run<T: Send + 'static>(
+pub(super) fn run<T: Send + 'static>(
     program: &Path,
     arguments: &[String],
     input: &str,

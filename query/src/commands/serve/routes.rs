@@ -8,6 +8,8 @@
 //! GET  /api/tile?trace=0&kind=calls&from=…&to=…&step=…&ids=…
 //! GET  /api/detail?trace=0&kind=events&id=…&from=…&to=…
 //! GET  /api/panel?trace=0&name=functions&from=…&to=…&ids=…
+//! GET  /api/flame?trace=0&from=…&to=…&ids=…&event=…  stacks as a tree
+//! GET  /api/code?trace=0&from=…&to=…&function=…  instructions of a function
 //! POST /api/sql                                  {"sql": "SELECT …", "rows": 1000, "seconds": 60}
 //! ```
 //! Nothing but these lists is read: no path names a file.
@@ -21,7 +23,7 @@ use serde_json::{Value, json};
 use super::engine::{Gone, Late, Limit};
 use super::http::{Answer, Peer, Request};
 use super::tiles::{self, Window, ids, integer};
-use super::{Served, Server, calls, details, panels, states};
+use super::{Served, Server, calls, code, details, flame, panels, states};
 
 const PAGE: &str = concat!(
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
@@ -59,6 +61,12 @@ pub(super) fn answer(server: &Server, request: &Request, peer: &Peer<'_>) -> Ans
             .map(|value| Answer::json(&value)),
         ("GET", "/api/panel") => of_trace(server, request)
             .and_then(|served| panels::rows(server, served, request, peer))
+            .map(|value| Answer::json(&value)),
+        ("GET", "/api/flame") => of_trace(server, request)
+            .and_then(|served| flame::answer(server, served, request, peer))
+            .map(|value| Answer::json(&value)),
+        ("GET", "/api/code") => of_trace(server, request)
+            .and_then(|served| code::answer(server, served, request, peer))
             .map(|value| Answer::json(&value)),
         ("POST", "/api/sql") => sql(server, request, peer).map(|value| Answer::json(&value)),
         (_, "/api/sql") => Ok(Answer::text(405, "expected POST\n").with("Allow", "POST")),

@@ -6,11 +6,14 @@ mod svg;
 mod terminal;
 mod tree;
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Result;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::Schema;
+use perfquet::unit::{DURATION, UNIT};
 
 use self::layout::Placed;
 use crate::totals;
@@ -131,7 +134,22 @@ impl Flame {
             let before = totals::unsigned(stacks.values().map(|weights| weights.1));
             columns.insert(1, ("before", before));
         }
-        Ok(RecordBatch::try_from_iter(columns)?)
+        let rows = RecordBatch::try_from_iter(columns)?;
+        if self.unit != DURATION {
+            return Ok(rows);
+        }
+        let schema = rows.schema();
+        let fields = schema.fields().iter().enumerate().map(|(place, field)| {
+            let metadata = [(UNIT.to_owned(), DURATION.to_owned())];
+            let metadata = if place > 0 {
+                metadata.into()
+            } else {
+                HashMap::new()
+            };
+            field.as_ref().clone().with_metadata(metadata)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(RecordBatch::try_new(schema, rows.columns().to_vec())?)
     }
 }
 

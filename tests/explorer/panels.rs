@@ -1,0 +1,219 @@
+//! Panels of a selection: each shows what its command prints.
+
+use std::process::Command;
+
+use perfquet_tests::{bin, needs, root};
+
+use super::browsed;
+use super::server::{Server, converted};
+
+/// Samples of two threads, one each 10 ms; names that are markup.
+fn samples() -> String {
+    let mut text = String::new();
+    for step in 0..30 {
+        let (tid, stack) = match step % 3 {
+            0 => (7, "\t401 next+0x1 (/bin/a)\n\t402 parse+0x2 (/bin/a)\n"),
+            1 => (7, "\t403 <b>write</b>+0x3 (/bin/a)\n"),
+            _ => (8, "\t401 next+0x1 (/bin/a)\n"),
+        };
+        text.push_str(&format!(
+            "work 7/{tid} [000] 100.{:06}: 1000 cycles:\n{stack}\t404 main+0x4 (/bin/a)\n\n",
+            step * 10_000
+        ));
+    }
+    text
+}
+
+/// The tree of stacks has the weights of `flamegraph`, and follows time and threads.
+#[test]
+fn the_flame_graph_is_that_of_its_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = converted(directory.path(), "samples.txt", &samples());
+    let server = Server::of(&[&trace]);
+    for (query, stacks) in [
+        (
+            "from=0&to=300000000&ids=",
+            [
+                "main;<b>write</b> 10000",
+                "main;next 10000",
+                "main;parse;next 10000",
+            ]
+            .as_slice(),
+        ),
+        (
+            "from=0&to=60000000&ids=7",
+            &["main;<b>write</b> 2000", "main;parse;next 2000"],
+        ),
+        ("from=0&to=60000000&ids=8&event=cycles", &["main;next 2000"]),
+    ] {
+        let tree = server.get(&format!("/api/flame?trace=0&{query}"));
+        let number = |column: &str, node: usize| tree[column][node].as_i64().unwrap();
+        let mut found = Vec::new();
+        for node in 0..tree["own"].as_array().unwrap().len() {
+            let own = number("own", node);
+            let (mut at, mut frames) = (node, Vec::new());
+            while at > 0 {
+                frames.insert(
+                    0,
+                    tree["names"][number("label", at) as usize]
+                        .as_str()
+                        .unwrap(),
+                );
+                at = number("parent", at) as usize;
+            }
+            if own > 0 {
+                found.push(format!("{} {own}", frames.join(";")));
+            }
+        }
+        found.sort();
+        assert_eq!(found, stacks, "{query}");
+        let command = tree["command"].as_str().unwrap();
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        let output = Command::new(bin("perfquet-query"))
+            .args(words)
+            .arg("--folded")
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut printed: Vec<&str> = printed.lines().collect();
+        printed.sort_unstable();
+        assert_eq!(printed, stacks, "{command}");
+    }
+    let none = server.get("/api/flame?trace=0&from=5&to=6&ids=");
+    assert!(!none["error"].as_str().unwrap().is_empty(), "{none}");
+    let own = server.own();
+    for wrong in ["of=x", "event=--sql"] {
+        let (status, _, body) = server.request(
+            &format!("GET /api/flame?trace=0&from=0&to=5&{wrong}"),
+            &own,
+            "",
+        );
+        assert!(
+            status == 400 || body.contains("error"),
+            "{wrong}: {status} {body}"
+        );
+    }
+}
+
+/// Clicks and keys in the flame graph zoom, the address has where; functions lead to their code, or to why there is none.
+#[test]
+fn the_flame_graph_zooms_and_leads_to_code() {
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let trace = converted(directory.path(), "samples.txt", &samples());
+    let server = Server::of(&[&trace]);
+    let steps = [
+        ("open tab=selection&panel=flame graph", None),
+        ("wait #flame canvas", None),
+        ("text #frame", Some("all · 30,000, 100.00% · self 0, 0.00%")),
+        // Children are in the order of their names: the last third is parse.
+        (
+            "point #flame canvas 1200 45",
+            Some("tab=selection&panel=flame graph&zoom=main;parse"),
+        ),
+        (
+            "text #frame",
+            Some("parse · 10,000, 33.33% · self 0, 0.00%"),
+        ),
+        ("press ArrowDown", None),
+        (
+            "press Enter",
+            Some("tab=selection&panel=flame graph&zoom=main;parse;next"),
+        ),
+        (
+            "press Escape",
+            Some("tab=selection&panel=flame graph&zoom=main;parse"),
+        ),
+        (
+            "press c",
+            Some("tab=selection&panel=code&zoom=main;parse&code=parse"),
+        ),
+        ("wait #content .command", None),
+        (
+            "text #content pre",
+            Some(
+                "no sample of cycles is in a function with a name hint: name them first with: perfquet-convert TRACE --symbols PATH",
+            ),
+        ),
+        ("open tab=selection", None),
+        ("wait #content .grid", None),
+        (
+            "push #content tbody tr:first-child button",
+            Some("tab=selection&panel=code&code=next&module=/bin/a"),
+        ),
+        ("open tab=selection&panel=flame graph&of=off_cpu", None),
+        ("wait #content pre", None),
+        ("open tab=selection&panel=flame graph&q=write", None),
+        ("wait #flame canvas", None),
+        ("size 1000 dark", Some("overflow 0")),
+    ];
+    let commands: Vec<String> = steps
+        .iter()
+        .map(|(command, _)| (*command).to_owned())
+        .collect();
+    let found = browsed(&server.address, &commands);
+    for ((command, expected), found) in steps.iter().zip(&found) {
+        if let Some(expected) = expected {
+            assert_eq!(found, expected, "{command}");
+        }
+    }
+    assert_eq!(found[steps.len()..], [""; 0]);
+}
+
+/// The panel of a function's code has the lines that `annotate` prints, with their shares.
+#[test]
+fn code_is_that_of_annotate() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("program");
+    let compiled = Command::new("cc")
+        .args(["-O1", "-g", "-o"])
+        .arg(&program)
+        .arg(root().join("tests/oracle/annotated.c"))
+        .status();
+    assert!(compiled.unwrap().success());
+    let trace = directory.path().join("a.pqt");
+    let recorded = Command::new(bin("perfquet-record"))
+        .args(["-F", "997", "-e", "cpu-clock", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert!(recorded.status.success(), "{recorded:?}");
+    let server = Server::of(&[&trace]);
+    let length = server.get("/api/meta")["traces"][0]["length"]
+        .as_i64()
+        .unwrap();
+    for by in ["", "&by=line"] {
+        let code = server.get(&format!(
+            "/api/code?trace=0&from=0&to={length}&ids=&function=mix{by}"
+        ));
+        let command = code["command"].as_str().unwrap();
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        let output = Command::new(bin("perfquet-query"))
+            .args(words)
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines = code["lines"].as_array().unwrap();
+        let text: Vec<&str> = lines.iter().map(|line| line[1].as_str().unwrap()).collect();
+        assert_eq!(text, printed.lines().collect::<Vec<_>>(), "{command}");
+        let shares = lines.iter().filter_map(|line| line[0].as_f64());
+        let sum: f64 = shares.sum();
+        assert!((sum - 100.0).abs() < 2.0, "{by}: {sum}");
+    }
+    let missing = server.get(&format!(
+        "/api/code?trace=0&from=0&to={length}&ids=&function=--all"
+    ));
+    let error = missing["error"].as_str().unwrap();
+    assert!(
+        error.contains("no sample is in a function --all"),
+        "{missing}"
+    );
+    assert!(
+        missing["command"].as_str().unwrap().ends_with(" -- --all"),
+        "{missing}"
+    );
+}
