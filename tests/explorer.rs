@@ -2,6 +2,8 @@
 
 #[path = "explorer/index.rs"]
 mod index;
+#[path = "explorer/lines.rs"]
+mod lines;
 #[path = "explorer/panels.rs"]
 mod panels;
 #[path = "explorer/server.rs"]
@@ -468,7 +470,10 @@ fn the_page_zooms_selects_and_asks() {
         ("type CPU", Some("t=1ms..1.2ms&q=CPU")),
         ("press Escape", Some("t=1ms..1.2ms")),
         ("open ", Some("")),
-        ("click 248 118", Some("tab=details")),
+        (
+            "click 248 118",
+            Some("tab=details&at=events,0,917504,983040"),
+        ),
         ("wait #fields", None),
         ("press Escape", Some("")),
         ("drag 500 700 54", None),

@@ -4,6 +4,7 @@ import { Tip, button, make } from "./dom.ts";
 import { duration, grouped, harmless } from "./format.ts";
 import { type Meta, type TrackList, get, message } from "./explorer/api.ts";
 import { Drawer } from "./explorer/drawer.ts";
+import type { Counter } from "./explorer/lines.ts";
 import { Timeline } from "./explorer/timeline.ts";
 import { View } from "./explorer/view.ts";
 
@@ -15,6 +16,8 @@ const KEYS: [string, string][] = [
   ["f", "show the selection; again, everything"],
   ["0", "show everything"],
   ["click", "details of an event; at its name: select a thread (Ctrl: several); open or close a group"],
+  ["m", "mark the time at the pointer; again, measure the distance"],
+  ["p", "pin the row at the pointer, or the selected threads, above the others; again, unpin"],
   ["/", "filter rows by name, mark calls: text or a regular expression"],
   ["e", "SQL; Ctrl+Enter runs it"],
   ["[, ]", "previous and next trace"],
@@ -27,6 +30,7 @@ function start(meta: Meta): void {
   const tip = new Tip();
   const drawer = new Drawer(view, tip);
   const timeline = new Timeline(view, tip, (place) => drawer.showPlace(place));
+  drawer.onWakes = (wakes) => timeline.setWakes(wakes);
   const filter = make("input", { type: "search", placeholder: "Filter rows (/)", "aria-label": "Filter rows", id: "filter" });
   const choice = make("select", { "aria-label": "Trace", id: "trace" }, ...meta.traces.map((trace, index) => make("option", { value: String(index) }, harmless(trace.name))));
   const facts = make("span", { class: "quiet", id: "facts" });
@@ -48,10 +52,10 @@ function start(meta: Meta): void {
     document.title = `${harmless(name)} · perfquet`;
     facts.textContent = [duration(length), `${grouped(rows)} rows`, ...(isComplete ? [] : ["still being written"])].join(" · ");
     try {
-      const list = await get<TrackList>("tracks", { trace });
+      const [list, { counters }] = await Promise.all([get<TrackList>("tracks", { trace }), get<{ counters: Counter[] }>("counters", { trace })]);
       if (opened !== trace) return;
       drawer.setEvents(list.events.map((event) => event.name.replace(".", ":")));
-      timeline.set(list);
+      timeline.set(list, counters);
     } catch (error) {
       timeline.status.textContent = message(error);
       timeline.status.classList.add("bad");
@@ -91,8 +95,9 @@ function start(meta: Meta): void {
       if (selection === null || (selection[0] === from && selection[1] === to)) everything();
       else view.show(...selection);
     },
+    m: () => timeline.mark(), p: () => timeline.pin(),
     "/": () => filter.select(), e: () => drawer.open("sql"), "[": () => other(-1), "]": () => other(1), "?": () => help.showModal(),
-    Escape: () => (view.now.tab !== "" ? drawer.open("") : view.change({ selection: null, tids: [], filter: "" })),
+    Escape: () => (view.now.tab !== "" ? drawer.open("") : view.change({ selection: null, tids: [], marks: [], filter: "" })),
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;

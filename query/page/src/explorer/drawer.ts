@@ -7,6 +7,7 @@ import { type Cell, type Code, type Details, type FlameTree, type Grid, type Pan
 import { codeLines } from "./code.ts";
 import { FlameView } from "./flame.ts";
 import { GridTable } from "./grid.ts";
+import type { Wake } from "./marks.ts";
 import type { Place } from "./timeline.ts";
 import { PANELS, TABS, type View } from "./view.ts";
 
@@ -33,7 +34,10 @@ export class Drawer {
   private readonly tabs = make("div", { class: "tabs", role: "tablist" });
   private readonly body = make("div", { class: "body", id: "panel" });
   private tab = "";
-  private place: Place | null = null;
+  /** The place of the details, and its title, which the address does not have. */
+  private title = "";
+  /** What the details say of wake-ups. */
+  onWakes: (wakes: Wake[]) => void = () => {};
   private controller: AbortController | null = null;
   private key = "";
   private readonly editor = make("textarea", { id: "sql", spellcheck: "false", rows: "4", "aria-label": "SQL" });
@@ -66,14 +70,23 @@ export class Drawer {
   }
 
   showPlace(place: Place): void {
-    this.place = place;
-    this.key = "";
-    this.open("details");
+    const { kind, id, from, to, depth, title } = place;
+    this.title = title;
+    this.view.change({ tab: "details", at: [kind, id, from, to, ...(depth === undefined ? [] : [depth])].join(",") });
+  }
+
+  /** The place in the address. */
+  private get place(): Place | null {
+    const [kind, ...numbers] = this.view.now.at.split(",");
+    const [id, from, to, depth] = numbers.map(Number);
+    const isKnown = kind === "events" || kind === "samples" || kind === "cpusamples" || kind === "calls" || kind === "states";
+    if (!isKnown || id === undefined || from === undefined || to === undefined || numbers.some((one) => !/^-?\d+$/.test(one))) return null;
+    return { kind, id, from, to, ...(depth === undefined ? {} : { depth }), title: this.title };
   }
 
   /** Follows the view. */
   update(): void {
-    const { tab, selection, tids, trace, from, to, panel, of, code, module } = this.view.now;
+    const { tab, selection, tids, trace, from, to, at, panel, of, code, module } = this.view.now;
     this.element.hidden = tab === "";
     this.tabs.replaceChildren(...TABS.map((name) => {
       const one = button(name === "sql" ? "SQL" : name[0]!.toUpperCase() + name.slice(1), "", () => this.open(this.tab === name ? "" : name));
@@ -91,13 +104,14 @@ export class Drawer {
     }
     // A selection is of its own time; without one, the panels show what is in view.
     const range = selection ?? [from, to];
-    const key = tab === "selection" ? JSON.stringify([trace, range, tids, panel, panel === "flame graph" ? of : "", ...(panel === "code" ? [code, module] : [])]) : tab === "details" ? "details" : "";
+    const key = tab === "selection" ? JSON.stringify([trace, range, tids, panel, panel === "flame graph" ? of : "", ...(panel === "code" ? [code, module] : [])]) : tab === "details" ? `details ${trace} ${at}` : "";
     if (!isNew && key === this.key) {
       // Zooming a flame graph asks for nothing.
       if (tab === "selection" && panel === "flame graph") this.flame.draw();
       return;
     }
     this.key = key;
+    if (tab !== "details") this.onWakes([]);
     if (tab === "selection") void this.drawSelection(range);
     else if (tab === "details") void this.drawDetails();
     else this.cancel();
@@ -139,6 +153,7 @@ export class Drawer {
     this.body.replaceChildren(make("p", { class: "note" }, "reading…"));
     const { kind, id, from, to, depth } = place;
     try {
+      this.onWakes([]);
       const found = await get<Details>("detail", { trace: this.view.now.trace, kind, id, from, to, ...(depth === undefined ? {} : { depth }) }, signal);
       this.showDetails(place, found);
     } catch (error) {
@@ -146,8 +161,24 @@ export class Drawer {
     }
   }
 
+  /** The wake-ups of periods of a thread. */
+  private wakesOf({ columns, rows }: Grid): Wake[] {
+    const start = BigInt(this.view.trace.start);
+    return rows.flatMap((row): Wake[] => {
+      const cell = (name: string) => row[columns.findIndex((column) => column.name === name)] ?? null;
+      const [time, waker, woken, comm, interrupt] = ["wake_time", "waker_tid", "tid", "waker_comm", "interrupt"].map(cell);
+      if (typeof time !== "string" || typeof woken !== "number" || (waker === null && interrupt === null)) return [];
+      const by = waker === null ? String(interrupt) : `${comm ?? "thread"} (${waker})`;
+      return [{ time: Number(BigInt(time) - start), waker: typeof waker === "number" ? waker : null, woken, by: harmless(by) }];
+    });
+  }
+
   private showDetails(place: Place, found: Details): void {
     const { columns, rows } = found.events;
+    const wakes = place.kind === "states" ? this.wakesOf(found.events) : [];
+    this.onWakes(wakes);
+    // Not only in the picture.
+    const woken = wakes[0] === undefined ? [] : [make("p", { class: "note", id: "wake" }, `woken by ${wakes[0].by} at ${exactTime(Math.max(0, wakes[0].time))}`)];
     const fields = (rows[0] ?? []).flatMap((cell, index): HTMLElement[] => {
       const column = columns[index]!;
       if (cell === null || column.name === "trace") return [];
@@ -164,7 +195,7 @@ export class Drawer {
     const more = rows.length > 1 ? [make("h3", {}, rows.length >= 20 ? "the first 20 events of this place" : "all events of this place"), this.grid(found.events)] : [];
     const command = commandLine(() => `perfquet-query sql ${this.view.trace.path} '${found.sql.replaceAll("'", "'\\''")}'`);
     command.update();
-    this.body.replaceChildren(make("h3", {}, place.title), rows.length === 0 ? make("p", { class: "note" }, "Nothing begins here: it began before.") : "",
+    this.body.replaceChildren(make("h3", {}, place.title === "" ? `${place.kind} of ${place.id}` : place.title), rows.length === 0 ? make("p", { class: "note" }, "Nothing begins here: it began before.") : "", ...woken,
       make("div", { class: "details" }, make("div", { class: "call" }, make("table", { id: "fields" }, make("tbody", {}, ...fields))), ...stacks, ...around), ...more, command.element);
   }
 

@@ -3,11 +3,11 @@
 import type { Thread, TrackList } from "./api.ts";
 import { harmless, pattern } from "../format.ts";
 
-export type RowKind = "group" | "cpu" | "event" | "thread";
+export type RowKind = "group" | "cpu" | "event" | "counter" | "thread";
 
 export interface Row {
   kind: RowKind;
-  /** Number of a CPU, place of an event, tid of a thread. */
+  /** Number of a CPU, place of an event or counter, tid of a thread. */
   id: number;
   name: string;
   /** Group that opens and closes, and that the row belongs to. */
@@ -21,6 +21,8 @@ export const HEAD = 22;
 export const BAND = 16;
 export const TICKS = 12;
 export const CALL = 15;
+/** Height of a counter's line. */
+export const LINE = 30;
 export const GAP = 4;
 /** Levels of calls below a thread. */
 const LEVELS = 24;
@@ -37,13 +39,21 @@ export function threadName(thread: Thread): string {
 
 const weight = (thread: Thread) => thread.samples + thread.calls + thread.switches;
 
+/** A row in the list of pinned ones. */
+export function pinOf(row: Row): string {
+  return `${row.kind}${row.id}`;
+}
+
 export class Rows {
   all: Row[] = [];
   height = 0;
+  /** Rows that stay above the others. */
+  pinned: Row[] = [];
+  pinnedHeight = 0;
   private readonly isOpen = new Map<string, boolean>();
   private readonly processes: { pid: number | null; name: string; threads: Thread[] }[];
 
-  constructor(private readonly list: TrackList) {
+  constructor(private readonly list: TrackList, private readonly counters: string[]) {
     const byPid = new Map<number | null, Thread[]>();
     for (const thread of list.threads) {
       // Without any rows, there is nothing to see.
@@ -61,6 +71,7 @@ export class Rows {
     }).sort((a, b) => total(b.threads) - total(a.threads) || (a.pid ?? -1) - (b.pid ?? -1));
     this.processes.forEach((process, place) => this.isOpen.set(this.groupOf(process.pid), place < OPEN && process.threads.length <= FEW));
     this.isOpen.set("CPUs", true);
+    this.isOpen.set("Counters", counters.length <= MANY);
     this.isOpen.set("Events", list.events.length <= MANY);
   }
 
@@ -77,7 +88,7 @@ export class Rows {
   }
 
   /** Lists the rows whose names match a filter; a match opens its group. */
-  layout(filter: string): void {
+  layout(filter: string, pins: string[]): void {
     const expression = pattern(filter);
     const rows: Row[] = [];
     let y = 0;
@@ -101,6 +112,10 @@ export class Rows {
       const name = harmless(event.name);
       return { name, add: () => add("event", place, name, "Events", BAND + GAP) };
     }));
+    section("Counters", "Counters", this.counters.map((counter, place) => {
+      const name = harmless(counter);
+      return { name, add: () => add("counter", place, name, "Counters", LINE + GAP) };
+    }));
     for (const process of this.processes) {
       const group = this.groupOf(process.pid);
       section(group, process.name, process.threads.map((thread) => {
@@ -110,6 +125,32 @@ export class Rows {
     }
     this.all = rows;
     this.height = y;
+    this.pin(pins);
+  }
+
+  /** Places the pinned rows. Those that the trace does not have are not shown. */
+  private pin(pins: string[]): void {
+    let y = 0;
+    this.pinned = pins.flatMap((pin): Row[] => {
+      const [, kind, number] = /^(cpu|event|counter|thread)(-?\d+)$/.exec(pin) ?? [];
+      const id = Number(number);
+      const of = (name: string | undefined, height: number, thread: Thread | null = null): Row[] => {
+        if (name === undefined) return [];
+        y += height;
+        return [{ kind: kind as RowKind, id, name, group: "pinned", y: y - height, height, thread }];
+      };
+      switch (kind) {
+        case "cpu": return of(this.list.cpus.includes(id) ? `CPU ${id}` : undefined, BAND + GAP);
+        case "event": return of(this.list.events[id] === undefined ? undefined : harmless(this.list.events[id].name), BAND + GAP);
+        case "counter": return of(this.counters[id] === undefined ? undefined : harmless(this.counters[id]), LINE + GAP);
+        case "thread": {
+          const thread = this.list.threads.find((one) => one.tid === id);
+          return thread === undefined ? [] : of(threadName(thread), this.heightOf(thread), thread);
+        }
+        default: return [];
+      }
+    });
+    this.pinnedHeight = y;
   }
 
   heightOf(thread: Thread): number {
@@ -117,7 +158,7 @@ export class Rows {
     return Math.max(BAND, (this.list.has_states ? BAND : 0) + (thread.samples > 0 ? TICKS : 0) + levels * CALL) + GAP;
   }
 
-  at(y: number): Row | undefined {
-    return this.all.find((row) => y >= row.y && y < row.y + row.height);
+  at(y: number, isPinned: boolean): Row | undefined {
+    return (isPinned ? this.pinned : this.all).find((row) => y >= row.y && y < row.y + row.height);
   }
 }

@@ -7,9 +7,11 @@ import { axis } from "../time.ts";
 import { make } from "../dom.ts";
 import { type Kind, type TileRow, type TrackList, unit } from "./api.ts";
 import { nameNumber, paletteColor } from "./palette.ts";
-import { BAND, CALL, GAP, HEAD, type Row, Rows, TICKS } from "./rows.ts";
+import { type Counter, Lines, valueText } from "./lines.ts";
+import { type Frame, type Wake, drawMarks, drawWakes, markText, marked, wakeAt } from "./marks.ts";
+import { BAND, CALL, GAP, HEAD, LINE, type Row, Rows, TICKS, pinOf } from "./rows.ts";
 import { type Shown, Tiles } from "./tiles.ts";
-import type { View } from "./view.ts";
+import { MOST_PINS, type View } from "./view.ts";
 
 const RULER = 24;
 const FONT = "11px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
@@ -34,7 +36,14 @@ export interface Place {
 interface Hit {
   lines: string[];
   place: Place | null;
+  /** Begin and end of what is drawn by itself: marks snap to them. */
+  ends?: [number, number];
 }
+
+/** Pixels to an end at which a mark takes it. */
+const SNAP = 6;
+/** The part of the picture that pinned rows may take. */
+const MOST_PINNED = 0.6;
 
 /** First place of a sorted list with a value above. */
 function upper(list: number[], value: number): number {
@@ -65,6 +74,9 @@ export class Timeline {
   private readonly spacer = make("div");
   private readonly counts = make("ul", { class: "hidden", id: "rows", "aria-label": "Events in view by row" });
   readonly tiles = new Tiles(() => this.draw());
+  private readonly lines = new Lines(() => this.draw());
+  private pointer: [number, number] | null = null;
+  private wakes: Wake[] = [];
   private rows: Rows | null = null;
   private list: TrackList | null = null;
   private names = new Map<number, string>();
@@ -82,9 +94,11 @@ export class Timeline {
     this.element.addEventListener("scroll", () => this.draw());
   }
 
-  set(list: TrackList | null): void {
+  set(list: TrackList | null, counters: Counter[] = []): void {
     this.list = list;
-    this.rows = list === null ? null : new Rows(list);
+    this.lines.set(counters);
+    this.wakes = [];
+    this.rows = list === null ? null : new Rows(list, counters.map((counter) => counter.name));
     this.names = new Map(list?.threads.map((thread) => [thread.tid, `${harmless(thread.comm ?? "[unknown]")} (${thread.tid})`]) ?? []);
     this.legend.replaceChildren(...(list?.has_states ? legendOf(list.states) : []));
     this.tiles.clear();
@@ -114,8 +128,58 @@ export class Timeline {
     return this.left + ((time - from) / (to - from)) * this.wide;
   }
 
+  /** Height of the pinned rows, as far as they are shown. */
+  private get pinnedHeight(): number {
+    return Math.min(this.rows?.pinnedHeight ?? 0, Math.floor(this.canvas.height * MOST_PINNED));
+  }
+
+  /** Where a row begins in the picture. */
+  private top(row: Row): number {
+    return RULER + row.y + (row.group === "pinned" ? 0 : this.pinnedHeight - this.element.scrollTop);
+  }
+
   private rowAt(y: number): Row | undefined {
-    return y < RULER ? undefined : this.rows?.at(y - RULER + this.element.scrollTop);
+    if (y < RULER) return undefined;
+    const high = this.pinnedHeight;
+    return y < RULER + high ? this.rows?.at(y - RULER, true) : this.rows?.at(y - RULER - high + this.element.scrollTop, false);
+  }
+
+  /** Marks the time at the pointer, or at the end of an event near it; without a pointer, the middle. */
+  mark(): void {
+    const [x, y] = this.pointer ?? [this.left + this.wide / 2, 0];
+    const row = x < this.left ? undefined : this.rowAt(y);
+    const ends = row === undefined || row.kind === "group" ? [] : this.hit(row, x, y)?.ends ?? [];
+    const near = ends.filter((end) => Math.abs(this.x(end) - x) <= SNAP).sort((a, b) => Math.abs(this.x(a) - x) - Math.abs(this.x(b) - x))[0];
+    this.view.change({ marks: marked(this.view.now.marks, near ?? Math.round(this.timeAt(Math.max(this.left, x)))) });
+  }
+
+  /** Pins the row at the pointer, or the selected threads; or takes them down. */
+  pin(): void {
+    const row = this.pointer === null ? undefined : this.rowAt(this.pointer[1]);
+    const wanted = row === undefined || row.kind === "group" ? this.view.now.tids.map((tid) => `thread${tid}`) : [pinOf(row)];
+    let { pins } = this.view.now;
+    for (const pin of wanted) pins = pins.includes(pin) ? pins.filter((one) => one !== pin) : [...pins, pin].slice(-MOST_PINS);
+    this.view.change({ pins });
+  }
+
+  /** Shows who woke whom. */
+  setWakes(wakes: Wake[]): void {
+    this.wakes = wakes;
+    this.draw();
+  }
+
+  private frame(): Frame {
+    return {
+      context: this.canvas.context, x: (time) => this.x(time), left: this.left, right: this.left + this.wide,
+      top: RULER + this.pinnedHeight, bottom: this.canvas.height,
+    };
+  }
+
+  /** The middle of a thread's row in the picture, also outside of what is in view. */
+  private middle(tid: number): number | null {
+    const rows = this.rows;
+    const row = rows?.pinned.find((one) => one.kind === "thread" && one.id === tid) ?? rows?.all.find((one) => one.kind === "thread" && one.id === tid);
+    return row === undefined ? null : this.top(row) + BAND / 2;
   }
 
   private listen(): void {
@@ -131,6 +195,7 @@ export class Timeline {
     });
     element.addEventListener("pointermove", (event) => {
       const [x, y] = this.canvas.place(event);
+      this.pointer = [x, y];
       if (this.drag === null) {
         this.hover(x, y, event);
         return;
@@ -155,7 +220,10 @@ export class Timeline {
       }
       this.click(x, y, event.ctrlKey || event.metaKey);
     });
-    element.addEventListener("pointerleave", () => this.tip.hide());
+    element.addEventListener("pointerleave", () => {
+      this.pointer = null;
+      this.tip.hide();
+    });
     element.addEventListener("wheel", (event) => {
       const [x, y] = this.canvas.place(event);
       if (event.ctrlKey || event.metaKey || y < RULER) {
@@ -192,7 +260,9 @@ export class Timeline {
     const row = this.rowAt(y);
     const hit = row === undefined || row.kind === "group" ? null : x < this.left ? { lines: [row.name], place: null } : this.hit(row, x, y);
     this.canvas.element.style.cursor = row?.kind === "group" || (row?.kind === "thread" && x < this.left) || hit?.place != null ? "pointer" : "crosshair";
-    if (hit === null) this.tip.hide();
+    const wake = x < this.left ? null : wakeAt(this.frame(), this.wakes, x);
+    if (wake !== null) this.tip.show([`${wake.by} wakes ${this.names.get(wake.woken) ?? `thread ${wake.woken}`}`, `at ${exactTime(Math.max(0, wake.time))}`], event);
+    else if (hit === null) this.tip.hide();
     else this.tip.show([...hit.lines, ...(x < this.left ? [] : [`at ${exactTime(Math.max(0, Math.round(this.timeAt(x))))}`])], event);
   }
 
@@ -205,7 +275,8 @@ export class Timeline {
   private hit(row: Row, x: number, y: number): Hit | null {
     if (row.kind === "cpu") return this.list?.has_states ? this.hitBox("cpus", row, x) : this.hitBin("cpusamples", row, x);
     if (row.kind === "event") return this.hitBin("events", row, x);
-    let top = row.y - this.element.scrollTop + RULER;
+    if (row.kind === "counter") return { lines: [row.name, ...this.lines.at(row.id, this.timeAt(x))], place: null };
+    let top = this.top(row);
     if (this.list?.has_states) {
       if (y < top + BAND) return this.hitBox("states", row, x);
       top += BAND;
@@ -241,6 +312,7 @@ export class Timeline {
     return {
       lines: [row.name, `${grouped(count)} ${noun}${count === 1 ? "" : "s"}${count === 1 ? "" : ` in ${duration(shown.step)}`}`],
       place: { kind, id: row.id, from, to, title: row.name },
+      ends: [from, count === 1 ? from : to],
     };
   }
 
@@ -258,7 +330,7 @@ export class Timeline {
       const what = kind === "calls" ? harmless(shown.tile.names![tileRow.f![at]!]!)
         : kind === "cpus" ? this.names.get(tileRow.w![at]!) ?? `thread ${tileRow.w![at]}`
           : `${this.list!.states[tileRow.s![at]!]}${tileRow.c![at]! >= 0 ? `, CPU ${tileRow.c![at]}` : ""}`;
-      return { lines: [what, length < 0 ? "duration unknown" : duration(length), row.name], place: place(begin, begin + 1, kind === "cpus" ? tileRow.w![at]! : row.id) };
+      return { lines: [what, length < 0 ? "duration unknown" : duration(length), row.name], place: place(begin, begin + 1, kind === "cpus" ? tileRow.w![at]! : row.id), ends: [begin, begin + Math.max(0, length)] };
     }
     const near = this.binAt(kind, tileRow, x);
     if (near < 0) return { lines: [row.name], place: null };
@@ -281,8 +353,9 @@ export class Timeline {
   /** Draws, and asks for what is missing. */
   draw(): void {
     const high = this.element.clientHeight;
-    this.rows?.layout(this.view.now.filter);
-    const all = this.rows?.height ?? 0;
+    this.rows?.layout(this.view.now.filter, this.view.now.pins);
+    const pinned = Math.min(this.rows?.pinnedHeight ?? 0, Math.floor(high * MOST_PINNED));
+    const all = (this.rows?.height ?? 0) + pinned;
     this.spacer.style.height = `${Math.max(high, all + RULER)}px`;
     if (high === 0 || !this.canvas.fit(high)) return;
     const { context, width } = this.canvas;
@@ -290,18 +363,28 @@ export class Timeline {
     const { left, wide } = this;
     const scroll = this.element.scrollTop;
     context.font = PLAIN;
-    const visible = this.rows?.all.filter((row) => row.y + row.height > scroll && row.y < scroll + high - RULER) ?? [];
+    const others = this.rows?.all.filter((row) => row.y + row.height > scroll && row.y < scroll + high - RULER - pinned) ?? [];
+    const above = this.rows?.pinned.filter((row) => row.y < pinned) ?? [];
+    const visible = [...above, ...others];
     this.load(visible);
-    context.save();
-    context.beginPath();
-    context.rect(0, RULER, width, high - RULER);
-    context.clip();
-    for (const row of visible) this.drawRow(row, RULER + row.y - scroll);
-    this.drawLosses(high);
-    context.restore();
-    context.fillStyle = color("line");
-    context.fillRect(left - 1, 0, 1, high);
-    this.drawNames(visible, scroll, tids);
+    const part = (rows: Row[], top: number, bottom: number) => {
+      context.save();
+      context.beginPath();
+      context.rect(0, top, width, bottom - top);
+      context.clip();
+      for (const row of rows) this.drawRow(row, this.top(row));
+      if (top === RULER + pinned) this.drawLosses(high);
+      context.fillStyle = color("line");
+      context.fillRect(left - 1, top, 1, bottom - top);
+      this.drawNames(rows, tids);
+      context.restore();
+    };
+    part(others, RULER + pinned, high);
+    if (pinned > 0) {
+      part(above, RULER, RULER + pinned);
+      context.fillStyle = color("accent");
+      context.fillRect(0, RULER + pinned - 2, width, 1.5);
+    }
     context.fillStyle = color("ground");
     context.fillRect(0, 0, width, RULER);
     context.font = PLAIN;
@@ -320,23 +403,28 @@ export class Timeline {
       if (ends[0]! >= left && ends[0]! <= width) context.fillRect(ends[0]!, 0, 1.5, high);
       if (ends[1]! >= left && ends[1]! <= width) context.fillRect(ends[1]! - 1, 0, 1.5, high);
     }
+    context.font = PLAIN;
+    drawWakes(this.frame(), this.wakes, (tid) => this.middle(tid));
+    drawMarks(this.frame(), this.view.now.marks, RULER);
     this.count(visible);
   }
 
   /** Asks for the tiles of the rows in view. */
   private load(visible: Row[]): void {
-    const threads = visible.filter((row) => row.kind === "thread");
+    const ofKind = (kind: Row["kind"]) => [...new Map(visible.filter((row) => row.kind === kind).map((row) => [row.id, row])).values()];
+    const threads = ofKind("thread");
     const ids = (kind: Kind): number[] => {
       switch (kind) {
-        case "cpus": return this.list!.has_states ? visible.filter((row) => row.kind === "cpu").map((row) => row.id) : [];
-        case "cpusamples": return this.list!.has_states ? [] : visible.filter((row) => row.kind === "cpu").map((row) => row.id);
-        case "events": return visible.filter((row) => row.kind === "event").map((row) => row.id);
+        case "cpus": return this.list!.has_states ? ofKind("cpu").map((row) => row.id) : [];
+        case "cpusamples": return this.list!.has_states ? [] : ofKind("cpu").map((row) => row.id);
+        case "events": return ofKind("event").map((row) => row.id);
         case "states": return this.list!.has_states ? threads.map((row) => row.id) : [];
         case "samples": return threads.filter((row) => row.thread!.samples > 0).map((row) => row.id);
         case "calls": return threads.filter((row) => row.thread!.calls > 0).map((row) => row.id);
       }
     };
     const { trace, from, to } = this.view.now;
+    if (this.list !== null) this.lines.load(trace, from, to, this.wide, ofKind("counter").map((row) => row.id));
     for (const kind of ["events", "samples", "cpusamples", "calls", "cpus", "states"] as const) {
       const wanted = this.list === null ? [] : ids(kind);
       const shown = wanted.length === 0 ? null : this.tiles.of(kind, trace, from, to, this.wide, wanted);
@@ -369,8 +457,13 @@ export class Timeline {
       if (row.d !== undefined) for (const begin of row.t) if (begin >= first && begin < last) sum++;
       return sum;
     };
+    const seen = new Set<string>();
     for (const row of visible) {
+      // A pinned row may also be in its place.
+      if (row.kind !== "group" && seen.has(pinOf(row))) continue;
+      seen.add(pinOf(row));
       const parts: string[] = [];
+      if (row.kind === "counter") parts.push(this.lines.summary(row.id, from, to));
       const add = (kind: Kind, noun: string, depths = 1) => {
         let sum = 0;
         for (let depth = 0; depth < depths; depth++) sum += of(kind, row.id, depth, noun);
@@ -389,11 +482,12 @@ export class Timeline {
     const step = Math.max(0, ...[...this.steps.values()].map((shown) => shown.step));
     const errors = [...this.tiles.errors].map(([kind, error]) => `${kind}: ${error}`);
     const cutNote = [...this.steps.values()].some((shown) => shown.tile.is_cut === true) ? ["too many calls: not all are drawn"] : [];
-    const text = errors[0] ?? [...(this.tiles.isLoading ? [this.tiles.progress === null ? "reading…" : `reading all states, once: ${Math.floor(this.tiles.progress / 10)}%…`] : []), `${grouped(all)} in these rows`, `step ${duration(step)}`, ...cutNote].join(" · ");
+    const measured = markText(this.view.now.marks, exactTime);
+    const text = errors[0] ?? (this.lines.error || null) ?? [...(measured === "" ? [] : [measured]), ...(this.tiles.isLoading ? [this.tiles.progress === null ? "reading…" : `reading all states, once: ${Math.floor(this.tiles.progress / 10)}%…`] : []), `${grouped(all)} in these rows`, `step ${duration(step)}`, ...cutNote].join(" · ");
     if (this.status.textContent !== text) this.status.textContent = text;
-    this.status.classList.toggle("bad", errors.length > 0);
+    this.status.classList.toggle("bad", errors.length > 0 || this.lines.error !== "");
     const { dataset } = document.documentElement;
-    if (this.tiles.isLoading || this.list === null) delete dataset["drawn"];
+    if (this.tiles.isLoading || this.lines.isLoading || this.list === null) delete dataset["drawn"];
     else {
       // For readers of the screen, and for tests: what the picture says.
       this.counts.replaceChildren(...lines.map((line) => make("li", {}, line)));
@@ -402,16 +496,12 @@ export class Timeline {
     }
   }
 
-  private drawNames(visible: Row[], scroll: number, tids: number[]): void {
+  private drawNames(visible: Row[], tids: number[]): void {
     const { context, width } = this.canvas;
     context.textBaseline = "middle";
     context.textAlign = "left";
-    context.save();
-    context.beginPath();
-    context.rect(0, RULER, width, this.canvas.height);
-    context.clip();
     for (const row of visible) {
-      const y = RULER + row.y - scroll;
+      const y = this.top(row);
       if (row.kind === "group") {
         context.fillStyle = color("band");
         context.fillRect(0, y, width, HEAD - 2);
@@ -419,7 +509,7 @@ export class Timeline {
         context.font = `600 ${PLAIN}`;
         const open = this.rows?.open(row.group) ?? false;
         context.fillText(`${open ? "▾" : "▸"} ${cut(row.name, Math.floor((width - 20) / 6.2))}`, 6, y + HEAD / 2 - 1);
-        const note = row.group === "CPUs" || row.group === "Events" || row.id === 1 ? "" : `${grouped(row.id)} threads`;
+        const note = ["CPUs", "Events", "Counters"].includes(row.group) || row.id === 1 ? "" : `${grouped(row.id)} threads`;
         context.font = PLAIN;
         context.fillStyle = color("quiet");
         context.textAlign = "right";
@@ -437,8 +527,18 @@ export class Timeline {
       context.font = isChosen ? `600 ${PLAIN}` : PLAIN;
       context.fillStyle = color("ink");
       context.fillText(cutBeforeNumber(row.name, Math.floor((this.left - 22) / 5.9)), 16, y + BAND / 2 + 1, this.left - 20);
+      const isPinned = this.view.now.pins.includes(pinOf(row));
+      if (isPinned) {
+        context.fillStyle = color("accent");
+        context.fillRect(5, y + 4, 5, 8);
+      }
+      if (row.kind === "counter") {
+        const [low, high] = this.lines.scale(row.id, this.view.now.from, this.view.now.to);
+        const { unit } = this.lines.counters[row.id]!;
+        context.fillStyle = color("quiet");
+        context.fillText(cut(low === high ? "" : `${low < 0 ? valueText(low, "") : "0"} to ${valueText(high, unit)}`, Math.floor((this.left - 22) / 5.6)), 16, y + BAND / 2 + 15, this.left - 20);
+      }
     }
-    context.restore();
   }
 
   private drawRow(row: Row, y: number): void {
@@ -451,6 +551,11 @@ export class Timeline {
     }
     if (row.kind === "event") {
       this.drawBins("events", row, y, BAND);
+      return;
+    }
+    if (row.kind === "counter") {
+      const { from, to } = this.view.now;
+      this.lines.draw(context, row.id, (time) => this.x(time), from, to, this.left, this.left + this.wide, y, LINE);
       return;
     }
     let top = y;

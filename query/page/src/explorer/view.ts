@@ -21,6 +21,12 @@ export interface Viewed {
   /** Filter of the rows. */
   filter: string;
   tab: string;
+  /** Times that are marked: none, one or two. */
+  marks: number[];
+  /** Rows that stay above the others. */
+  pins: string[];
+  /** What the details are of: kind, number of the row, time, depth. */
+  at: string;
   /** Report of the tab "selection". */
   panel: string;
   /** What the stacks of the flame graph are of: "" (samples), `off_cpu`, or an event; and the path to the frame that it is zoomed to. */
@@ -38,12 +44,15 @@ export const PANELS = [
 ];
 /** Frames of a path in the URL. */
 const DEEPEST = 40;
+export const MOST_PINS = 30;
 
 const signed = (ns: number) => (ns < 0 ? `-${exactTime(-ns)}` : exactTime(ns));
 
+const signedTime = (text: string) => (text.startsWith("-") ? -(parsedTime(text.slice(1)) ?? NaN) : parsedTime(text) ?? NaN);
+
 function range(text: string | null): [number, number] | null {
-  const [from, to] = (text ?? "").split("..").map((end) => (end.startsWith("-") ? -(parsedTime(end.slice(1)) ?? NaN) : parsedTime(end)));
-  return from != null && to != null && to > from ? [from, to] : null;
+  const [from, to] = (text ?? "").split("..").map(signedTime);
+  return from !== undefined && to !== undefined && to > from ? [from, to] : null;
 }
 
 export class View {
@@ -109,7 +118,7 @@ export class View {
   /** Opens a trace as a whole. */
   open(trace: number): void {
     const length = this.meta.traces[trace]?.length ?? 1;
-    this.change({ trace, from: 0, to: Math.max(SHORTEST, length), selection: null, tids: [] });
+    this.change({ trace, from: 0, to: Math.max(SHORTEST, length), selection: null, tids: [], marks: [], pins: [], at: "" });
   }
 
   private notify(): void {
@@ -122,7 +131,7 @@ export class View {
   }
 
   fragment(): string {
-    const { trace, from, to, selection, tids, filter, tab, panel, of, zoom, code, module, sql } = this.now;
+    const { trace, from, to, selection, tids, filter, tab, marks, pins, at, panel, of, zoom, code, module, sql } = this.now;
     const parts: string[] = [];
     const add = (name: string, value: string) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
     if (trace > 0) add("trace", String(trace));
@@ -130,7 +139,10 @@ export class View {
     if (selection !== null) add("s", `${signed(selection[0])}..${signed(selection[1])}`);
     if (tids.length > 0) add("tid", tids.join(","));
     if (filter !== "") add("q", filter);
+    if (marks.length > 0) add("m", marks.map(signed).join(","));
+    if (pins.length > 0) add("pin", pins.join(","));
     if (tab !== "") add("tab", tab);
+    if (at !== "" && tab === "details") add("at", at);
     if (panel !== PANELS[0]) add("panel", panel);
     if (of !== "") add("of", of);
     if (zoom.length > 0 && zoom.length <= DEEPEST) add("zoom", zoom.join(";"));
@@ -146,10 +158,12 @@ export class View {
     const trace = Number.isInteger(number) && number >= 0 && number < this.meta.traces.length ? number : 0;
     const length = Math.max(SHORTEST, this.meta.traces[trace]?.length ?? 1);
     const [from, to] = range(parts.get("t")) ?? [0, length];
+    const list = (name: string) => (parts.get(name) ?? "").split(",").filter((one) => one !== "");
     const tids = (parts.get("tid") ?? "").split(",").filter((text) => /^-?\d+$/.test(text)).map(Number);
     return {
       trace, from: Math.max(0, Math.min(from, length - SHORTEST)), to: Math.min(length, Math.max(to, from + SHORTEST)), selection: range(parts.get("s")), tids,
       filter: parts.get("q") ?? "", tab: TABS.find((tab) => tab === parts.get("tab")) ?? "",
+      marks: list("m").map(signedTime).filter((time) => Number.isFinite(time)).slice(0, 2), pins: list("pin").slice(0, MOST_PINS), at: parts.get("at") ?? "",
       panel: PANELS.find((panel) => panel === parts.get("panel")) ?? PANELS[0]!, of: parts.get("of") ?? "",
       zoom: (parts.get("zoom") ?? "").split(";").filter((frame) => frame !== ""), code: parts.get("code") ?? "", module: parts.get("module") ?? "", sql: parts.get("sql") ?? "",
     };

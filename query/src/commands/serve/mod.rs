@@ -11,6 +11,7 @@ mod browser;
 mod calls;
 mod code;
 mod columns;
+mod counters;
 mod details;
 mod engine;
 mod flame;
@@ -148,9 +149,13 @@ fn each(session: &Arc<Session>) -> Result<Vec<Served>> {
         })
     };
     let served = |trace: &Trace| -> Result<Served> {
-        let (start, end) = trace.time_range().unwrap_or((0, 0));
+        let session = alone(trace)?;
+        let counts = counters::time_range(&session)?;
+        let (start, end) = trace.time_range().or(counts).unwrap_or((0, 0));
+        // Times are relative to the first event, as in `--time`.
+        let end = end.max(counts.map_or(end, |(_, end)| end));
         Ok(Served {
-            session: alone(trace)?,
+            session,
             start,
             end,
             index: shared::Once::default(),

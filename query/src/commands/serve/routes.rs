@@ -10,6 +10,7 @@
 //! GET  /api/panel?trace=0&name=functions&from=…&to=…&ids=…
 //! GET  /api/flame?trace=0&from=…&to=…&ids=…&event=…  stacks as a tree
 //! GET  /api/code?trace=0&from=…&to=…&function=…  instructions of a function
+//! GET  /api/counters?trace=0                     counters that can be drawn as lines
 //! POST /api/sql                                  {"sql": "SELECT …", "rows": 1000, "seconds": 60}
 //! ```
 //! Nothing but these lists is read: no path names a file.
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 use super::engine::{Gone, Late, Limit};
 use super::http::{Answer, Peer, Request};
 use super::tiles::{self, Window, ids, integer};
-use super::{Served, Server, calls, code, details, flame, panels, states};
+use super::{Served, Server, calls, code, counters, details, flame, panels, states};
 
 const PAGE: &str = concat!(
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
@@ -67,6 +68,9 @@ pub(super) fn answer(server: &Server, request: &Request, peer: &Peer<'_>) -> Ans
             .map(|value| Answer::json(&value)),
         ("GET", "/api/code") => of_trace(server, request)
             .and_then(|served| code::answer(server, served, request, peer))
+            .map(|value| Answer::json(&value)),
+        ("GET", "/api/counters") => of_trace(server, request)
+            .and_then(|served| counters::answer(served, request, peer))
             .map(|value| Answer::json(&value)),
         ("POST", "/api/sql") => sql(server, request, peer).map(|value| Answer::json(&value)),
         (_, "/api/sql") => Ok(Answer::text(405, "expected POST\n").with("Allow", "POST")),
