@@ -217,3 +217,106 @@ fn code_is_that_of_annotate() {
         "{missing}"
     );
 }
+
+/// Two times of a trace, and two traces, are compared as `diff` does; a link shows the same.
+// One function, because the page shows what was compared before.
+#[test]
+fn comparisons_are_those_of_diff() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = converted(directory.path(), "samples.txt", &samples());
+    let other = converted(
+        directory.path(),
+        "other.txt",
+        &samples().replace("parse", "read"),
+    );
+    let server = Server::of(&[&trace, &other]);
+    for query in [
+        "trace=0&from=0&to=150000000&other=0&from2=150000000&to2=300000000&ids=&by=&metric=&per=",
+        "trace=0&from=0&to=100000000&other=0&from2=100000000&to2=300000000&ids=7&by=comm&metric=&per=second",
+        "trace=0&from=0&to=300000000&other=1&from2=0&to2=300000000&ids=&by=function&metric=total&per=total",
+    ] {
+        let found = server.get(&format!("/api/diff?{query}"));
+        let command = found["command"].as_str().unwrap();
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        let output = Command::new(bin("perfquet-query"))
+            .args(words)
+            .args(["--format", "ndjson"])
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let rows = found["grid"]["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), printed.lines().count(), "{command}");
+        assert!(!rows.is_empty(), "{command}");
+        let columns = found["grid"]["columns"].as_array().unwrap();
+        for (row, line) in rows.iter().zip(printed.lines()) {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            for (column, cell) in columns.iter().zip(row.as_array().unwrap()) {
+                if cell.is_number() || cell.is_string() {
+                    assert_eq!(
+                        line[column["name"].as_str().unwrap()],
+                        *cell,
+                        "{command}: {line}"
+                    );
+                }
+            }
+        }
+    }
+    let own = server.own();
+    for wrong in [
+        "other=9",
+        "other=0&by=x",
+        "other=0&metric=--sql",
+        "other=0&from2=9&to2=3",
+    ] {
+        let line = format!("GET /api/diff?trace=0&from=0&to=9&from2=0&to2=9&{wrong}");
+        let line = if wrong.contains("from2") {
+            line.replace("&from2=0&to2=9", "")
+        } else {
+            line
+        };
+        assert_eq!(server.request(&line, &own, "").0, 400, "{wrong}");
+    }
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let steps = [
+        ("open s=0s..150ms", None),
+        (
+            "press b",
+            Some("s=0s..150ms&tab=selection&panel=compare&base=0:0s..150ms"),
+        ),
+        (
+            "open s=150ms..300ms&tab=selection&panel=compare&base=0:0s..150ms&per=total",
+            None,
+        ),
+        ("wait #content .grid", None),
+        (
+            "text #before",
+            Some("before: samples, 0s to 150ms (150.000 ms)"),
+        ),
+        (
+            "open trace=1&tab=selection&panel=compare&base=0:0s..290ms",
+            None,
+        ),
+        ("wait #content .grid", None),
+        // Of another set of traces.
+        ("open tab=selection&panel=compare&base=7:0s..1ms", None),
+        ("wait #before", None),
+        (
+            "text #before",
+            Some("before: none yet: select a time and keep it, then select another one"),
+        ),
+        ("size 800 dark", Some("overflow 0")),
+    ];
+    let commands: Vec<String> = steps
+        .iter()
+        .map(|(command, _)| (*command).to_owned())
+        .collect();
+    let found = browsed(&server.address, &commands);
+    for ((command, expected), found) in steps.iter().zip(&found) {
+        if let Some(expected) = expected {
+            assert_eq!(found, expected, "{command}");
+        }
+    }
+    assert_eq!(found[steps.len()..], [""; 0]);
+}

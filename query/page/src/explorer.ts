@@ -18,6 +18,7 @@ const KEYS: [string, string][] = [
   ["click", "details of an event; at its name: select a thread (Ctrl: several); open or close a group"],
   ["m", "mark the time at the pointer; again, measure the distance"],
   ["p", "pin the row at the pointer, or the selected threads, above the others; again, unpin"],
+  ["b", "keep the selection, or what is in view, to compare others with it"],
   ["/", "filter rows by name, mark calls: text or a regular expression"],
   ["e", "SQL; Ctrl+Enter runs it"],
   ["[, ]", "previous and next trace"],
@@ -95,7 +96,7 @@ function start(meta: Meta): void {
       if (selection === null || (selection[0] === from && selection[1] === to)) everything();
       else view.show(...selection);
     },
-    m: () => timeline.mark(), p: () => timeline.pin(),
+    m: () => timeline.mark(), p: () => timeline.pin(), b: () => drawer.keep(),
     "/": () => filter.select(), e: () => drawer.open("sql"), "[": () => other(-1), "]": () => other(1), "?": () => help.showModal(),
     Escape: () => (view.now.tab !== "" ? drawer.open("") : view.change({ selection: null, tids: [], marks: [], filter: "" })),
   };

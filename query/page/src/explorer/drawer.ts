@@ -5,6 +5,7 @@ import { duration, harmless } from "../format.ts";
 import { exactTime } from "../state.ts";
 import { type Cell, type Code, type Details, type FlameTree, type Grid, type PanelRows, get, isCanceled, message, sql } from "./api.ts";
 import { codeLines } from "./code.ts";
+import { compareTools, compared } from "./compare.ts";
 import { FlameView } from "./flame.ts";
 import { GridTable } from "./grid.ts";
 import type { Wake } from "./marks.ts";
@@ -86,7 +87,7 @@ export class Drawer {
 
   /** Follows the view. */
   update(): void {
-    const { tab, selection, tids, trace, from, to, at, panel, of, code, module } = this.view.now;
+    const { tab, selection, tids, trace, from, to, at, panel, of, code, module, base, by, metric, per } = this.view.now;
     this.element.hidden = tab === "";
     this.tabs.replaceChildren(...TABS.map((name) => {
       const one = button(name === "sql" ? "SQL" : name[0]!.toUpperCase() + name.slice(1), "", () => this.open(this.tab === name ? "" : name));
@@ -104,7 +105,7 @@ export class Drawer {
     }
     // A selection is of its own time; without one, the panels show what is in view.
     const range = selection ?? [from, to];
-    const key = tab === "selection" ? JSON.stringify([trace, range, tids, panel, panel === "flame graph" ? of : "", ...(panel === "code" ? [code, module] : [])]) : tab === "details" ? `details ${trace} ${at}` : "";
+    const key = tab === "selection" ? JSON.stringify([trace, range, tids, panel, panel === "flame graph" ? of : "", ...(panel === "code" ? [code, module] : []), ...(panel === "compare" ? [base, by, metric, per] : [])]) : tab === "details" ? `details ${trace} ${at}` : "";
     if (!isNew && key === this.key) {
       // Zooming a flame graph asks for nothing.
       if (tab === "selection" && panel === "flame graph") this.flame.draw();
@@ -204,6 +205,12 @@ export class Drawer {
     this.events = events;
   }
 
+  /** Keeps the selection, or what is in view, to compare others with it. */
+  keep(): void {
+    const { trace, selection, from, to } = this.view.now;
+    this.view.change({ base: [trace, ...(selection ?? [from, to])], tab: "selection", panel: "compare" });
+  }
+
   private showCode(code: string, module: string): void {
     this.view.change({ tab: "selection", panel: "code", code, module });
   }
@@ -229,6 +236,7 @@ export class Drawer {
     if (signal.aborted) return;
     try {
       const shown = panel === "flame graph" ? await this.drawFlame(parameters, signal) : panel === "code" ? await this.drawCode(parameters, signal)
+        : panel === "compare" ? await this.drawComparison([parameters.from, parameters.to], signal)
         : await this.drawRows(parameters, tids, signal);
       if (!signal.aborted) content.replaceChildren(...shown);
       if (!signal.aborted && panel === "flame graph") this.flame.draw();
@@ -273,6 +281,15 @@ export class Drawer {
     if (found.error !== undefined) return [head, make("pre", { class: "note" }, harmlessLines(found.error)), ...this.command(found.command)];
     this.flame.set(found);
     return [head, this.flame.element, ...this.command(found.command, found.notes)];
+  }
+
+  private async drawComparison(range: [number, number], signal: AbortSignal): Promise<HTMLElement[]> {
+    const tools = compareTools(this.view, range);
+    const found = await compared(this.view, range, signal);
+    if (found === null) return [tools];
+    const { grid } = found;
+    const isEmpty = grid === undefined || grid.rows.length === 0;
+    return [tools, isEmpty ? make("pre", { class: "note" }, harmlessLines(found.error ?? "no rows")) : this.grid(grid), ...this.command(found.command, found.notes)];
   }
 
   private async drawCode(parameters: Parameters, signal: AbortSignal): Promise<HTMLElement[]> {

@@ -35,12 +35,17 @@ export interface Viewed {
   /** Function whose code is shown, and its file if known. */
   code: string;
   module: string;
+  /** What the selection is compared with: trace, begin, end; and how, as the options of `diff`. */
+  base: [number, number, number] | null;
+  by: string;
+  metric: string;
+  per: string;
   sql: string;
 }
 
 /** Reports on the selection, as the server names them. */
 export const PANELS = [
-  "functions", "flame graph", "code", "threads", "events", "findings", "calls", "durations", "syscalls", "waits", "wakers", "locks", "io", "critical path",
+  "functions", "flame graph", "code", "threads", "events", "findings", "calls", "durations", "syscalls", "waits", "wakers", "locks", "io", "critical path", "compare",
 ];
 /** Frames of a path in the URL. */
 const DEEPEST = 40;
@@ -131,7 +136,7 @@ export class View {
   }
 
   fragment(): string {
-    const { trace, from, to, selection, tids, filter, tab, marks, pins, at, panel, of, zoom, code, module, sql } = this.now;
+    const { trace, from, to, selection, tids, filter, tab, marks, pins, at, panel, of, zoom, code, module, base, by, metric, per, sql } = this.now;
     const parts: string[] = [];
     const add = (name: string, value: string) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
     if (trace > 0) add("trace", String(trace));
@@ -148,8 +153,19 @@ export class View {
     if (zoom.length > 0 && zoom.length <= DEEPEST) add("zoom", zoom.join(";"));
     if (code !== "") add("code", code);
     if (module !== "") add("module", module);
+    if (base !== null) add("base", `${base[0]}:${signed(base[1])}..${signed(base[2])}`);
+    if (by !== "") add("by", by);
+    if (metric !== "") add("metric", metric);
+    if (per !== "") add("per", per);
     if (sql !== "") add("sql", sql);
     return parts.join("&");
+  }
+
+  private readBase(text: string | null): [number, number, number] | null {
+    const [trace, times] = (text ?? "").split(":");
+    const ends = range(times ?? null);
+    const number = Number(trace);
+    return ends === null || this.meta.traces[number] === undefined ? null : [number, Math.max(0, ends[0]), ends[1]];
   }
 
   private read(): Viewed {
@@ -165,7 +181,8 @@ export class View {
       filter: parts.get("q") ?? "", tab: TABS.find((tab) => tab === parts.get("tab")) ?? "",
       marks: list("m").map(signedTime).filter((time) => Number.isFinite(time)).slice(0, 2), pins: list("pin").slice(0, MOST_PINS), at: parts.get("at") ?? "",
       panel: PANELS.find((panel) => panel === parts.get("panel")) ?? PANELS[0]!, of: parts.get("of") ?? "",
-      zoom: (parts.get("zoom") ?? "").split(";").filter((frame) => frame !== ""), code: parts.get("code") ?? "", module: parts.get("module") ?? "", sql: parts.get("sql") ?? "",
+      zoom: (parts.get("zoom") ?? "").split(";").filter((frame) => frame !== ""), code: parts.get("code") ?? "", module: parts.get("module") ?? "",
+      base: this.readBase(parts.get("base")), by: parts.get("by") ?? "", metric: parts.get("metric") ?? "", per: parts.get("per") ?? "", sql: parts.get("sql") ?? "",
     };
   }
 }

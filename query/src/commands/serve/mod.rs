@@ -11,6 +11,7 @@ mod browser;
 mod calls;
 mod code;
 mod columns;
+mod compare;
 mod counters;
 mod details;
 mod engine;

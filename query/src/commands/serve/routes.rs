@@ -10,6 +10,7 @@
 //! GET  /api/panel?trace=0&name=functions&from=…&to=…&ids=…
 //! GET  /api/flame?trace=0&from=…&to=…&ids=…&event=…  stacks as a tree
 //! GET  /api/code?trace=0&from=…&to=…&function=…  instructions of a function
+//! GET  /api/diff?trace=0&from=…&to=…&other=1&from2=…&to2=…
 //! GET  /api/counters?trace=0                     counters that can be drawn as lines
 //! POST /api/sql                                  {"sql": "SELECT …", "rows": 1000, "seconds": 60}
 //! ```
@@ -24,7 +25,7 @@ use serde_json::{Value, json};
 use super::engine::{Gone, Late, Limit};
 use super::http::{Answer, Peer, Request};
 use super::tiles::{self, Window, ids, integer};
-use super::{Served, Server, calls, code, counters, details, flame, panels, states};
+use super::{Served, Server, calls, code, compare, counters, details, flame, panels, states};
 
 const PAGE: &str = concat!(
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
@@ -68,6 +69,9 @@ pub(super) fn answer(server: &Server, request: &Request, peer: &Peer<'_>) -> Ans
             .map(|value| Answer::json(&value)),
         ("GET", "/api/code") => of_trace(server, request)
             .and_then(|served| code::answer(server, served, request, peer))
+            .map(|value| Answer::json(&value)),
+        ("GET", "/api/diff") => of_trace(server, request)
+            .and_then(|served| compare::answer(server, served, request, peer))
             .map(|value| Answer::json(&value)),
         ("GET", "/api/counters") => of_trace(server, request)
             .and_then(|served| counters::answer(served, request, peer))
