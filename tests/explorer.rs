@@ -8,6 +8,8 @@ mod lines;
 mod panels;
 #[path = "explorer/server.rs"]
 mod server;
+#[path = "explorer/sql.rs"]
+mod sql;
 
 use std::fmt::Write as _;
 use std::io::Write;

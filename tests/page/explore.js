@@ -1,7 +1,7 @@
 // Opens the explorer in headless Chromium and takes steps in it.
 //   NODE_PATH=…/node_modules node explore.js ADDRESS STEP...
 // Steps: `open FRAGMENT`, `press KEYS` (Shift+ArrowRight), `type TEXT`, `click X Y` and `drag X TO Y` in the timeline, `wheel X Y DELTA` with Ctrl, `push SELECTOR`, `point SELECTOR X Y` clicks in an element,
-// `wait SELECTOR`, `text SELECTOR`, `rows` (what the picture says), `size WIDTH THEME [FILE]`.
+// `wait SELECTOR`, `ready` (the editor knows the tables), `text SELECTOR`, `rows` (what the picture says), `size WIDTH THEME [FILE]`.
 // Prints a line for each: what it found; after the others, the fragment of the URL. Then whatever the page wrote to the console, and requests to others.
 'use strict';
 const puppeteer = require('puppeteer-core');
@@ -56,6 +56,7 @@ async function step(page, word, rest) {
     }
     case 'push': await page.click(rest); break;
     case 'wait': await page.waitForSelector(rest); return 'found';
+    case 'ready': await page.waitForSelector('#completion[data-ready]', { hidden: false, visible: false }); return 'ready';
     case 'text': return page.$eval(rest, one => one.innerText.replace(/\s+/g, ' ').trim());
     case 'rows': {
       await drawn(page);

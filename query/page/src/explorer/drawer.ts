@@ -9,12 +9,10 @@ import { compareTools, compared } from "./compare.ts";
 import { FlameView } from "./flame.ts";
 import { GridTable } from "./grid.ts";
 import type { Wake } from "./marks.ts";
+import { SqlPanel } from "./sqlpanel.ts";
 import type { Place } from "./timeline.ts";
 import { PANELS, TABS, type View } from "./view.ts";
 
-const EXAMPLE = "SELECT event, count(*) AS events FROM events GROUP BY event ORDER BY 2 DESC";
-/** Rows of a query. */
-const ROWS = 10_000;
 /** Margin of a shown time, as a part of the range in view. */
 const NEAR = 1 / 50;
 
@@ -41,8 +39,7 @@ export class Drawer {
   onWakes: (wakes: Wake[]) => void = () => {};
   private controller: AbortController | null = null;
   private key = "";
-  private readonly editor = make("textarea", { id: "sql", spellcheck: "false", rows: "4", "aria-label": "SQL" });
-  private readonly answer = make("div", { id: "answer", "aria-live": "polite" });
+  private readonly sql: SqlPanel;
   private readonly flame: FlameView;
   /** Events whose stacks the flame graph can show, by trace. */
   private events: string[] = [];
@@ -50,14 +47,7 @@ export class Drawer {
   constructor(private readonly view: View, tip: Tip) {
     this.flame = new FlameView(view, tip, (name) => this.showCode(name, ""));
     this.element.append(make("header", {}, this.tabs, button("×", "Close (Esc)", () => this.open(""))), this.body);
-    this.editor.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-        event.preventDefault();
-        void this.run();
-      }
-      if (event.key === "Escape") this.editor.blur();
-      event.stopPropagation();
-    });
+    this.sql = new SqlPanel(view, tip, () => this.cancel(), (grid) => this.grid(grid), (name) => this.showCode(name, ""));
     this.update();
   }
 
@@ -68,6 +58,7 @@ export class Drawer {
   /** Draws the pictures again, in other colors. */
   redraw(): void {
     this.flame.draw();
+    this.sql.update();
   }
 
   showPlace(place: Place): void {
@@ -100,7 +91,8 @@ export class Drawer {
     const isNew = tab !== this.tab;
     this.tab = tab;
     if (tab === "sql") {
-      if (isNew) this.drawSql();
+      if (isNew) this.sql.show(this.body);
+      else this.sql.update();
       return;
     }
     // A selection is of its own time; without one, the panels show what is in view.
@@ -309,35 +301,5 @@ export class Drawer {
     const text = `SELECT event, count(*) AS events FROM events WHERE time >= ${start + BigInt(from)} AND time < ${start + BigInt(to)}`
       + `${tids.length > 0 ? ` AND tid IN (${tids.join(", ")})` : ""}${many ? ` AND trace = '${name}'` : ""} GROUP BY event ORDER BY events DESC`;
     return { command: `perfquet-query sql ${this.view.meta.traces.map((trace) => trace.path).join(" ")} "${text}"`, grid: await sql(text, 1000, signal) };
-  }
-
-  private drawSql(): void {
-    this.cancel();
-    this.editor.value = this.view.now.sql === "" ? EXAMPLE : this.view.now.sql;
-    this.body.replaceChildren(this.editor, make("p", { class: "tools" }, button("Run", "Run (Ctrl+Enter)", () => void this.run()),
-      button("Cancel", "End the query", () => this.cancel()),
-      button("Tables", "List tables and views", () => {
-        this.editor.value = "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'main' ORDER BY 1, 2";
-        void this.run();
-      }), make("span", { class: "quiet" }, "Ctrl+Enter runs it; times are buttons that lead to the timeline")), this.answer);
-    if (this.view.now.sql !== "") void this.run();
-    else this.editor.focus();
-  }
-
-  private async run(): Promise<void> {
-    const signal = this.cancel();
-    const text = this.editor.value;
-    this.view.change({ sql: text });
-    this.answer.replaceChildren(make("p", { class: "note" }, "running…"));
-    const begin = performance.now();
-    try {
-      const grid = await sql(text, ROWS, signal);
-      const command = commandLine(() => `perfquet-query sql ${this.view.meta.traces.map((trace) => trace.path).join(" ")} '${text.replaceAll("'", "'\\''")}'`);
-      command.update();
-      this.answer.replaceChildren(this.grid(grid), make("p", { class: "note" }, `${((performance.now() - begin) / 1000).toFixed(2)} s`), command.element);
-    } catch (error) {
-      if (isCanceled(error)) this.answer.replaceChildren(make("p", { class: "note" }, "canceled"));
-      else this.failed(error, this.answer);
-    }
   }
 }

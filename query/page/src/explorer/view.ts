@@ -41,6 +41,8 @@ export interface Viewed {
   metric: string;
   per: string;
   sql: string;
+  /** How its rows are shown: "" is a table. */
+  chart: string;
 }
 
 /** Reports on the selection, as the server names them. */
@@ -136,7 +138,7 @@ export class View {
   }
 
   fragment(): string {
-    const { trace, from, to, selection, tids, filter, tab, marks, pins, at, panel, of, zoom, code, module, base, by, metric, per, sql } = this.now;
+    const { trace, from, to, selection, tids, filter, tab, marks, pins, at, panel, of, zoom, code, module, base, by, metric, per, sql, chart } = this.now;
     const parts: string[] = [];
     const add = (name: string, value: string) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
     if (trace > 0) add("trace", String(trace));
@@ -158,6 +160,7 @@ export class View {
     if (metric !== "") add("metric", metric);
     if (per !== "") add("per", per);
     if (sql !== "") add("sql", sql);
+    if (chart !== "") add("chart", chart);
     return parts.join("&");
   }
 
@@ -182,7 +185,7 @@ export class View {
       marks: list("m").map(signedTime).filter((time) => Number.isFinite(time)).slice(0, 2), pins: list("pin").slice(0, MOST_PINS), at: parts.get("at") ?? "",
       panel: PANELS.find((panel) => panel === parts.get("panel")) ?? PANELS[0]!, of: parts.get("of") ?? "",
       zoom: (parts.get("zoom") ?? "").split(";").filter((frame) => frame !== ""), code: parts.get("code") ?? "", module: parts.get("module") ?? "",
-      base: this.readBase(parts.get("base")), by: parts.get("by") ?? "", metric: parts.get("metric") ?? "", per: parts.get("per") ?? "", sql: parts.get("sql") ?? "",
+      base: this.readBase(parts.get("base")), by: parts.get("by") ?? "", metric: parts.get("metric") ?? "", per: parts.get("per") ?? "", sql: parts.get("sql") ?? "", chart: parts.get("chart") ?? "",
     };
   }
 }

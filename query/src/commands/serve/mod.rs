@@ -19,6 +19,7 @@ mod flame;
 mod grid;
 mod http;
 mod index;
+mod library;
 mod panels;
 mod reach;
 mod routes;

@@ -12,6 +12,7 @@
 //! GET  /api/code?trace=0&from=…&to=…&function=…  instructions of a function
 //! GET  /api/diff?trace=0&from=…&to=…&other=1&from2=…&to2=…
 //! GET  /api/counters?trace=0                     counters that can be drawn as lines
+//! GET  /api/library                              tables, columns and functions, for completion
 //! POST /api/sql                                  {"sql": "SELECT …", "rows": 1000, "seconds": 60}
 //! ```
 //! Nothing but these lists is read: no path names a file.
@@ -25,7 +26,9 @@ use serde_json::{Value, json};
 use super::engine::{Gone, Late, Limit};
 use super::http::{Answer, Peer, Request};
 use super::tiles::{self, Window, ids, integer};
-use super::{Served, Server, calls, code, compare, counters, details, flame, panels, states};
+use super::{
+    Served, Server, calls, code, compare, counters, details, flame, library, panels, states,
+};
 
 const PAGE: &str = concat!(
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
@@ -76,6 +79,7 @@ pub(super) fn answer(server: &Server, request: &Request, peer: &Peer<'_>) -> Ans
         ("GET", "/api/counters") => of_trace(server, request)
             .and_then(|served| counters::answer(served, request, peer))
             .map(|value| Answer::json(&value)),
+        ("GET", "/api/library") => library::answer(server).map(|value| Answer::json(&value)),
         ("POST", "/api/sql") => sql(server, request, peer).map(|value| Answer::json(&value)),
         (_, "/api/sql") => Ok(Answer::text(405, "expected POST\n").with("Allow", "POST")),
         ("GET", _) => Ok(Answer::text(404, "no such page\n")),
