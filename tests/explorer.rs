@@ -4,6 +4,8 @@
 mod index;
 #[path = "explorer/lines.rs"]
 mod lines;
+#[path = "explorer/live.rs"]
+mod live;
 #[path = "explorer/panels.rs"]
 mod panels;
 #[path = "explorer/server.rs"]

@@ -46,11 +46,17 @@ impl Server {
     }
 
     fn started(mut program: Command, traces: &[&Path], cache: &Path) -> Server {
-        let mut child = program
+        program
             .arg("serve")
             .args(traces)
             .arg("--no-browser")
-            .env("XDG_CACHE_HOME", cache)
+            .env("XDG_CACHE_HOME", cache);
+        Server::spawned(&mut program)
+    }
+
+    /// The server of any command, which prints its address.
+    pub(crate) fn spawned(command: &mut Command) -> Server {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

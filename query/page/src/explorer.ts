@@ -26,6 +26,9 @@ const KEYS: [string, string][] = [
   ["?", "these keys"],
 ];
 
+/** Time between two looks at a recording that still runs. */
+const FOLLOW_MS = 2000;
+
 function start(meta: Meta): void {
   const view = new View(meta);
   const tip = new Tip();
@@ -45,18 +48,19 @@ function start(meta: Meta): void {
   document.body.append(make("main", {}, head, timeline.element, make("footer", {}, timeline.status, timeline.legend), drawer.element), help, tip.element);
 
   let opened = -1;
-  const open = async (trace: number) => {
+  const open = async (trace: number, grows = false) => {
     opened = trace;
-    timeline.set(null);
+    if (!grows) timeline.set(null);
     const { name, length, rows, is_complete: isComplete } = meta.traces[trace]!;
     choice.value = String(trace);
     document.title = `${harmless(name)} · perfquet`;
-    facts.textContent = [duration(length), `${grouped(rows)} rows`, ...(isComplete ? [] : ["still being written"])].join(" · ");
+    facts.classList.toggle("live", !isComplete);
+    facts.textContent = [duration(length), `${grouped(rows)} rows`, ...(isComplete ? [] : ["still being recorded"])].join(" · ");
     try {
       const [list, { counters }] = await Promise.all([get<TrackList>("tracks", { trace }), get<{ counters: Counter[] }>("counters", { trace })]);
       if (opened !== trace) return;
       drawer.setEvents(list.events.map((event) => event.name.replace(".", ":")));
-      timeline.set(list, counters);
+      timeline.set(list, counters, grows);
     } catch (error) {
       timeline.status.textContent = message(error);
       timeline.status.classList.add("bad");
@@ -70,6 +74,31 @@ function start(meta: Meta): void {
     timeline.draw();
   };
   view.onChange(update);
+  // A recording that still runs: the server opens it again when it has grown.
+  const follow = async () => {
+    const { traces } = await get<Meta>("meta", {});
+    const { trace, from, to } = view.now;
+    const [before, now] = [meta.traces[trace]!, traces[trace]!];
+    const hasGrown = before.rows !== now.rows || before.length !== now.length || before.is_complete !== now.is_complete;
+    meta.traces.splice(0, meta.traces.length, ...traces);
+    if (hasGrown) {
+      // Whoever sees the end, sees the new one.
+      if (to >= before.length) view.show(from === 0 ? 0 : from + now.length - before.length, Math.max(now.length, to - from));
+      await open(trace, true);
+      update();
+    }
+  };
+  const following = () => {
+    if (meta.traces.every((trace) => trace.is_complete)) return;
+    setTimeout(() => void follow().then(following, following), FOLLOW_MS);
+  };
+  following();
+  // The server may end with its last tab. A page that is left may come back as it was.
+  const tab = Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const tell = (open: 0 | 1) => navigator.sendBeacon(`/api/tab?id=${tab}&open=${open}`);
+  window.addEventListener("pagehide", () => tell(0));
+  window.addEventListener("pageshow", (event) => event.persisted && tell(1));
+  tell(1);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     timeline.draw();
     drawer.redraw();

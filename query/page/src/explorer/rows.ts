@@ -53,7 +53,8 @@ export class Rows {
   private readonly isOpen = new Map<string, boolean>();
   private readonly processes: { pid: number | null; name: string; threads: Thread[] }[];
 
-  constructor(private readonly list: TrackList, private readonly counters: string[]) {
+  /** `before`: of the same trace, whose groups stay open or closed. */
+  constructor(private readonly list: TrackList, private readonly counters: string[], before: Rows | null = null) {
     const byPid = new Map<number | null, Thread[]>();
     for (const thread of list.threads) {
       // Without any rows, there is nothing to see.
@@ -73,6 +74,7 @@ export class Rows {
     this.isOpen.set("CPUs", true);
     this.isOpen.set("Counters", counters.length <= MANY);
     this.isOpen.set("Events", list.events.length <= MANY);
+    for (const [group, isOpen] of before?.isOpen ?? []) this.isOpen.set(group, isOpen);
   }
 
   private groupOf(pid: number | null): string {

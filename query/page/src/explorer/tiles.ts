@@ -42,10 +42,11 @@ export class Tiles {
     return this.wanted.size > 0;
   }
 
-  clear(): void {
+  /** Forgets all pictures; those of a trace that grows stay until the new ones are there. */
+  clear(grows = false): void {
     for (const { controller } of this.wanted.values()) controller.abort();
     this.wanted.clear();
-    this.last.clear();
+    if (!grows) this.last.clear();
     this.cache.clear();
     this.errors.clear();
   }

@@ -94,15 +94,16 @@ export class Timeline {
     this.element.addEventListener("scroll", () => this.draw());
   }
 
-  set(list: TrackList | null, counters: Counter[] = []): void {
+  /** Shows the rows of a trace; `grows` if it is the same one with more in it. */
+  set(list: TrackList | null, counters: Counter[] = [], grows = false): void {
     this.list = list;
     this.lines.set(counters);
-    this.wakes = [];
-    this.rows = list === null ? null : new Rows(list, counters.map((counter) => counter.name));
+    if (!grows) this.wakes = [];
+    this.rows = list === null ? null : new Rows(list, counters.map((counter) => counter.name), grows ? this.rows : null);
     this.names = new Map(list?.threads.map((thread) => [thread.tid, `${harmless(thread.comm ?? "[unknown]")} (${thread.tid})`]) ?? []);
     this.legend.replaceChildren(...(list?.has_states ? legendOf(list.states) : []));
-    this.tiles.clear();
-    this.element.scrollTop = 0;
+    this.tiles.clear(grows);
+    if (!grows) this.element.scrollTop = 0;
     this.draw();
   }
 

@@ -20,24 +20,29 @@ mod grid;
 mod http;
 mod index;
 mod library;
+mod live;
 mod panels;
 mod reach;
 mod routes;
 mod shared;
 mod states;
 mod store;
+mod tabs;
 mod tiles;
 mod tracks;
+mod tunnel;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{ArgMatches, Args};
-use perfquet::{Options, Session, Trace};
+use perfquet::{Options, Session, Trace, interrupt};
 
 use super::{Subcommand, arguments};
 use crate::limits::Limits;
@@ -48,6 +53,8 @@ pub(super) const COMMAND: Subcommand = Subcommand::new::<Serve>("serve", run);
 
 /// Connections at one time; a browser opens six.
 const MOST_CONNECTIONS: usize = 64;
+/// Time after the last tab was closed in which it may come back.
+const GRACE: Duration = Duration::from_secs(15);
 
 /// Explore traces in the browser: timeline, details and SQL
 #[derive(Debug, Args)]
@@ -56,10 +63,11 @@ const MOST_CONNECTIONS: usize = 64;
   perfquet-query serve a.pqt
   # Explore two traces, print the address alone
   perfquet-query serve before.pqt after.pqt --no-browser
-  # Explore a trace of another host
-  ssh -L 7000:localhost:7000 HOST perfquet-query serve --port 7000 --no-browser a.pqt
+  # Explore a trace of another host, which stays there
+  perfquet-query serve --ssh HOST a.pqt
 
-Only this host can connect, with the token of the address. Ctrl-C ends it.")]
+Only this host can connect, with the token of the address. Ctrl-C ends it, and so does
+closing the last tab of the browser that it opened, unless --keep is given.")]
 struct Serve {
     #[command(flatten)]
     traces: Traces,
@@ -74,6 +82,14 @@ struct Serve {
     /// Print the address without opening it in the browser
     #[arg(long)]
     no_browser: bool,
+    /// Keep serving after the last tab was closed
+    #[arg(long)]
+    keep: bool,
+    /// Serve traces of another host, which needs perfquet-query, through SSH
+    ///
+    /// The trace stays there; a picture takes some kilobytes. HOST, keys and jump hosts are those of ssh_config(5).
+    #[arg(long, value_name = "HOST")]
+    ssh: Option<String>,
     #[command(flatten)]
     limits: Limits,
 }
@@ -83,8 +99,9 @@ struct Server {
     /// All traces together, for SQL.
     session: Arc<Session>,
     /// One for each trace: their clocks differ.
-    each: Vec<Served>,
-    access: access::Access,
+    each: Vec<Arc<Served>>,
+    access: Arc<access::Access>,
+    tabs: Arc<tabs::Tabs>,
     /// Of the processes that compute panels.
     program: PathBuf,
     limits: Vec<String>,
@@ -112,6 +129,9 @@ impl Served {
 
 fn run(matches: &ArgMatches) -> Result<()> {
     let serve: Serve = arguments(matches)?;
+    if let Some(host) = &serve.ssh {
+        return tunnel::run(host, &serve);
+    }
     let options = Options {
         queries_only: true,
         progress: false,
@@ -121,28 +141,59 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, serve.port))
         .with_context(|| format!("cannot listen on port {}", serve.port))?;
     let port = listener.local_addr()?.port();
-    let access = access::Access::new(port)?;
+    let access = Arc::new(access::Access::new(port)?);
     let address = access.address();
     let mut out = render::stdout();
     writeln!(out, "{address}")?;
     out.flush()?;
-    if !serve.no_browser
-        && let Err(error) = browser::open(&address)
-    {
-        say!("no browser was opened: {error:#}");
-    }
-    let server = Arc::new(Server {
+    let tabs: Arc<tabs::Tabs> = Arc::default();
+    let current = Arc::new(live::Current::new(Server {
         each: each(&session)?,
         session,
         access,
+        tabs: Arc::clone(&tabs),
         program: std::env::current_exe()?,
         limits: serve.limits.arguments(),
         tiles: shared::Cache::default(),
-    });
-    accept(&listener, &server)
+    }));
+    current.follow(options)?;
+    if !serve.no_browser {
+        match browser::open(&address) {
+            Ok(()) if !serve.keep => end_with_tabs(tabs)?,
+            Ok(()) => {}
+            Err(error) => say!("no browser was opened: {error:#}"),
+        }
+    }
+    accept(&listener, &current)
 }
 
-fn each(session: &Arc<Session>) -> Result<Vec<Served>> {
+/// Ends the program after the last tab was closed.
+fn end_with_tabs(tabs: Arc<tabs::Tabs>) -> Result<()> {
+    std::thread::Builder::new()
+        .name("tabs".to_owned())
+        .spawn(move || {
+            while !tabs.are_closed_for(GRACE) {
+                std::thread::sleep(Duration::from_millis(500));
+            }
+            say!("the last tab was closed; --keep keeps serving");
+            interrupt::end();
+            std::process::exit(0);
+        })?;
+    Ok(())
+}
+
+impl Serve {
+    /// The arguments of the server of another host.
+    fn words(&self, port: u16) -> Vec<OsString> {
+        let mut words = vec![OsString::from(format!("--port={port}"))];
+        words.extend(self.limits.arguments().into_iter().map(OsString::from));
+        words.push("--".into());
+        words.extend(self.traces.traces.iter().map(|trace| trace.into()));
+        words
+    }
+}
+
+fn each(session: &Arc<Session>) -> Result<Vec<Arc<Served>>> {
     let traces = session.traces();
     let alone = |trace: &Trace| -> Result<Arc<Session>> {
         Ok(match traces.len() {
@@ -150,13 +201,13 @@ fn each(session: &Arc<Session>) -> Result<Vec<Served>> {
             _ => Arc::new(session.alone(trace)?),
         })
     };
-    let served = |trace: &Trace| -> Result<Served> {
+    let served = |trace: &Trace| -> Result<Arc<Served>> {
         let session = alone(trace)?;
         let counts = counters::time_range(&session)?;
         let (start, end) = trace.time_range().or(counts).unwrap_or((0, 0));
         // Times are relative to the first event, as in `--time`.
         let end = end.max(counts.map_or(end, |(_, end)| end));
-        Ok(Served {
+        Ok(Arc::new(Served {
             session,
             start,
             end,
@@ -164,29 +215,29 @@ fn each(session: &Arc<Session>) -> Result<Vec<Served>> {
             progress: Arc::default(),
             place: store::cache::Place::of(trace),
             reach: shared::Once::default(),
-        })
+        }))
     };
     traces.iter().map(served).collect()
 }
 
-fn accept(listener: &TcpListener, server: &Arc<Server>) -> Result<()> {
+fn accept(listener: &TcpListener, current: &Arc<live::Current>) -> Result<()> {
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         // The peer may be gone already, or the process out of descriptors for a moment.
         let Ok(stream) = stream else {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
             continue;
         };
         if open.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
             continue;
         }
         open.fetch_add(1, Ordering::Relaxed);
-        let (server, of_thread) = (Arc::clone(server), Arc::clone(&open));
+        let (current, of_thread) = (Arc::clone(current), Arc::clone(&open));
         let started = std::thread::Builder::new()
             .name("connection".to_owned())
             .spawn(move || {
                 http::serve(&stream, |request, peer| {
-                    routes::answer(&server, request, peer)
+                    routes::answer(&current.get(), request, peer)
                 });
                 of_thread.fetch_sub(1, Ordering::Relaxed);
             });

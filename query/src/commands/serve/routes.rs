@@ -13,6 +13,7 @@
 //! GET  /api/diff?trace=0&from=…&to=…&other=1&from2=…&to2=…
 //! GET  /api/counters?trace=0                     counters that can be drawn as lines
 //! GET  /api/library                              tables, columns and functions, for completion
+//! POST /api/tab?id=…&open=1                      a tab was opened, or closed
 //! POST /api/sql                                  {"sql": "SELECT …", "rows": 1000, "seconds": 60}
 //! ```
 //! Nothing but these lists is read: no path names a file.
@@ -81,6 +82,8 @@ pub(super) fn answer(server: &Server, request: &Request, peer: &Peer<'_>) -> Ans
             .map(|value| Answer::json(&value)),
         ("GET", "/api/library") => library::answer(server).map(|value| Answer::json(&value)),
         ("POST", "/api/sql") => sql(server, request, peer).map(|value| Answer::json(&value)),
+        ("POST", "/api/tab") => server.tabs.take(request).map(|()| Answer::text(200, "")),
+        (_, "/api/tab") => Ok(Answer::text(405, "expected POST\n").with("Allow", "POST")),
         (_, "/api/sql") => Ok(Answer::text(405, "expected POST\n").with("Allow", "POST")),
         ("GET", _) => Ok(Answer::text(404, "no such page\n")),
         _ => Ok(Answer::text(405, "expected GET\n").with("Allow", "GET")),
@@ -112,7 +115,7 @@ fn of_trace<'s>(server: &'s Server, request: &Request) -> Result<&'s Served> {
         .ok()
         .and_then(|number| server.each.get(number));
     match served {
-        Some(served) => Ok(served),
+        Some(served) => Ok(served.as_ref()),
         None => bail!(Misuse(format!(
             "trace: expected a number below {}",
             server.each.len()
