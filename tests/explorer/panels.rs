@@ -95,6 +95,38 @@ fn the_flame_graph_is_that_of_its_command() {
     }
 }
 
+/// Stacks without times are in every panel: no range of time selects among them.
+#[test]
+fn traces_without_times_have_panels() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = converted(
+        directory.path(),
+        "before.folded",
+        "main;parse 5\nmain;write 3\n",
+    );
+    let after = converted(
+        directory.path(),
+        "after.folded",
+        "main;parse 9\nmain;write 3\n",
+    );
+    let server = Server::of(&[&before, &after]);
+    let tree = server.get("/api/flame?trace=0&from=0&to=64&ids=");
+    assert_eq!(tree["total"], serde_json::json!([8, 8, 5, 3]), "{tree}");
+    let panel = server.get("/api/panel?trace=0&name=functions&from=0&to=64&ids=");
+    assert_eq!(
+        panel["grid"]["rows"].as_array().unwrap().len(),
+        3,
+        "{panel}"
+    );
+    let changes = server.get("/api/diff?trace=0&from=0&to=64&other=1&from2=0&to2=64&ids=");
+    let command = changes["command"].as_str().unwrap();
+    assert!(!command.contains("time"), "{command}");
+    assert!(
+        !changes["grid"]["rows"].as_array().unwrap().is_empty(),
+        "{changes}"
+    );
+}
+
 /// Clicks and keys in the flame graph zoom, the address has where; functions lead to their code, or to why there is none.
 #[test]
 fn the_flame_graph_zooms_and_leads_to_code() {

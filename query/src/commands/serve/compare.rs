@@ -44,16 +44,23 @@ pub(super) fn answer(
     if before != after {
         arguments.push(after);
     }
-    for (option, from, to) in [("before", "from", "to"), ("after", "from2", "to2")] {
+    let sides = [
+        (served, "before", "from", "to"),
+        (other, "after", "from2", "to2"),
+    ];
+    for (served, option, from, to) in sides {
         let (from, to) = (integer(request, from)?, integer(request, to)?);
         if from >= to {
             bail!(Misuse("from, to: expected ranges".to_owned()));
         }
-        arguments.push(format!(
-            "--{option}-time={}ns..{}ns",
-            from.max(0),
-            to.max(1)
-        ));
+        // Without any time in a trace, the range would select nothing.
+        if served.trace().time_range().is_some() {
+            arguments.push(format!(
+                "--{option}-time={}ns..{}ns",
+                from.max(0),
+                to.max(1)
+            ));
+        }
     }
     for (name, known) in [
         ("by", &KEYS[..]),

@@ -145,25 +145,33 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The least total of the nodes that are sent: callers weigh no less than their callees, so that none is without its caller.
-    fn least(&self) -> i64 {
-        if self.nodes.len() <= MOST_NODES {
-            return 0;
-        }
+    /// Whether each node is sent: the heaviest ones, and of equal ones the first. Callers weigh no less than their callees and
+    /// precede them, so that none is without its caller.
+    fn sent(&self) -> Vec<bool> {
         let mut totals: Vec<i64> = self.nodes.iter().map(|node| node.total).collect();
+        if totals.len() <= MOST_NODES {
+            return vec![true; totals.len()];
+        }
         totals.sort_unstable_by(|a, b| b.cmp(a));
-        totals[MOST_NODES].saturating_add(1)
+        let least = totals[MOST_NODES - 1];
+        let mut equal = MOST_NODES - totals.partition_point(|&total| total > least);
+        let is_sent = |node: &Node| {
+            let is_equal = node.total == least && equal > 0;
+            equal -= usize::from(is_equal);
+            node.total > least || is_equal
+        };
+        self.nodes.iter().map(is_sent).collect()
     }
 
     fn json(&self) -> Value {
-        let least = self.least();
+        let sent = self.sent();
         let mut places = vec![0_u32; self.nodes.len()];
         let mut name_places: HashMap<u32, usize> = HashMap::new();
         let (mut names, mut parents) = (Vec::new(), Vec::new());
         let (mut labels, mut own, mut total) = (Vec::new(), Vec::new(), Vec::new());
         let mut omitted = 0;
         for (index, node) in self.nodes.iter().enumerate() {
-            if index > 0 && node.total < least {
+            if !sent[index] {
                 omitted += 1;
                 continue;
             }
@@ -228,9 +236,15 @@ mod tests {
         let stacks = many.iter().map(String::as_str).collect();
         let tree = Tree::of(&found(stacks, weights)).unwrap().json();
         let parents = tree["parent"].as_array().unwrap();
-        assert!(parents.len() <= MOST_NODES && parents.len() > MOST_NODES - 10);
+        assert_eq!(parents.len(), MOST_NODES);
         assert_eq!(tree["omitted"], 30_002 - parents.len());
         assert_eq!(tree["total"][1], tree["total"][0]);
+        // Of equal ones, too.
+        let many: Vec<String> = (0..30_000).map(|root| format!("root{root};leaf")).collect();
+        let stacks = many.iter().map(String::as_str).collect();
+        let tree = Tree::of(&found(stacks, vec![5; 30_000])).unwrap().json();
+        assert_eq!(tree["total"].as_array().unwrap().len(), MOST_NODES);
+        assert_eq!(tree["total"][0], 150_000);
         let deep = "f;".repeat(3000);
         let tree = Tree::of(&found(vec![deep.as_str()], vec![1])).unwrap();
         assert_eq!(tree.nodes.len(), MOST_LEVELS + 1);

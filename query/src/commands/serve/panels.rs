@@ -61,7 +61,10 @@ impl Words {
         let (from, to) = range(request)?;
         let mut arguments = report.to_vec();
         arguments.insert(1, served.trace().path.display().to_string());
-        arguments.push(format!("--time={}ns..{}ns", from.max(0), to.max(1)));
+        // Without any time in the trace, the range would select nothing.
+        if served.trace().time_range().is_some() {
+            arguments.push(format!("--time={}ns..{}ns", from.max(0), to.max(1)));
+        }
         let tids = ids(request)?;
         if !tids.is_empty() {
             let tids: Vec<String> = tids.iter().map(ToString::to_string).collect();
