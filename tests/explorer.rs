@@ -8,6 +8,8 @@ mod lines;
 mod live;
 #[path = "explorer/panels.rs"]
 mod panels;
+#[path = "explorer/sample.rs"]
+mod sample;
 #[path = "explorer/server.rs"]
 mod server;
 #[path = "explorer/sql.rs"]

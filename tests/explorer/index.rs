@@ -13,11 +13,16 @@ use super::server::{Server, converted};
 
 /// Switches of 12 threads on three CPUs: bursts, silence, many at the same time, and threads that are lost from sight.
 fn many_switches(seed: u64) -> String {
+    switches(seed, 90_000)
+}
+
+/// A number of such switches.
+pub(crate) fn switches(seed: u64, count: u64) -> String {
     let mut random = Random(seed);
     let mut text = "# tracer: nop\n#\n".to_owned();
     let mut running = [0_u64; 3];
     let mut time = 100_000_000_u64;
-    for step in 0..90_000_u64 {
+    for step in 0..count {
         time += match random.below(1000) {
             0 => random.below(60_000),
             1..300 => 0,
@@ -84,7 +89,7 @@ fn periods(server: &Server, by: &str, id: i64, start: i64) -> Vec<Period> {
         .collect()
 }
 
-fn column(row: &Value, name: &str) -> Vec<i64> {
+pub(crate) fn column(row: &Value, name: &str) -> Vec<i64> {
     let mut values: Vec<i64> = serde_json::from_value(row[name].clone()).unwrap();
     if name == "t" || name == "x" {
         let mut sum = 0;
@@ -123,9 +128,9 @@ fn expected(periods: &[Period], (from, to, step): (i64, i64, i64)) -> (Vec<(i64,
     (long, short)
 }
 
-/// A time in 256ths of a step, at least 1 ns and 1.
+/// A time in 32nds of a step, at least 1 ns and 1.
 fn share(time: i64, step: i64) -> i64 {
-    let unit = (step / 256).max(1);
+    let unit = (step / 32).max(1);
     ((time + unit / 2) / unit).max(time.signum())
 }
 

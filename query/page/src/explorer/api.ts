@@ -64,7 +64,7 @@ export interface TileRow {
 
 /** Nanoseconds of the unit of shares. */
 export function unit(step: number): number {
-  return Math.max(1, step / 256);
+  return Math.max(1, step / 32);
 }
 
 /** The columns x and t come as differences: sums them. */
@@ -80,6 +80,8 @@ export interface Tile {
   rows: TileRow[];
   names?: string[];
   is_cut?: boolean;
+  /** Thousandths of the time of which it is made, as long as the index is being computed. */
+  about?: number;
 }
 
 export type Cell = string | number | boolean | null;
@@ -133,6 +135,7 @@ export interface Code {
 /** How far the index of a trace is that is computed; null if none is. */
 export interface Progress {
   thousandths: number | null;
+  is_done: boolean;
 }
 
 export type Kind = "events" | "samples" | "cpusamples" | "calls" | "states" | "cpus";

@@ -21,7 +21,7 @@ interface Wanted {
 export function windowOf(from: number, to: number, pixels: number): { from: number; to: number; step: number } {
   const perPixel = (to - from) / Math.max(1, pixels);
   const step = 2 ** Math.max(0, Math.round(Math.log2(perPixel)));
-  const unit = step * 256;
+  const unit = step * 128;
   return { from: (Math.floor(from / unit) - 1) * unit, to: (Math.ceil(to / unit) + 1) * unit, step };
 }
 
@@ -40,6 +40,12 @@ export class Tiles {
 
   get isLoading(): boolean {
     return this.wanted.size > 0;
+  }
+
+  /** Thousandths of the time of which the states are made that are drawn; null if they are exact. */
+  get about(): number | null {
+    const parts = [...this.last.values()].flatMap((shown) => shown.tile.about ?? []);
+    return parts.length === 0 ? null : Math.min(...parts);
   }
 
   /** Forgets all pictures; those of a trace that grows stay until the new ones are there. */
@@ -69,7 +75,12 @@ export class Tiles {
   }
 
   /** Nothing of this kind is in view. */
-  cancel(kind: Kind): void {
+  forget(kind: Kind): void {
+    this.cancel(kind);
+    this.last.delete(kind);
+  }
+
+  private cancel(kind: Kind): void {
     this.wanted.get(kind)?.controller.abort();
     this.wanted.delete(kind);
   }
@@ -100,19 +111,21 @@ export class Tiles {
       this.cache.set(key, { ...window, tile: { rows: [] } });
     }
     if (this.wanted.get(kind)?.controller === controller) this.wanted.delete(kind);
-    if (this.wanted.size === 0) this.progress = null;
+    if (this.wanted.size === 0 && this.about === null) this.progress = null;
     if (this.wanted.size === 0) document.documentElement.dataset["pictureMs"] = (performance.now() - this.begin).toFixed(1);
     this.onTile();
   }
 
-  /** Asks how far the states are as long as anything is waited for. */
+  /** Asks how far the states are as long as anything is waited for, or drawn of a part of them. */
   private follow(trace: number): void {
     window.clearTimeout(this.timer);
     this.timer = window.setTimeout(() => {
-      if (!this.isLoading) return;
-      void get<Progress>("progress", { trace }).then(({ thousandths }) => {
-        if (!this.isLoading) return;
+      if (!this.isLoading && this.about === null) return;
+      void get<Progress>("progress", { trace }).then(({ thousandths, is_done: isDone }) => {
+        if (!this.isLoading && this.about === null) return;
         this.progress = thousandths;
+        // The next frame asks for the exact ones.
+        if (isDone) for (const [key, { tile }] of this.cache) if (tile.about !== undefined) this.cache.delete(key);
         this.onTile();
         this.follow(trace);
       }, () => {});

@@ -341,14 +341,16 @@ export class Timeline {
       const count = tileRow.n[near]!;
       return { lines: [row.name, `${grouped(count)} call${count === 1 ? "" : "s"}, ${duration(tileRow.sum![near]!)} in ${duration(shown.step)}`], place: place(from, to, row.id) };
     }
-    const about = (share: number) => `${shown.step > 256 ? "about " : ""}${duration(share * unit(shown.step))} of ${duration(shown.step)}`;
+    const about = (share: number) => `${shown.step > 32 ? "about " : ""}${duration(share * unit(shown.step))} of ${duration(shown.step)}`;
+    // The mean of what was read of some steps.
+    const note = (shown.tile.about ?? 1000) < 1000 ? ["from a part of this time"] : [];
     if (kind === "cpus") {
       const tid = tileRow.y![near]!;
-      return { lines: [row.name, `mostly ${this.names.get(tid) ?? `thread ${tid}`}`, `used ${about(tileRow.share![near]!)}`], place: place(from, to, tid) };
+      return { lines: [row.name, `mostly ${this.names.get(tid) ?? `thread ${tid}`}`, `used ${about(tileRow.share![near]!)}`, ...note], place: place(from, to, tid) };
     }
     const lines = Object.entries(tileRow.shares!).filter(([, shares]) => shares[near]! > 0)
       .map(([state, shares]) => `${this.list!.states[Number(state)]!}: ${about(shares[near]!)}`);
-    return { lines: [row.name, ...lines], place: place(from, to, row.id) };
+    return { lines: [row.name, ...lines, ...note], place: place(from, to, row.id) };
   }
 
   /** Draws, and asks for what is missing. */
@@ -429,7 +431,7 @@ export class Timeline {
     for (const kind of ["events", "samples", "cpusamples", "calls", "cpus", "states"] as const) {
       const wanted = this.list === null ? [] : ids(kind);
       const shown = wanted.length === 0 ? null : this.tiles.of(kind, trace, from, to, this.wide, wanted);
-      if (wanted.length === 0) this.tiles.cancel(kind);
+      if (wanted.length === 0) this.tiles.forget(kind);
       if (shown === null) {
         this.shown.delete(kind);
         this.steps.delete(kind);
@@ -484,10 +486,15 @@ export class Timeline {
     const errors = [...this.tiles.errors].map(([kind, error]) => `${kind}: ${error}`);
     const cutNote = [...this.steps.values()].some((shown) => shown.tile.is_cut === true) ? ["too many calls: not all are drawn"] : [];
     const measured = markText(this.view.now.marks, exactTime);
-    const text = errors[0] ?? (this.lines.error || null) ?? [...(measured === "" ? [] : [measured]), ...(this.tiles.isLoading ? [this.tiles.progress === null ? "reading…" : `reading all states, once: ${Math.floor(this.tiles.progress / 10)}%…`] : []), `${grouped(all)} in these rows`, `step ${duration(step)}`, ...cutNote].join(" · ");
+    const { about, progress } = this.tiles;
+    const part = about !== null && about < 1000 ? `${Math.max(1, Math.round(about / 10))}% of this time` : "this time alone";
+    const aboutNote = about === null ? [] : [`states from ${part}, exact once all are read: ${Math.floor((progress ?? 0) / 10)}%`];
+    const text = errors[0] ?? (this.lines.error || null) ?? [...(measured === "" ? [] : [measured]), ...(this.tiles.isLoading ? [this.tiles.progress === null ? "reading…" : `reading all states, once: ${Math.floor(this.tiles.progress / 10)}%…`] : []), `${about === null ? "" : "about "}${grouped(all)} in these rows`, `step ${duration(step)}`, ...aboutNote, ...cutNote].join(" · ");
     if (this.status.textContent !== text) this.status.textContent = text;
     this.status.classList.toggle("bad", errors.length > 0 || this.lines.error !== "");
     const { dataset } = document.documentElement;
+    if (about === null) delete dataset["about"];
+    else dataset["about"] = String(about);
     if (this.tiles.isLoading || this.lines.isLoading || this.list === null) delete dataset["drawn"];
     else {
       // For readers of the screen, and for tests: what the picture says.
@@ -641,9 +648,12 @@ export class Timeline {
       return used + high;
     };
     const ofShare = unit(shown.step) / shown.step;
+    // What a part of the time stands for is pale.
+    const strong = (shown.tile.about ?? 1000) < 1000 ? 0.55 : 1;
     const inView = this.inView(tileRow, shown);
     if (kind === "states") {
       const used = new Map<number, number>();
+      context.globalAlpha = strong;
       for (const [state, shares] of Object.entries(tileRow.shares ?? {})) {
         context.fillStyle = this.fill(kind, Number(state));
         for (const at of inView) if (shares[at]! > 0) used.set(at, bar(at, shares[at]! * ofShare, used.get(at) ?? 0));
@@ -653,7 +663,7 @@ export class Timeline {
       for (const at of inView) {
         const tid = tileRow.y?.[at] ?? 0;
         if (kind === "cpus") {
-          context.globalAlpha = tids.length > 0 && !tids.includes(tid) ? 0.25 : 1;
+          context.globalAlpha = tids.length > 0 && !tids.includes(tid) ? 0.25 : strong;
           context.fillStyle = this.fill(kind, tid);
         }
         bar(at, kind === "cpus" ? tileRow.share![at]! * ofShare : tileRow.sum![at]! / shown.step, 0);

@@ -122,7 +122,8 @@ impl Answer {
     /// The same compressed, unless it is short.
     pub(super) fn compressed(mut self) -> Answer {
         if self.body.len() >= LEAST_COMPRESSED && !self.is_compressed {
-            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+            // The fast level leaves half as much again: 322 kB for a picture of 189 kB.
+            let mut packed = GzEncoder::new(Vec::new(), Compression::default());
             if packed.write_all(&self.body).is_ok()
                 && let Ok(packed) = packed.finish()
             {

@@ -1,50 +1,107 @@
 //! The index of a trace (`store/mod.rs`): that of the cache, or a new one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use perfquet::Session;
-use perfquet::stacks::strings;
 
 use super::Served;
-use super::engine::{Gone, at, integers, stream};
+use super::engine::{Gone, integers, stream};
 use super::http::Peer;
-use super::states::{STATE_BITS, grid};
-use super::store::blocks::Period;
+use super::periods::{COLUMNS, ThreadState, thread_states};
+use super::sample::LEAST;
+use super::states::grids;
 use super::store::cache::Place;
 use super::store::counts::{Counter, Counts};
 use super::store::writer::{Sink, Writer};
 use super::store::{Damaged, Store, Track, Unwritable};
 use super::tiles::event_tables;
-use crate::thread_states::number_of;
 
 /// Rows of a trace whose index is kept, and of an event table that is counted: fewer are read in no time.
 const FEW: u64 = 50_000;
 /// Time between two checks whether anybody still waits.
 const STEP: Duration = Duration::from_millis(5);
 
-/// How far the work is, in thousandths.
+/// Time without requests before a long work begins, and the longest time until it does: the first picture comes first.
+const QUIET: Duration = Duration::from_millis(250);
+const MOST_WAIT: Duration = Duration::from_secs(10);
+/// Longest time for which the work stops at once while requests are answered.
+const MOST_WAY: Duration = Duration::from_secs(2);
+
+/// How far the work is, and what goes before it.
 #[derive(Debug, Default)]
-pub(super) struct Progress(AtomicI64);
+pub(super) struct Progress {
+    /// In thousandths.
+    done: AtomicI64,
+    /// Requests of pictures that are being answered, and all that have begun.
+    requests: AtomicUsize,
+    begun: AtomicUsize,
+    /// The value of `begun` for which the work has waited long enough.
+    waited_for: AtomicUsize,
+}
+
+/// A request that is being answered.
+pub(super) struct Answering<'a>(&'a Progress);
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Progress {
     const NONE: i64 = 0;
 
+    /// The work makes way until the result is dropped.
+    pub(super) fn answering(&self) -> Answering<'_> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        Answering(self)
+    }
+
+    fn has_requests(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0
+    }
+
+    /// Waits until there was no request for a moment.
+    fn wait_for_quiet(&self) {
+        let begin = Instant::now();
+        let mut last = begin;
+        while last.elapsed() < QUIET && begin.elapsed() < MOST_WAIT {
+            std::thread::sleep(STEP);
+            if self.has_requests() {
+                last = Instant::now();
+            }
+        }
+    }
+
+    /// Waits as long as requests are answered, but not for long requests.
+    fn make_way(&self) {
+        let begin = Instant::now();
+        let begun = self.begun.load(Ordering::Relaxed);
+        while self.has_requests() && self.waited_for.load(Ordering::Relaxed) != begun {
+            std::thread::sleep(STEP);
+            if begin.elapsed() > MOST_WAY {
+                self.waited_for.store(begun, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// The index is not in the cache: it is being computed.
     fn begin(&self) {
-        self.0.store(1, Ordering::Relaxed);
+        self.done.store(1, Ordering::Relaxed);
     }
 
     fn reach(&self, done: i64, all: i64) {
         let part = (i128::from(done) * 1000 / i128::from(all.max(1))).clamp(1, 999);
-        self.0.fetch_max(part as i64, Ordering::Relaxed);
+        self.done.fetch_max(part as i64, Ordering::Relaxed);
     }
 
     /// `None` before the work, and if there is none.
     pub(super) fn thousandths(&self) -> Option<i64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|&part| part != Progress::NONE)
+        Some(self.done.load(Ordering::Relaxed)).filter(|&part| part != Progress::NONE)
     }
 }
 
@@ -55,6 +112,8 @@ struct Work {
     start: i64,
     end: i64,
     has_states: bool,
+    /// Whether pictures are drawn without waiting for the work.
+    is_long: bool,
     /// Event tables that are counted.
     tables: Vec<String>,
     place: Option<Place>,
@@ -66,6 +125,23 @@ impl Served {
         Ok(self.has_states()? || event_tables(self).iter().any(|(_, rows)| *rows >= FEW))
     }
 
+    /// Whether pictures do not wait for the index.
+    fn is_long(&self) -> bool {
+        self.scheduler_events() >= LEAST
+    }
+
+    /// Whether states are read for the picture alone, since the index is being computed.
+    pub(super) fn is_sampled(&self, peer: &Peer<'_>) -> Result<bool> {
+        let is_computed = self.is_long() && self.index_if_ready(peer)?.is_none();
+        // Its error is that of the tile.
+        Ok(is_computed && self.index.known().is_none())
+    }
+
+    /// Whether the index will not change any more.
+    pub(super) fn is_indexed(&self) -> bool {
+        self.index.known().is_some()
+    }
+
     fn work(&self) -> Result<Work> {
         let tables = event_tables(self).into_iter();
         Ok(Work {
@@ -74,6 +150,7 @@ impl Served {
             start: self.start,
             end: self.end,
             has_states: self.has_states()?,
+            is_long: self.is_long(),
             tables: tables
                 .filter(|(_, rows)| *rows >= FEW)
                 .map(|(table, _)| table)
@@ -137,6 +214,9 @@ impl Work {
             return Ok(store);
         }
         self.progress.begin();
+        if self.is_long {
+            self.progress.wait_for_quiet();
+        }
         let trace = &self.session.traces()[0];
         let rows = trace.tables.iter().map(|table| table.rows());
         let is_kept = rows.fold(0, u64::saturating_add) >= FEW;
@@ -186,44 +266,32 @@ impl Work {
         }
         let length = self.end.saturating_sub(self.start);
         writer.finish(length, |store, track, bits| {
-            grid(store, length, track, bits)
+            grids(store, length, track, bits)
         })
+    }
+
+    /// Pictures come first, unless they wait for this.
+    fn make_way(&self) {
+        if self.is_long {
+            self.progress.make_way();
+        }
     }
 
     /// Reads the states of all threads.
     fn states(&self, writer: &mut Writer) -> Result<()> {
-        let sql = "SELECT tid, time, duration, cpu, state FROM thread_states";
-        stream(&self.session, sql, &Peer::NONE, |batch| {
-            let (tids, times) = (integers(batch, 0)?, integers(batch, 1)?);
-            let (durations, cpus) = (integers(batch, 2)?, integers(batch, 3)?);
-            let states = strings(batch.column(4))?;
-            let mut latest = 0;
-            for (row, state) in states.iter().enumerate() {
-                let (Some(tid), Some(time)) = (at(&tids, row), at(&times, row)) else {
-                    continue;
-                };
-                let (state, cpu) = (number_of(state) as u32, at(&cpus, row));
-                let begin = time.saturating_sub(self.start);
-                latest = latest.max(begin);
-                // Negative durations are none.
-                let length = at(&durations, row).filter(|&length| length >= 0);
-                let length = length.unwrap_or(-1);
-                let number = cpu.and_then(|cpu| u32::try_from(cpu).ok());
-                let number = number.map_or(0, |cpu| cpu.saturating_add(1));
-                let period = |value| Period {
-                    begin,
-                    length,
-                    value,
-                };
-                let value = number.min(u32::MAX >> STATE_BITS) << STATE_BITS | state;
-                writer.add(Track::Thread(tid), period(value))?;
-                if let (Some(cpu), 0) = (cpu, state) {
-                    let place = writer.thread(tid);
-                    writer.add(Track::Cpu(cpu), period(place))?;
-                }
+        let sql = format!("SELECT {COLUMNS} FROM thread_states");
+        let length = self.end.saturating_sub(self.start);
+        let each = |state: ThreadState| {
+            writer.add(Track::Thread(state.tid), state.of_thread())?;
+            if let Some(cpu) = state.runs_on() {
+                let place = writer.thread(state.tid);
+                writer.add(Track::Cpu(cpu), state.with_value(place))?;
             }
-            self.progress
-                .reach(latest, self.end.saturating_sub(self.start));
+            Ok(())
+        };
+        thread_states(&self.session, &sql, self.start, each, |latest| {
+            self.progress.reach(latest, length);
+            self.make_way();
             Ok(())
         })
     }
@@ -235,6 +303,7 @@ impl Work {
             let sql = format!("SELECT time FROM {table} WHERE time IS NOT NULL ORDER BY time");
             let mut counter = Counter::default();
             stream(&self.session, &sql, &Peer::NONE, |batch| {
+                self.make_way();
                 let times = integers(batch, 0)?;
                 let is_sorted = (times.values().iter())
                     .all(|&time| counter.add(time.saturating_sub(self.start)));

@@ -22,8 +22,11 @@ mod index;
 mod library;
 mod live;
 mod panels;
+mod parallel;
+mod periods;
 mod reach;
 mod routes;
+mod sample;
 mod shared;
 mod states;
 mod store;
@@ -119,6 +122,7 @@ struct Served {
     /// Cache files of the trace.
     place: Option<store::cache::Place>,
     reach: shared::Once<reach::Reach>,
+    samples: sample::Samples,
 }
 
 impl Served {
@@ -215,6 +219,7 @@ fn each(session: &Arc<Session>) -> Result<Vec<Arc<Served>>> {
             progress: Arc::default(),
             place: store::cache::Place::of(trace),
             reach: shared::Once::default(),
+            samples: sample::Samples::default(),
         }))
     };
     traces.iter().map(served).collect()

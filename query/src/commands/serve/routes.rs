@@ -59,8 +59,11 @@ pub(super) fn answer(server: &Server, request: &Request, peer: &Peer<'_>) -> Ans
         ("GET", "/explorer.css") => Ok(Answer::new(200, "text/css; charset=utf-8", STYLE)),
         ("GET", "/api/meta") => meta(server).map(|value| Answer::json(&value)),
         ("GET", "/api/tracks") => tracks(server, request, peer),
-        ("GET", "/api/progress") => of_trace(server, request)
-            .map(|served| Answer::json(&json!({ "thousandths": served.progress.thousandths() }))),
+        ("GET", "/api/progress") => of_trace(server, request).map(|served| {
+            Answer::json(&json!({
+                "thousandths": served.progress.thousandths(), "is_done": served.is_indexed(),
+            }))
+        }),
         ("GET", "/api/tile") => tile(server, request, peer),
         ("GET", "/api/detail") => of_trace(server, request)
             .and_then(|served| details::answer(served, request, peer))
@@ -146,6 +149,7 @@ fn meta(server: &Server) -> Result<Value> {
 
 fn tracks(server: &Server, request: &Request, peer: &Peer<'_>) -> Result<Answer> {
     let served = of_trace(server, request)?;
+    let _answering = served.progress.answering();
     cached(server, served, request, || served.tracks(peer))
 }
 
@@ -173,6 +177,14 @@ fn tile(server: &Server, request: &Request, peer: &Peer<'_>) -> Result<Answer> {
     let served = of_trace(server, request)?;
     let (window, ids) = (Window::of(request)?, ids(request)?);
     let kind = request.parameter("kind").unwrap_or_default();
+    let _answering = served.progress.answering();
+    if matches!(kind.as_str(), "states" | "cpus") && served.is_sampled(peer)? {
+        let tile = match kind.as_str() {
+            "states" => served.about_threads(&window, &ids, peer)?,
+            _ => served.about_cpus(&window, &ids, peer)?,
+        };
+        return Ok(Answer::new(200, "application/json", tile));
+    }
     cached(server, served, request, || match kind.as_str() {
         "events" => tiles::events(served, &window, &ids, peer),
         "samples" => tiles::samples(served, &window, "tid", &ids, peer),

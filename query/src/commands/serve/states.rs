@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! t, d, s, c    periods of at least a step
-//! x, n, shares  of each step: number of shorter ones that begin in it, and the time of each state in 256ths of the step
+//! x, n, shares  of each step: number of shorter ones that begin in it, and the time of each state in 32nds of the step
 //! ```
 
 use anyhow::{Result, bail};
@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use super::columns::Rows;
 use super::engine::Gone;
 use super::http::Peer;
-use super::store::blocks::CLASSES;
+use super::store::blocks::{CLASSES, Period};
 use super::store::grid::{Cell, Grid};
 use super::store::{Damaged, Part, Store, Track};
 use super::tiles::Window;
@@ -19,7 +19,7 @@ use super::tiles::Window;
 pub(super) const STATE_BITS: u32 = 4;
 
 /// The states that are drawn where they are shorter than a step; in the others, threads sleep or have ended.
-const DRAWN: [usize; 5] = [0, 1, 2, 3, 9];
+pub(super) const DRAWN: [usize; 5] = [0, 1, 2, 3, 9];
 
 /// The states of threads: long periods one by one, the others by step and state.
 pub(super) fn threads(
@@ -106,17 +106,42 @@ pub(super) fn cpus(
     })
 }
 
-/// The grid of a track over all of a trace of this length.
-pub(super) fn grid(store: &Store, length: i64, track: Track, bits: u32) -> Result<Grid> {
-    let window = Window {
-        from: 0,
-        to: ((length + 2) >> bits << bits) + (1 << bits),
-        step: 1 << bits,
-    };
-    match track {
-        Track::Thread(tid) => of_thread(store, tid, &window),
-        Track::Cpu(cpu) => of_cpu(store, cpu, &window),
+/// The grids of a track over all of a trace of this length, at steps of 2^bits, each twice the one before.
+pub(super) fn grids(store: &Store, length: i64, track: Track, bits: &[u32]) -> Result<Vec<Grid>> {
+    let mut all: Vec<Grid> = Vec::new();
+    for &bits in bits {
+        let window = Window {
+            from: 0,
+            to: ((length + 2) >> bits << bits) + (1 << bits),
+            step: 1 << bits,
+        };
+        all.push(match (track, all.last()) {
+            (Track::Thread(_), Some(finer)) => coarser(finer, &window),
+            (Track::Thread(tid), None) => of_thread(store, tid, &window)?,
+            // Which thread ran longest in a step, its halves do not say.
+            (Track::Cpu(cpu), _) => of_cpu(store, cpu, &window)?,
+        });
     }
+    Ok(all)
+}
+
+/// The grid of a thread at twice the step of another.
+fn coarser(finer: &Grid, window: &Window) -> Grid {
+    let mut grid = Grid::default();
+    let mut sums = Sums::of(window);
+    for cell in &finer.cells {
+        let bin = cell.step >> 1;
+        // Of the states that are not drawn, there is no time.
+        sums.add(bin, DRAWN[0], 0, cell.count as u32);
+        for &(state, time) in &cell.times {
+            sums.add(bin, state as usize, time, 0);
+        }
+    }
+    for &period in &finer.long {
+        sums.add_period(period, window, &mut grid.long);
+    }
+    grid.cells = sums.cells(0);
+    grid
 }
 
 /// Numbers of the steps of a window, and of the periods that begin in them.
@@ -161,15 +186,7 @@ fn of_thread(store: &Store, tid: i64, window: &Window) -> Result<Grid> {
             }
             Part::Period(period) => period,
         };
-        let (begin, end) = (period.begin, period.end());
-        if end - begin >= window.step {
-            grid.long.push(period);
-            return true;
-        }
-        let state = period.value & ((1 << STATE_BITS) - 1);
-        for (bin, inside, is_first) in window.bins(begin, end) {
-            sums.add(bin, state as usize, inside, is_first.into());
-        }
+        sums.add_period(period, window, &mut grid.long);
         true
     })?;
     grid.cells = sums.cells(window.from >> window.bits());
@@ -277,6 +294,20 @@ impl Sums {
         }
     }
 
+    /// Adds a period of less than a step; others are long ones.
+    #[inline]
+    fn add_period(&mut self, period: Period, window: &Window, long: &mut Vec<Period>) {
+        let (begin, end) = (period.begin, period.end());
+        if end - begin >= window.step {
+            long.push(period);
+            return;
+        }
+        let state = period.value & ((1 << STATE_BITS) - 1);
+        for (bin, inside, is_first) in window.bins(begin, end) {
+            self.add(bin, state as usize, inside, is_first.into());
+        }
+    }
+
     /// The steps that have any; `first` is the number of the first one.
     fn cells(&self, first: i64) -> Vec<Cell> {
         let mut cells = Vec::new();
@@ -360,7 +391,6 @@ impl Share {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::store::blocks::Period;
     use super::super::store::writer::{Sink, Writer};
     use super::*;
 
@@ -385,7 +415,7 @@ mod tests {
                 writer.add(Track::Cpu(1), period(place)).unwrap();
             }
         }
-        let store = writer.finish(0, |_, _, _| Ok(Grid::default())).unwrap();
+        let store = writer.finish(0, |_, _, _| Ok(Vec::new())).unwrap();
         let window = Window {
             from: 0,
             to: 1024,
@@ -439,7 +469,7 @@ mod tests {
                 writer.add(Track::Cpu(0), period(place)).unwrap();
                 begin += random % 3 + if length < 0 { 1 } else { length };
             }
-            let make = |store: &Store, track, bits| grid(store, begin, track, bits);
+            let make = |store: &Store, track, bits: &[u32]| grids(store, begin, track, bits);
             let store = writer.finish(if length { begin } else { 0 }, make).unwrap();
             (store, begin)
         };

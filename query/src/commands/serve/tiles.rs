@@ -9,21 +9,25 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
+use arrow::array::Array;
 use perfquet::failure::Misuse;
 use perfquet::sql::names::quoted;
 
 use super::Served;
 use super::columns::Rows;
-use super::engine::{Limit, at, integers, rows};
+use super::engine::{Limit, at, integers, rows, stream};
 use super::http::{Peer, Request};
+use super::parallel::parallel;
 
 /// Steps of a tile.
 const MOST_STEPS: i64 = 40_000;
+/// Rows of a table whose times are read, since that is quicker than a query that groups them.
+const MANY: u64 = 1_000_000;
 /// Rows of a tile.
 const MOST_ROWS: usize = 512;
 
-/// Shares of steps are in units of 2^-8 of the step: a row of the page has 16 pixels.
-const SHARE_BITS: u32 = 8;
+/// Shares of steps are in units of 2^-5 of the step, half a pixel of a row of the page: more of them is noise that does not compress.
+const SHARE_BITS: u32 = 5;
 
 /// A part of the time: half open, in steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +64,7 @@ impl Window {
         self.step.trailing_zeros()
     }
 
-    /// A time within a step, in 256ths of the step, but not in less than nanoseconds.
+    /// A time within a step, in 32nds of the step, but not in less than nanoseconds.
     pub(super) fn share(&self, time: i64) -> i64 {
         let bits = self.bits().saturating_sub(SHARE_BITS);
         // What there is, is seen.
@@ -165,15 +169,18 @@ pub(super) fn events(
 ) -> Result<Vec<u8>> {
     let tables = event_tables(served);
     let index = served.index_if_ready(peer)?;
-    let (mut all, mut counted) = (Vec::new(), Counted::new());
+    let (mut all, mut counted, mut uncounted) = (Vec::new(), Counted::new(), Vec::new());
     for &id in ids {
-        let Some((table, _)) = usize::try_from(id).ok().and_then(|id| tables.get(id)) else {
+        let Some((table, rows)) = usize::try_from(id).ok().and_then(|id| tables.get(id)) else {
             bail!(Misuse(format!("ids: no event {id}")));
         };
         let place = id.to_string();
         let whole = (window.from, window.to);
         let Some(counts) = index.as_ref().and_then(|index| index.counts(table)) else {
-            all.push(counts_of(served, window, whole, table, &place, "TRUE"));
+            match *rows > MANY {
+                true => uncounted.push((id, table)),
+                false => all.push(counts_of(served, window, whole, table, &place, "TRUE")),
+            }
             continue;
         };
         let parts = counts.parts(window.from, window.to, window.bits());
@@ -188,7 +195,58 @@ pub(super) fn events(
         all.extend(unread.map(|range| counts_of(served, window, range, table, &place, "TRUE")));
     }
     read_counts(served, &all, &mut counted, peer)?;
+    let read = parallel(uncounted.len(), |at| {
+        let (id, table) = uncounted[at];
+        Ok((id, read_times(served, window, table, peer)?))
+    })?;
+    counted.extend(read);
     written(window, &counted)
+}
+
+/// The numbers of events of a large table: most of its rows are in the same step as the ones next to them.
+fn read_times(
+    served: &Served,
+    window: &Window,
+    table: &str,
+    peer: &Peer<'_>,
+) -> Result<BTreeMap<i64, (i64, i64)>> {
+    let (from, to) = (served.start + window.from, served.start + window.to);
+    // A condition that all rows fulfil costs as much as their times.
+    let condition = match from <= served.start && to > served.end {
+        true => String::new(),
+        false => format!(" WHERE time >= {from} AND time < {to}"),
+    };
+    let mut bins = BTreeMap::new();
+    let mut add = |times: &[i64]| {
+        let is_sorted = times.is_sorted();
+        let mut rest = times;
+        while let [first, ..] = rest {
+            let bin = first.wrapping_sub(from) >> window.bits();
+            let begin = from.wrapping_add(bin << window.bits());
+            let end = begin.wrapping_add(window.step);
+            let is_inside = |time: &i64| (begin..end).contains(time);
+            let length = match is_sorted {
+                true => rest.partition_point(|time| *time < end),
+                false => rest.iter().take_while(|time| is_inside(time)).count(),
+            };
+            let (of_bin, others) = rest.split_at(length.max(1));
+            if (from..to).contains(first) {
+                let sum = bins.entry(bin).or_insert((0, first - served.start));
+                sum.0 += of_bin.len() as i64;
+            }
+            rest = others;
+        }
+    };
+    let sql = format!("SELECT time FROM {table}{condition}");
+    stream(&served.session, &sql, peer, |batch| {
+        let times = integers(batch, 0)?;
+        match times.null_count() {
+            0 => add(times.values()),
+            _ => times.iter().flatten().for_each(|time| add(&[time])),
+        }
+        Ok(())
+    })?;
+    Ok(bins)
 }
 
 /// Numbers of samples by thread or by CPU.
@@ -291,8 +349,8 @@ mod tests {
             step: 1 << 12,
             ..window
         };
-        let shares = [0, 1, 23, 24, 4096].map(|time| window.share(time));
-        assert_eq!(shares, [0, 1, 1, 2, 256]);
+        let shares = [0, 1, 191, 192, 4096].map(|time| window.share(time));
+        assert_eq!(shares, [0, 1, 1, 2, 32]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use perfquet_events::event::Flags;
 use super::super::names::Name;
 use super::super::pass::Machine;
 use super::super::rows::Rows;
-use super::super::source::{Input, Row, Source, column};
+use super::super::source::{Input, Row, Source, Times, column};
 use super::coverage::Coverage;
 use super::thread::{Context, Observer, Scheduler, SwitchOut, WakeKind, Waker, Woken};
 use crate::linux::task_state::{State, switched_out, switched_out_text};
@@ -159,6 +159,15 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
         ),
         of_threads(exits, "tid"),
     ]
+}
+
+/// Restricts the events to some times, but not what is known of threads, losses and the recording.
+pub(super) fn events_within(sources: Vec<Source>, times: Times) -> Vec<Source> {
+    let within = |source: Source| match source.schema {
+        Some(_) => source.within(times),
+        None => source,
+    };
+    sources.into_iter().map(within).collect()
 }
 
 /// Losses after which the states of threads are unknown.

@@ -1,29 +1,43 @@
 //! `pass_thread_states()`: each stretch of each thread's life.
+//!
+//! ```text
+//! pass_thread_states(FIRST, LAST)      from the events of these times alone, as if nothing had been recorded before
+//! ```
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 
-use super::super::Function;
 use super::super::names::Names;
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::source::Times;
-use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
+use super::super::{Function, integer};
+use super::input::{Needs, SchedulerMachine, ThreadNames, events_within, sources};
 use super::thread::{Context, Observer, Thread};
 use crate::linux::task_state::State;
 
 pub(in super::super) const FUNCTION: Function = Function {
     name: "pass_thread_states",
-    create: |arguments| match arguments {
-        [] => Some(Arc::new(ThreadStates)),
-        _ => None,
+    create: |arguments| {
+        let events = match arguments {
+            [] => Times::default(),
+            [first, last] => Times {
+                first: Some(integer(first)?),
+                last: Some(integer(last)?),
+            },
+            _ => return None,
+        };
+        Some(Arc::new(ThreadStates { events }))
     },
 };
 
 #[derive(Debug)]
-struct ThreadStates;
+struct ThreadStates {
+    /// Times of the events to read.
+    events: Times,
+}
 
 emitted! {
     TIME "time" Int64,
@@ -61,7 +75,7 @@ impl Pass for ThreadStates {
             threads: selection.values(TID),
             ..Needs::default()
         };
-        let (sources, times) = (sources(&needs), selection.times);
+        let (sources, times) = (events_within(sources(&needs), self.events), selection.times);
         PassPlan::new(sources, move || {
             SchedulerMachine::new(Stretches(times)).following(needs.threads.clone(), times.last)
         })

@@ -55,6 +55,39 @@ pub(crate) struct Sum {
     pub(crate) time: i64,
 }
 
+/// Different values of a block, in the order of their first use. A CPU runs hundreds of threads.
+struct Values {
+    all: Vec<u32>,
+    /// By the hash of a value, its place and 1; 0 if there is none.
+    places: [u16; 4 * BLOCK],
+}
+
+impl Default for Values {
+    fn default() -> Values {
+        Values {
+            all: Vec::new(),
+            places: [0; 4 * BLOCK],
+        }
+    }
+}
+
+impl Values {
+    #[inline]
+    fn place(&mut self, value: u32) -> usize {
+        let mut slot = (value.wrapping_mul(0x9e37_79b1) >> 16) as usize % self.places.len();
+        loop {
+            match usize::from(self.places[slot]) {
+                0 => break,
+                place if self.all[place - 1] == value => return place - 1,
+                _ => slot = (slot + 1) % self.places.len(),
+            }
+        }
+        self.all.push(value);
+        self.places[slot] = self.all.len() as u16;
+        self.all.len() - 1
+    }
+}
+
 /// Encodes sorted periods. Returns the block, whose place is not known yet, and adds the sums of its classes.
 pub(super) fn encode(periods: &[Period], out: &mut Vec<u8>, sums: &mut Vec<Sum>) -> Block {
     let (first, last) = (periods[0], periods[periods.len() - 1]);
@@ -67,22 +100,18 @@ pub(super) fn encode(periods: &[Period], out: &mut Vec<u8>, sums: &mut Vec<Sum>)
         offset: 0,
         sums: sums.len() as u32,
     };
-    let mut values: Vec<u32> = Vec::new();
+    let mut values = Values::default();
     let mut places = Vec::with_capacity(periods.len());
     let mut by_class = [(0_u32, 0_i64); CLASSES];
     for period in periods {
-        let place = values.iter().position(|&value| value == period.value);
-        places.push(place.unwrap_or_else(|| {
-            values.push(period.value);
-            values.len() - 1
-        }));
+        places.push(values.place(period.value));
         let sum = &mut by_class[period.value as usize % CLASSES];
         sum.0 += 1;
         sum.1 = sum.1.saturating_add(period.end() - period.begin);
         block.end = block.end.max(period.end());
     }
-    put(out, values.len() as u64);
-    values.iter().for_each(|&value| put(out, value.into()));
+    put(out, values.all.len() as u64);
+    values.all.iter().for_each(|&value| put(out, value.into()));
     let mut end = first.begin;
     for (period, place) in periods.iter().zip(places) {
         let (has_gap, is_open) = (period.begin != end, period.length < 0);

@@ -387,7 +387,7 @@ mod tests {
         let mut counter = counts::Counter::default();
         (0..1000).for_each(|time| assert!(counter.add(time)));
         writer.count("a.b", counter.finish());
-        writer.finish(0, |_, _, _| Ok(Grid::default())).unwrap()
+        writer.finish(0, |_, _, _| Ok(Vec::new())).unwrap()
     }
 
     /// Number and time of the periods in a window, of whole blocks by their sums or not.
@@ -505,7 +505,7 @@ mod tests {
             };
             writer.add(Track::Thread(7), period).unwrap();
         }
-        let store = writer.finish(0, |_, _, _| Ok(Grid::default())).unwrap();
+        let store = writer.finish(0, |_, _, _| Ok(Vec::new())).unwrap();
         let found = |from, to| {
             let mut found = Vec::new();
             let visited = store.visit(Track::Thread(7), (from, to), |part| match part {

@@ -7,6 +7,7 @@ use std::io::Write;
 use anyhow::{Context, Result, bail};
 use flate2::Crc;
 
+use super::super::parallel::parallel;
 use super::blocks::{BLOCK, Period, encode};
 use super::counts::Counts;
 use super::grid::{Grid, LEAST_PERIODS, LEAST_STEPS, MOST_STEPS};
@@ -136,11 +137,11 @@ impl Writer {
         self.write(&bytes)
     }
 
-    /// Completes the store of a trace of this length, of which `make` computes grids: of a track, at a step of 2^bits.
+    /// Completes the store of a trace of this length, of which `make` computes grids: of a track, at steps of 2^bits, each twice the one before.
     pub(crate) fn finish(
         mut self,
         length: i64,
-        make: impl Fn(&Store, Track, u32) -> Result<Grid> + Sync,
+        make: impl Fn(&Store, Track, &[u32]) -> Result<Vec<Grid>> + Sync,
     ) -> Result<Store> {
         let all: Vec<Track> = self.tracks.keys().copied().collect();
         for track in all {
@@ -213,7 +214,7 @@ impl Writer {
 fn grids(
     store: &Store,
     length: i64,
-    make: &(impl Fn(&Store, Track, u32) -> Result<Grid> + Sync),
+    make: &(impl Fn(&Store, Track, &[u32]) -> Result<Vec<Grid>> + Sync),
 ) -> Result<Vec<(Track, u32, Vec<u8>)>> {
     let mut wanted = Vec::new();
     for (&track, blocks) in &store.tracks {
@@ -222,38 +223,27 @@ fn grids(
             .iter()
             .map(|block| u64::from(block.count))
             .sum();
-        for bits in 0..62 {
+        let is_wanted = |bits: &u32| {
             let steps = length >> bits;
-            if (LEAST_STEPS..MOST_STEPS).contains(&steps)
+            (LEAST_STEPS..MOST_STEPS).contains(&steps)
                 && periods >= LEAST_PERIODS * steps.unsigned_abs()
-            {
-                wanted.push((track, bits));
-            }
+        };
+        let bits: Vec<u32> = (0..62).filter(is_wanted).collect();
+        if !bits.is_empty() {
+            wanted.push((periods, track, bits));
         }
     }
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let size = wanted.len().div_ceil(cpus).max(1);
-    std::thread::scope(|scope| {
-        let started: Vec<_> = wanted
-            .chunks(size)
-            .map(|wanted| {
-                scope.spawn(move || {
-                    let of = |&(track, bits): &(Track, u32)| {
-                        Ok((track, bits, make(store, track, bits)?.write()))
-                    };
-                    wanted.iter().map(of).collect::<Result<Vec<_>>>()
-                })
-            })
-            .collect();
-        let mut all = Vec::new();
-        for thread in started {
-            match thread.join() {
-                Ok(grids) => all.extend(grids?),
-                Err(_) => bail!("the work ended unexpectedly"),
-            }
-        }
-        Ok(all)
-    })
+    // The longest work first.
+    wanted.sort_unstable_by_key(|(periods, ..)| std::cmp::Reverse(*periods));
+    let made = parallel(wanted.len(), |at| {
+        let (_, track, bits) = &wanted[at];
+        let grids = make(store, *track, bits)?.into_iter();
+        let grids = bits.iter().zip(grids);
+        Ok(grids
+            .map(|(&bits, grid)| (*track, bits, grid.write()))
+            .collect::<Vec<_>>())
+    })?;
+    Ok(made.into_iter().flatten().collect())
 }
 
 impl Unfinished {
