@@ -1,6 +1,9 @@
 //! The SQL panel: completion, charts, saved queries.
 
-use perfquet_tests::needs;
+use std::path::Path;
+use std::process::Command;
+
+use perfquet_tests::{bin, needs};
 
 use super::server::{Server, converted};
 use super::{browsed, switches};
@@ -113,4 +116,49 @@ fn the_editor_completes_draws_and_saves() {
         }
     }
     assert_eq!(found[steps.len()..], [""; 0]);
+}
+
+/// Commands of the page are those of a person: whatever is in a path, a shell reads it as a word.
+#[test]
+fn commands_are_quoted() {
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let trace = converted(directory.path(), "switches.trace", &switches());
+    let hostile = directory.path().join("it's $(touch injected).pqt");
+    std::fs::rename(&trace, &hostile).unwrap();
+    let server = Server::of(&[&hostile]);
+    let steps = [
+        "open tab=sql&sql=SELECT 'a' AS x, count(*) AS n FROM sched_switch",
+        "wait #answer .command code",
+        "text #answer .command code",
+        "open tab=selection&panel=events",
+        "wait #content .command code",
+        "text #content .command code",
+        "open tab=selection&panel=threads",
+        "wait #content .command code",
+        "text #content .command code",
+    ];
+    let found = browsed(&server.address, &steps.map(str::to_owned));
+    for command in [&found[2], &found[5], &found[8]] {
+        let path = std::env::join_paths([
+            Path::new(&bin("perfquet-query")).parent().unwrap(),
+            Path::new("/usr/bin"),
+            Path::new("/bin"),
+        ])
+        .unwrap();
+        let output = Command::new("sh")
+            .args(["-c", command])
+            .env("PATH", path)
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success() && !printed.is_empty(),
+            "{command}: {output:?}"
+        );
+    }
+    assert!(!directory.path().join("injected").exists());
 }

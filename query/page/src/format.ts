@@ -97,3 +97,8 @@ export function pattern(text: string): RegExp | null {
     return new RegExp(text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "iu");
   }
 }
+
+/** A word as a shell reads it: names of traces may have anything in them. */
+export function shellWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}

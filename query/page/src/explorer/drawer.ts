@@ -1,7 +1,7 @@
 // What is below the timeline: details of an event, reports on the selection, SQL.
 
 import { type Tip, button, commandLine, make } from "../dom.ts";
-import { duration, harmless } from "../format.ts";
+import { duration, harmless, shellWord } from "../format.ts";
 import { exactTime } from "../state.ts";
 import { type Cell, type Code, type Details, type FlameTree, type Grid, type PanelRows, get, isCanceled, message, sql } from "./api.ts";
 import { codeLines } from "./code.ts";
@@ -186,7 +186,7 @@ export class Drawer {
     });
     const around = found.around !== null && found.around.rows.length > 0 ? [make("div", {}, make("h3", {}, "inside of these calls"), this.grid(found.around))] : [];
     const more = rows.length > 1 ? [make("h3", {}, rows.length >= 20 ? "the first 20 events of this place" : "all events of this place"), this.grid(found.events)] : [];
-    const command = commandLine(() => `perfquet-query sql ${this.view.trace.path} '${found.sql.replaceAll("'", "'\\''")}'`);
+    const command = commandLine(() => `perfquet-query sql ${shellWord(this.view.trace.path)} ${shellWord(found.sql)}`);
     command.update();
     this.body.replaceChildren(make("h3", {}, place.title === "" ? `${place.kind} of ${place.id}` : place.title), rows.length === 0 ? make("p", { class: "note" }, "Nothing begins here: it began before.") : "", ...woken,
       make("div", { class: "details" }, make("div", { class: "call" }, make("table", { id: "fields" }, make("tbody", {}, ...fields))), ...stacks, ...around), ...more, command.element);
@@ -300,6 +300,6 @@ export class Drawer {
     const name = this.view.trace.name.replaceAll("'", "''");
     const text = `SELECT event, count(*) AS events FROM events WHERE time >= ${start + BigInt(from)} AND time < ${start + BigInt(to)}`
       + `${tids.length > 0 ? ` AND tid IN (${tids.join(", ")})` : ""}${many ? ` AND trace = '${name}'` : ""} GROUP BY event ORDER BY events DESC`;
-    return { command: `perfquet-query sql ${this.view.meta.traces.map((trace) => trace.path).join(" ")} "${text}"`, grid: await sql(text, 1000, signal) };
+    return { command: `perfquet-query sql ${this.view.meta.traces.map((trace) => shellWord(trace.path)).join(" ")} ${shellWord(text)}`, grid: await sql(text, 1000, signal) };
   }
 }

@@ -1,7 +1,7 @@
 // The SQL panel: an editor with completion, the rows as a table or a chart, saved queries.
 
 import { type Tip, button, commandLine, make } from "../dom.ts";
-import { harmless } from "../format.ts";
+import { harmless, shellWord } from "../format.ts";
 import { type Grid, get, isCanceled, message, sql } from "./api.ts";
 import { Chart, type ChartKind, chartsOf, treeOf } from "./chart.ts";
 import { Completion, type Library } from "./complete.ts";
@@ -118,7 +118,7 @@ export class SqlPanel {
     const begin = performance.now();
     try {
       this.grid = await sql(text, ROWS, signal);
-      const command = commandLine(() => `perfquet-query sql ${this.view.meta.traces.map((trace) => trace.path).join(" ")} '${text.replaceAll("'", "'\\''")}'`);
+      const command = commandLine(() => `perfquet-query sql ${this.view.meta.traces.map((trace) => shellWord(trace.path)).join(" ")} ${shellWord(text)}`);
       command.update();
       this.answer.replaceChildren(make("div", { id: "result" }), make("p", { class: "note" }, `${((performance.now() - begin) / 1000).toFixed(2)} s`), command.element);
       this.showGrid();
