@@ -9,13 +9,14 @@ use std::process::Command;
 use perfquet_tests::{bin, root, target_directory};
 
 /// Our crates that the project compiles, for itself: its paths are others.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     "perfquet",
     "perfquet-cli",
     "perfquet-events",
     "perfquet-import",
     "perfquet-query",
     "perfquet-readers",
+    "perfquet-remote",
     "perfquet-trace",
     "perfquet-views",
 ];

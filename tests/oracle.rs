@@ -36,6 +36,8 @@ mod kfi_log;
 mod lake;
 #[path = "oracle/lake_traces.rs"]
 mod lake_traces;
+#[path = "oracle/objects.rs"]
+mod objects;
 #[path = "oracle/odd_inputs.rs"]
 mod odd_inputs;
 #[path = "oracle/off_cpu.rs"]
@@ -48,6 +50,8 @@ mod perf_data_members;
 mod perf_script;
 #[path = "oracle/printed_sums.rs"]
 mod printed_sums;
+#[path = "oracle/remote.rs"]
+mod remote;
 #[path = "oracle/reports.rs"]
 mod reports;
 #[path = "oracle/scopes.rs"]

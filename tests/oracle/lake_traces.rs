@@ -27,7 +27,7 @@ const FIELDS: [&str; 3] = [
 ];
 
 /// Reports with options, without traces.
-const REPORTS: [&[&str]; 25] = [
+pub(crate) const REPORTS: [&[&str]; 25] = [
     &["agg", "size", "--by", "trace"],
     &["calls"],
     &["calls", "--tree"],
@@ -56,7 +56,7 @@ const REPORTS: [&[&str]; 25] = [
 ];
 
 /// The traces, in the order in which the lake has them, and the lake.
-fn traces_and_lake(folder: &Path) -> (Vec<String>, String) {
+pub(crate) fn traces_and_lake(folder: &Path) -> (Vec<String>, String) {
     let mut traces = Vec::new();
     for (number, input) in INPUTS.iter().enumerate() {
         let input = root().join("formats/readers/src").join(input);
@@ -244,7 +244,7 @@ fn a_compacted_lake_answers_as_its_traces() {
 }
 
 /// The first lines that differ.
-fn difference(found: &[String], expected: &[String]) -> String {
+pub(crate) fn difference(found: &[String], expected: &[String]) -> String {
     let place = found.iter().zip(expected).position(|(a, b)| a != b);
     let place = place.unwrap_or(found.len().min(expected.len()));
     let some = |lines: &[String]| {

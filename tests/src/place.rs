@@ -21,6 +21,19 @@ pub fn root() -> &'static Path {
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    // Variables of the test or chore that cargo runs. The build script of ring asks for them: if they differ from those of a cargo that a
+    // person runs, ring is built again, and all that depends on it, up to DataFusion.
+    for name in [
+        "MANIFEST_DIR",
+        "MANIFEST_LINKS",
+        "PKG_NAME",
+        "PKG_VERSION_MAJOR",
+        "PKG_VERSION_MINOR",
+        "PKG_VERSION_PATCH",
+        "PKG_VERSION_PRE",
+    ] {
+        command.env_remove(format!("CARGO_{name}"));
+    }
     command
 }
 

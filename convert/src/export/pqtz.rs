@@ -69,6 +69,7 @@ fn manifest(trace: &Directory) -> Result<Vec<u8>> {
             let member = archive.member(FILE_NAME)?;
             Ok(member.range(0, member.len())?.to_vec())
         }
+        Root::Remote(remote) => bail!("{}: expected a local trace", remote.url().display()),
     }
 }
 

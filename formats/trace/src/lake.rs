@@ -17,13 +17,16 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use perfquet_events::Error;
 use perfquet_events::event::Place;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::store::{Directory, Manifest};
+use crate::remote::{Remote, failure};
+use crate::store::{Directory, Manifest, Root};
 
 pub use address::{Address, Matches, few};
 
@@ -41,6 +44,8 @@ pub const PENDING: &str = "_perfquet/pending.json";
 pub const RECORDS: &str = "_perfquet/traces";
 /// A manifest per trace.
 pub const MANIFESTS: &str = "_perfquet/manifests";
+/// The table with a row per trace.
+const TRACES: &str = "traces";
 /// Maximum size of a file of the administration.
 const LARGEST: u64 = 256 << 20;
 
@@ -109,24 +114,25 @@ pub struct Change {
     pub forget: Vec<String>,
 }
 
-/// A lake that is being opened. Writers wait until it is dropped.
+/// A lake that is being opened. Writers wait until it is dropped, except in object stores, which have no locks.
 #[derive(Debug)]
 pub struct Lake {
-    root: PathBuf,
+    place: LakePlace,
     /// `None` if the file system has no locks, or the lake no file for them.
     _lock: Option<File>,
     changing: BTreeSet<String>,
+    partition: Vec<String>,
 }
 
 impl Lake {
     /// Opens the lake in a directory, and waits for a writer that is changing it.
     pub fn open(root: &Path) -> Result<Lake, Error> {
-        let root = root.canonicalize().map_err(Error::io(root))?;
+        let place = LakePlace::at(root)?;
         let unfit = |message: String| Error::Unsupported {
-            input: root.display().to_string(),
+            input: place.path().display().to_string(),
             message,
         };
-        let Some(head) = read::<Head>(&root, HEAD)? else {
+        let Some(head) = place.read::<Head>(HEAD)? else {
             return Err(unfit(format!(
                 "expected a lake, found no {HEAD}\nhint: write one with: perfquet-convert TRACE... --to lake -o DIR"
             )));
@@ -137,28 +143,21 @@ impl Lake {
                 head.version
             )));
         }
-        let path = inside(&root, LOCK)?;
-        let lock = File::options()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(&path)
-            .and_then(|file| file.lock_shared().map(|()| file));
-        if let Err(error) = &lock {
-            log::debug!("{}: {error}", path.display());
-        }
-        let pending = read::<Change>(&root, PENDING)?.unwrap_or_default();
+        let lock = place.lock()?;
+        let pending = place.read::<Change>(PENDING)?.unwrap_or_default();
         let records = pending.records.into_iter().map(|record| record.trace);
         let changing = records.chain(pending.forget).collect();
         Ok(Lake {
-            root,
-            _lock: lock.ok(),
+            place,
+            partition: head.partition,
+            _lock: lock,
             changing,
         })
     }
 
-    /// Returns the directory.
+    /// Returns the directory, or the URL.
     pub fn root(&self) -> &Path {
-        &self.root
+        self.place.path()
     }
 
     /// Returns the names of the traces that a killed writer left half changed; also those that one is changing, without locks.
@@ -168,52 +167,193 @@ impl Lake {
 
     /// Returns the records of all traces but the changing ones, by name.
     pub fn records(&self) -> Result<Vec<Record>, Error> {
-        let folder = inside(&self.root, RECORDS)?;
+        let mut names: Vec<String> = Vec::new();
+        for name in self.place.names(RECORDS)? {
+            names.extend(name.strip_suffix(".json").map(str::to_owned));
+        }
+        names.sort();
+        self.records_of(&names)
+    }
+
+    /// Returns the record of a trace; `None` if it is not in the lake, or changing.
+    pub fn record(&self, trace: &str) -> Result<Option<Record>, Error> {
+        Ok(self.records_of(&[trace.to_owned()])?.pop())
+    }
+
+    /// Returns the records of these traces, without those that are not in the lake, or changing.
+    fn records_of(&self, traces: &[String]) -> Result<Vec<Record>, Error> {
+        let is_there = |trace: &&String| !self.changing.contains(*trace) && is_name(trace);
+        let traces: Vec<&String> = traces.iter().filter(is_there).collect();
+        let files: Vec<String> = traces
+            .iter()
+            .map(|trace| format!("{RECORDS}/{trace}.json"))
+            .collect();
+        let mut records = Vec::new();
+        let read = self.place.read_all::<Record>(&files)?;
+        for ((trace, file), record) in traces.into_iter().zip(files).zip(read) {
+            match record {
+                Some(record) if record.trace != *trace => {
+                    return Err(Error::Damaged {
+                        input: self.root().join(file).display().to_string(),
+                        place: Place::Whole,
+                        message: format!(
+                            "expected the record of {trace}, found {:?}",
+                            record.trace
+                        ),
+                    });
+                }
+                record => records.extend(record),
+            }
+        }
+        Ok(records)
+    }
+
+    /// Returns the names of the traces whose partitions are selected, by the names of directories alone. `None` if the lake is here, where
+    /// records are read as fast, or if files have the rows of several traces.
+    fn names_in(&self, selects: &dyn Fn(&str, &str) -> bool) -> Result<Option<Vec<String>>, Error> {
+        if !matches!(self.place, LakePlace::Remote(_)) {
+            return Ok(None);
+        }
+        let mut folders = vec![TRACES.to_owned()];
+        for key in &self.partition {
+            let mut next = Vec::new();
+            for folder in folders {
+                for name in self.place.names(&folder)? {
+                    let value = name.strip_prefix(key.as_str());
+                    let value = value.and_then(|rest| rest.strip_prefix('='));
+                    if value.is_some_and(|value| selects(key, value)) {
+                        next.push(format!("{folder}/{name}"));
+                    }
+                }
+            }
+            folders = next;
+        }
+        let mut traces = BTreeSet::new();
+        for folder in folders {
+            for name in self.place.names(&folder)? {
+                let Some(trace) = name.strip_suffix(".parquet") else {
+                    continue;
+                };
+                if !is_name(trace) {
+                    // Names of files of several traces have a point.
+                    return Ok(None);
+                }
+                traces.insert(trace.to_owned());
+            }
+        }
+        Ok(Some(traces.into_iter().collect()))
+    }
+
+    /// Opens a trace; `None` if it was published without a manifest, by an earlier version.
+    pub fn trace(&self, record: &Record) -> Result<Option<Directory>, Error> {
+        Ok(self.traces(std::slice::from_ref(record))?.pop().flatten())
+    }
+
+    /// Opens traces, as [`Self::trace`].
+    pub fn traces(&self, records: &[Record]) -> Result<Vec<Option<Directory>>, Error> {
+        let file = |record: &Record| format!("{MANIFESTS}/{}.json", record.trace);
+        let files: Vec<String> = records.iter().map(file).collect();
+        let manifests = self.place.read_all::<Manifest>(&files)?;
+        let opened = manifests.into_iter().zip(files).map(|(manifest, file)| {
+            let Some(manifest) = manifest else {
+                return Ok(None);
+            };
+            let manifest = manifest.of_lake(&self.root().join(file))?;
+            Ok(Some(Directory::rooted(self.place.root(), manifest)))
+        });
+        opened.collect()
+    }
+}
+
+/// Where the files of a lake are.
+#[derive(Debug)]
+enum LakePlace {
+    Here(Arc<Path>),
+    Remote(Arc<Remote>),
+}
+
+impl LakePlace {
+    fn at(root: &Path) -> Result<LakePlace, Error> {
+        match Remote::at(root) {
+            Some(remote) => Ok(LakePlace::Remote(Arc::new(remote?))),
+            None => {
+                let root = root.canonicalize().map_err(Error::io(root))?;
+                Ok(LakePlace::Here(root.into()))
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            LakePlace::Here(path) => path,
+            LakePlace::Remote(remote) => remote.url(),
+        }
+    }
+
+    fn root(&self) -> Root {
+        match self {
+            LakePlace::Here(path) => Root::Directory(Arc::clone(path)),
+            LakePlace::Remote(remote) => Root::Remote(Arc::clone(remote)),
+        }
+    }
+
+    /// `None` if the file system has no locks, or the lake no file for them.
+    fn lock(&self) -> Result<Option<File>, Error> {
+        let LakePlace::Here(root) = self else {
+            return Ok(None);
+        };
+        let path = inside(root, LOCK)?;
+        let lock = File::options()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&path)
+            .and_then(|file| file.lock_shared().map(|()| file));
+        if let Err(error) = &lock {
+            log::debug!("{}: {error}", path.display());
+        }
+        Ok(lock.ok())
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
+        Ok(self.read_all(&[name.to_owned()])?.pop().flatten())
+    }
+
+    /// Reads files of the administration; `None` for those that do not exist.
+    fn read_all<T: DeserializeOwned>(&self, names: &[String]) -> Result<Vec<Option<T>>, Error> {
+        let remote = match self {
+            LakePlace::Here(root) => return names.iter().map(|name| read(root, name)).collect(),
+            LakePlace::Remote(remote) => remote,
+        };
+        let texts = remote.place().read_all(names, LARGEST);
+        let texts = texts.map_err(|error| failure(remote.url(), &error))?;
+        let value = |(name, text): (&String, Option<Bytes>)| match text {
+            Some(text) => parse(&text, &remote.url().join(name)).map(Some),
+            None => Ok(None),
+        };
+        names.iter().zip(texts).map(value).collect()
+    }
+
+    /// The names of files in a directory; none if it does not exist.
+    fn names(&self, folder: &str) -> Result<Vec<String>, Error> {
+        let root = match self {
+            LakePlace::Here(root) => root,
+            LakePlace::Remote(remote) => {
+                let names = remote.place().names(folder);
+                return names.map_err(|error| failure(remote.url(), &error));
+            }
+        };
+        let folder = inside(root, folder)?;
         let mut names = Vec::new();
         match std::fs::read_dir(&folder) {
             Err(error) if is_missing(&error) => {}
             entries => {
                 for entry in entries.map_err(Error::io(&folder))? {
                     let name = entry.map_err(Error::io(&folder))?.file_name();
-                    let name = name.to_string_lossy();
-                    names.extend(name.strip_suffix(".json").map(str::to_owned));
+                    names.push(name.to_string_lossy().into_owned());
                 }
             }
         }
-        names.sort();
-        let records = names.iter().map(|name| self.record(name));
-        Ok(records
-            .collect::<Result<Vec<_>, _>>()?
-            .into_iter()
-            .flatten()
-            .collect())
-    }
-
-    /// Returns the record of a trace; `None` if it is not in the lake, or changing.
-    pub fn record(&self, trace: &str) -> Result<Option<Record>, Error> {
-        if self.changing.contains(trace) || !is_name(trace) {
-            return Ok(None);
-        }
-        let name = format!("{RECORDS}/{trace}.json");
-        let record: Option<Record> = read(&self.root, &name)?;
-        match record {
-            Some(record) if record.trace != trace => Err(Error::Damaged {
-                input: self.root.join(name).display().to_string(),
-                place: Place::Whole,
-                message: format!("expected the record of {trace}, found {:?}", record.trace),
-            }),
-            record => Ok(record),
-        }
-    }
-
-    /// Opens a trace; `None` if it was published without a manifest, by an earlier version.
-    pub fn trace(&self, record: &Record) -> Result<Option<Directory>, Error> {
-        let name = format!("{MANIFESTS}/{}.json", record.trace);
-        let Some(manifest) = read::<Manifest>(&self.root, &name)? else {
-            return Ok(None);
-        };
-        let manifest = manifest.of_lake(&self.root.join(name))?;
-        Ok(Some(Directory::below(&self.root, manifest)))
+        Ok(names)
     }
 }
 
@@ -277,14 +417,15 @@ pub fn read<T: DeserializeOwned>(root: &Path, name: &str) -> Result<Option<T>, E
     file.take(LARGEST)
         .read_to_end(&mut text)
         .map_err(Error::io(&path))?;
-    match serde_json::from_slice(&text) {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => Err(Error::Damaged {
-            input: path.display().to_string(),
-            place: Place::Line(error.line() as u64),
-            message: format!("damaged: {error}"),
-        }),
-    }
+    parse(&text, &path).map(Some)
+}
+
+fn parse<T: DeserializeOwned>(text: &[u8], path: &Path) -> Result<T, Error> {
+    serde_json::from_slice(text).map_err(|error| Error::Damaged {
+        input: path.display().to_string(),
+        place: Place::Line(error.line() as u64),
+        message: format!("damaged: {error}"),
+    })
 }
 
 /// Whether a file does not exist.

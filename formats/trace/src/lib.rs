@@ -64,6 +64,7 @@ mod needs;
 pub mod normalize;
 pub mod output_directory;
 pub mod output_file;
+pub mod remote;
 pub mod reopen;
 mod report;
 pub mod store;

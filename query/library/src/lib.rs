@@ -37,6 +37,7 @@ mod passes;
 mod progress;
 mod published;
 mod register;
+mod remote;
 mod running;
 mod session;
 #[doc(hidden)]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use perfquet_cli::glob_matches;
 use perfquet_trace::lake::Address;
+use perfquet_trace::remote::is_url;
 use perfquet_trace::store::{
     ARCHIVE_ENDING, Archive, ColumnSchema, Directory, FILE_NAME, JOURNAL, Part, Root, Source,
     State, TableEntry, TableSchema,
@@ -16,6 +17,7 @@ use perfquet_trace::store::{
 
 use crate::align::{self, Clock, Method, Placement};
 use crate::published::Published;
+use crate::remote;
 use crate::unit::in_fitting_unit;
 
 /// One trace directory with its manifest.
@@ -131,7 +133,16 @@ impl Trace {
     ///
     /// A file is missing.
     pub fn identity(&self) -> std::io::Result<(String, String)> {
-        let root = std::fs::canonicalize(self.root.path())?;
+        let version = match &self.root {
+            Root::Directory(_) => None,
+            // Its manifest has the sizes of its parts.
+            Root::Remote(_) => Some(""),
+            Root::Archive(archive) => archive.version(),
+        };
+        let root = match version {
+            Some(_) => self.root.path().to_owned(),
+            None => std::fs::canonicalize(self.root.path())?,
+        };
         let path = format!("{:?} {:?}", root, self.published);
         let mut files = BTreeSet::from([root.clone()]);
         let mut text = format!("{} {:?} {:?}\n", self.state, self.facts, self.wall_offset);
@@ -143,6 +154,10 @@ impl Trace {
                     files.insert(root.join(&part.entry.file));
                 }
             }
+        }
+        if let Some(version) = version {
+            text.push_str(version);
+            files.clear();
         }
         for file in files {
             let found = std::fs::metadata(&file)?;
@@ -298,13 +313,15 @@ pub struct Traces {
 impl Traces {
     /// Opens every trace that matches `patterns`. The path of a directory is used literally; otherwise `*`, `?` and `[…]`
     /// are expanded, so a quoted pattern is equivalent to one expanded by the shell. `lake:DIR?host=h0*&date=2026-11-2*` opens the traces of a
-    /// lake whose host and date match; `host` and `date` are optional, and `trace` selects by name. A file `*.align.json` opens the traces of
+    /// lake whose host and date match; `host` and `date` are optional, and `trace` selects by name. Traces and lakes may be in object stores and
+    /// behind HTTP: `s3://bucket/*.pqt`, `https://host/a.pqtz`, `lake:s3://bucket/lake`; this function waits for their manifests. A file `*.align.json` opens the traces of
     /// an alignment, with their placements; it must be the first of `patterns`.
     ///
     /// # Errors
     ///
     /// A path is no trace, a pattern matches none, or a manifest is unreadable.
     pub fn open(patterns: &[impl AsRef<Path>]) -> Result<Traces> {
+        perfquet_remote::install();
         let mut traces = Vec::new();
         let mut opened = HashSet::new();
         let (mut repeated, mut notes) = (Vec::new(), Vec::new());
@@ -459,10 +476,14 @@ fn name_all(traces: &mut [Trace]) {
 
 /// Expands a path or pattern to trace directories, sorted by path; the address of a lake to those of its traces.
 pub fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
+    perfquet_remote::install();
     if let Some(address) = Address::parse(pattern, glob_matches) {
         let address = address?;
         let names = address.names()?.into_iter();
         return Ok(names.map(|name| address.path_of(&name)).collect());
+    }
+    if is_remote(pattern) {
+        return remote::matching(pattern);
     }
     if is_trace(pattern) {
         return Ok(vec![pattern.to_owned()]);
@@ -512,7 +533,7 @@ pub fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
                 continue;
             };
             for entry in entries.flatten() {
-                if is_match(&text, &entry.file_name().to_string_lossy()) {
+                if remote::is_match(&text, &entry.file_name().to_string_lossy()) {
                     next.push(path.join(entry.file_name()));
                 }
             }
@@ -527,14 +548,13 @@ pub fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+fn is_remote(path: &Path) -> bool {
+    path.to_str().is_some_and(is_url)
+}
+
 /// Whether this is a trace directory or an archive.
 fn is_trace(path: &Path) -> bool {
     path.join(FILE_NAME).exists() || (path.is_file() && Archive::is_archive(path))
-}
-
-/// Whether a file name matches; a leading dot must be literal, as in the shell.
-fn is_match(pattern: &str, name: &str) -> bool {
-    (!name.starts_with('.') || pattern.starts_with('.')) && glob_matches(pattern, name)
 }
 
 #[cfg(test)]
@@ -596,13 +616,5 @@ mod tests {
             length(vec![notes(), table("samples", Some((5, 50)))]),
             Some(101)
         );
-    }
-
-    #[test]
-    fn hidden_files_match_only_literally() {
-        assert!(is_match("*.pqt", "a.pqt"));
-        assert!(!is_match("*.pqt", "a.pqt.old"));
-        assert!(!is_match("*.pqt", ".hidden.pqt"));
-        assert!(is_match(".*.pqt", ".hidden.pqt"));
     }
 }

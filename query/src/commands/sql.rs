@@ -108,7 +108,10 @@ fn sql_text(sql: &mut Sql) -> Result<String> {
     }
     let last = sql.words.last().map(OsString::as_os_str);
     let last = last.unwrap_or(OsStr::new(""));
-    let is_trace = last.to_string_lossy().starts_with("lake:") || Path::new(last).exists();
+    let text = last.to_string_lossy();
+    let is_trace = text.starts_with("lake:")
+        || perfquet_trace::remote::is_url(&text)
+        || Path::new(last).exists();
     match (sql.words.len(), is_trace) {
         (2.., false) => (sql.words.pop().unwrap_or_default().into_string())
             .map_err(|_| Misuse("the SQL is not valid UTF-8".to_owned()).into()),

@@ -100,7 +100,11 @@ pub(super) fn divided(words: &[String]) -> (Vec<std::path::PathBuf>, Option<Stri
 
 /// Whether an argument is a trace. A pattern may look like an expression, but rarely with this extension.
 fn is_trace(word: &str) -> bool {
-    std::path::Path::new(word).exists() || word.ends_with(".pqt") || word.ends_with(".pqt/")
+    std::path::Path::new(word).exists()
+        || word.starts_with("lake:")
+        || perfquet_trace::remote::is_url(word)
+        || word.ends_with(".pqt")
+        || word.ends_with(".pqt/")
 }
 
 /// Splits `comm, substr(name, 1, 3)` at the commas outside brackets and quotes.

@@ -17,12 +17,16 @@ use perfquet_events::Error;
 
 use super::{Lake, Record};
 use crate::count::counted;
+use crate::remote::is_url;
 use crate::store::Directory;
 
 const SCHEME: &[u8] = b"lake:";
 /// Selects by the name in the lake, or by the trace's own.
 const TRACE: &str = "trace";
 const KEYS: [&str; 3] = ["host", "date", TRACE];
+
+/// Manifests that are read at once.
+const AT_ONCE: usize = 256;
 
 /// Whether a text matches a pattern with `*`, `?` and `[…]`.
 pub type Matches = fn(pattern: &str, text: &str) -> bool;
@@ -61,6 +65,11 @@ fn parse(text: &[u8], matches: Matches) -> Result<Address, String> {
             known.ok_or_else(|| format!("unknown key {key:?}: expected host, date or trace"))?;
         conditions.push((key, decoded(pattern)?));
     }
+    let is_remote = std::str::from_utf8(root).is_ok_and(is_url);
+    let root = match is_remote {
+        true => root.strip_suffix(b"/").unwrap_or(root),
+        false => root,
+    };
     Ok(Address {
         root: PathBuf::from(OsStr::from_bytes(root)),
         conditions,
@@ -133,17 +142,19 @@ impl Address {
         let (records, mut notes) = self.records(&lake)?;
         let shown = self.root.display();
         let (mut count, mut earlier) = (0u64, 0u64);
-        for record in records {
-            let Some(trace) = lake.trace(&record)? else {
-                earlier += 1;
-                continue;
-            };
-            if let Some(omitted) = trace.manifest().facts.other.get("lake.omitted_tables") {
-                let name = &record.trace;
-                notes.push(format!("{shown}: {name}: the lake lacks {omitted}"));
+        for records in records.chunks(AT_ONCE) {
+            for (record, trace) in records.iter().zip(lake.traces(records)?) {
+                let Some(trace) = trace else {
+                    earlier += 1;
+                    continue;
+                };
+                if let Some(omitted) = trace.manifest().facts.other.get("lake.omitted_tables") {
+                    let name = &record.trace;
+                    notes.push(format!("{shown}: {name}: the lake lacks {omitted}"));
+                }
+                opened(record.clone(), trace);
+                count += 1;
             }
-            opened(record, trace);
-            count += 1;
         }
         if earlier > 0 {
             let message = format!(
@@ -160,7 +171,7 @@ impl Address {
 
     /// Opens the lake.
     pub fn lake(&self) -> Result<Lake, Error> {
-        if !self.root.exists() {
+        if !is_url(&self.root.to_string_lossy()) && !self.root.exists() {
             return Err(unfit(&self.root, "no such lake".to_owned()));
         }
         Lake::open(&self.root)
@@ -183,7 +194,10 @@ impl Address {
         }
         let all = match self.exact() {
             Some(name) => lake.record(name)?.into_iter().collect(),
-            None => lake.records()?,
+            None => match self.partitions(lake)? {
+                Some(names) => lake.records_of(&names)?,
+                None => lake.records()?,
+            },
         };
         let count = all.len();
         let (mut records, others): (Vec<Record>, Vec<Record>) =
@@ -215,6 +229,25 @@ impl Address {
                 .then_with(|| a.trace.cmp(&b.trace))
         });
         Ok((records, notes))
+    }
+
+    /// The names of the traces whose directories match, if there are conditions of directories.
+    fn partitions(&self, lake: &Lake) -> Result<Option<Vec<String>>, Error> {
+        if self.conditions.iter().all(|(key, _)| *key == TRACE) {
+            return Ok(None);
+        }
+        let selects = |key: &str, value: &str| {
+            let mut patterns = self
+                .conditions
+                .iter()
+                .filter(|(of, _)| *of == key)
+                .peekable();
+            patterns.peek().is_none()
+                || decoded(value)
+                    .is_ok_and(|value| patterns.any(|(_, pattern)| (self.matches)(pattern, &value)))
+        };
+        // Without any, the error says what there is.
+        Ok(lake.names_in(&selects)?.filter(|names| !names.is_empty()))
     }
 
     /// The only name that can match.

@@ -11,15 +11,17 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::time::SystemTime;
 
+use bytes::Bytes;
+use parquet::file::reader::Length as _;
 use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Endian, Short};
 use perfquet_events::event::Place;
 
 use super::manifest::FILE_NAME;
 use super::part_file::PartFile;
+use crate::remote::{Remote, failure};
 
 /// Ending of the names of such files.
 pub const ARCHIVE_ENDING: &str = ".pqtz";
@@ -47,8 +49,10 @@ const STORED: u16 = 0;
 #[derive(Debug)]
 pub struct Archive {
     path: PathBuf,
-    file: Arc<File>,
-    modified: SystemTime,
+    file: PartFile,
+    modified: Option<SystemTime>,
+    /// Of a file behind a URL, by its server.
+    version: Option<String>,
     members: HashMap<String, Member>,
 }
 
@@ -109,11 +113,26 @@ impl Archive {
         }
         let mut archive = Archive {
             path: path.to_owned(),
-            file: Arc::new(file),
-            modified: found.modified().map_err(Error::io(path))?,
+            file: PartFile::of(file).map_err(Error::io(path))?,
+            modified: Some(found.modified().map_err(Error::io(path))?),
+            version: None,
             members: HashMap::new(),
         };
         archive.read_members(found.len())?;
+        Ok(archive)
+    }
+
+    /// Opens an archive behind a URL.
+    pub(super) fn remote(remote: &Remote) -> Result<Archive, Error> {
+        let file = (remote.place().whole()).map_err(|error| failure(remote.url(), &error))?;
+        let mut archive = Archive {
+            path: remote.url().to_owned(),
+            version: Some(file.version()),
+            file: PartFile::remote(file),
+            modified: None,
+            members: HashMap::new(),
+        };
+        archive.read_members(archive.file.len())?;
         Ok(archive)
     }
 
@@ -122,9 +141,14 @@ impl Archive {
         &self.path
     }
 
-    /// Returns when the file was written.
-    pub fn modified(&self) -> SystemTime {
+    /// Returns when the file was written; `None` for one behind a URL.
+    pub fn modified(&self) -> Option<SystemTime> {
         self.modified
+    }
+
+    /// Returns the version of a file behind a URL.
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
     }
 
     /// Returns the bytes of a member, which must be stored.
@@ -151,11 +175,7 @@ impl Archive {
                 ),
             });
         }
-        Ok(PartFile::new(
-            Arc::clone(&self.file),
-            member.offset,
-            member.bytes,
-        ))
+        Ok(self.file.within(member.offset, member.bytes))
     }
 
     /// Returns the CRC-32 that a member should have.
@@ -346,12 +366,13 @@ impl Archive {
     }
 
     /// Bytes of the file.
-    fn bytes(&self, offset: u64, count: u64) -> Result<Vec<u8>, Error> {
-        let mut bytes = vec![0; usize::try_from(count).unwrap_or_default()];
+    fn bytes(&self, offset: u64, count: u64) -> Result<Bytes, Error> {
         self.file
-            .read_exact_at(&mut bytes, offset)
-            .map_err(Error::io(&self.path))?;
-        Ok(bytes)
+            .range(offset, count)
+            .map_err(|error| match self.version {
+                Some(_) => failure(&self.path, &error),
+                None => Error::io(&self.path)(error),
+            })
     }
 
     fn damaged(&self, offset: u64, message: String) -> Error {

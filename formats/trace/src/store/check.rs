@@ -18,14 +18,17 @@ use parquet::file::reader::Length as _;
 use perfquet_events::Error;
 use serde::Deserialize;
 
-use super::archive::Archive;
+use super::archive::{ARCHIVE_ENDING, Archive};
 use super::logical::upgrade;
 use super::manifest::{FILE_NAME, JOURNAL, Manifest, Part, PartRange, Table, VERSION};
 use super::table::{ColumnSchema, ColumnType};
+use crate::remote::{Remote, failure};
 use crate::tables;
 
 /// A trace with a hundred thousand parts has a manifest of 20 MB.
 const LARGEST: u64 = 1 << 30;
+/// The same behind a URL, where it is held in memory before a server is trusted.
+const LARGEST_REMOTE: u64 = 1 << 28;
 /// Maximum number of rows of a table: one row per nanosecond for three days.
 const MOST_ROWS: u64 = 1 << 48;
 
@@ -67,6 +70,23 @@ impl Manifest {
         }
         let text = member.range(0, member.len()).map_err(Error::io(&file))?;
         Manifest::parse(&text, archive.path(), &file)
+    }
+
+    /// Reads the manifest of a trace directory behind a URL.
+    pub(super) fn of_remote(remote: &Remote) -> Result<Manifest, Error> {
+        let file = remote.url().join(FILE_NAME);
+        let read = remote.place().read(FILE_NAME, LARGEST_REMOTE);
+        let text = read.map_err(|error| failure(remote.url(), &error))?;
+        match text {
+            Some(text) => Manifest::parse(&text, remote.url(), &file),
+            None => Err(Error::Unsupported {
+                input: remote.url().display().to_string(),
+                message: format!(
+                    "expected a trace directory, found no {FILE_NAME}, which names its parts\n\
+                     hint: traces as one file are opened if the URL ends in {ARCHIVE_ENDING}, lakes as lake:URL"
+                ),
+            }),
+        }
     }
 
     fn parse(text: &[u8], path: &Path, file: &Path) -> Result<Manifest, Error> {

@@ -19,7 +19,7 @@ use parquet::file::statistics::Statistics;
 
 use perfquet_events::Error;
 
-use super::archive::Archive;
+use super::archive::{ARCHIVE_ENDING, Archive};
 use super::chunks::check_chunks;
 use super::logical::{as_read, stored_name};
 use super::manifest::{Manifest, Part, Table};
@@ -27,6 +27,7 @@ use super::panics::guarded;
 use super::part_file::PartFile;
 use super::published::{as_published, selected};
 use super::table::ColumnSchema;
+use crate::remote::{Remote, failure};
 
 /// A trace directory, a trace in a lake, or one in an archive.
 #[derive(Debug, Clone)]
@@ -40,8 +41,10 @@ pub struct Directory {
 pub enum Root {
     /// The directory of a trace, or of a lake.
     Directory(Arc<Path>),
-    /// A trace as one file.
+    /// A trace as one file, here or behind a URL.
     Archive(Arc<Archive>),
+    /// A directory of a trace, or of a lake, behind a URL.
+    Remote(Arc<Remote>),
 }
 
 impl Root {
@@ -50,10 +53,11 @@ impl Root {
         match self {
             Root::Directory(path) => path,
             Root::Archive(archive) => archive.path(),
+            Root::Remote(remote) => remote.url(),
         }
     }
 
-    /// Opens a part if it has the size in the manifest, and returns its path.
+    /// Opens a part if it has the size in the manifest, and returns its path. The size of one behind a URL is checked when it is read.
     pub fn part(&self, part: &Part) -> Result<(PathBuf, PartFile), Error> {
         match self {
             Root::Directory(path) => {
@@ -72,6 +76,14 @@ impl Root {
                     }),
                 }
             }
+            Root::Remote(remote) => {
+                let path = remote.url().join(&part.file);
+                let file = remote.place().file(&part.file, part.file_bytes());
+                Ok((
+                    path.clone(),
+                    PartFile::remote(file.map_err(|error| failure(&path, &error))?),
+                ))
+            }
         }
     }
 }
@@ -86,6 +98,9 @@ impl Directory {
     /// Reads the manifest of the trace directory or archive `path`. A trace that is still being written
     /// shows its complete parts.
     pub fn open(path: &Path) -> Result<Directory, Error> {
+        if let Some(remote) = Remote::at(path) {
+            return Directory::remote(remote?);
+        }
         if path.is_file() && Archive::is_archive(path) {
             let archive = Archive::open(path)?;
             let manifest = Manifest::of_archive(&archive)?;
@@ -96,12 +111,26 @@ impl Directory {
         Ok(Directory::below(path, manifest))
     }
 
-    /// A trace whose parts are below `path`.
-    pub(crate) fn below(path: &Path, manifest: Manifest) -> Directory {
-        Directory {
-            root: Root::Directory(path.into()),
-            manifest,
+    fn remote(remote: Remote) -> Result<Directory, Error> {
+        if remote.url().to_string_lossy().ends_with(ARCHIVE_ENDING) {
+            let archive = Archive::remote(&remote)?;
+            let manifest = Manifest::of_archive(&archive)?;
+            let root = Root::Archive(Arc::new(archive));
+            return Ok(Directory { root, manifest });
         }
+        let manifest = Manifest::of_remote(&remote)?;
+        let root = Root::Remote(Arc::new(remote));
+        Ok(Directory { root, manifest })
+    }
+
+    /// A trace whose parts are below `path`.
+    fn below(path: &Path, manifest: Manifest) -> Directory {
+        Directory::rooted(Root::Directory(path.into()), manifest)
+    }
+
+    /// A trace whose parts are below `root`.
+    pub(crate) fn rooted(root: Root, manifest: Manifest) -> Directory {
+        Directory { root, manifest }
     }
 
     /// Returns what the paths of parts begin in.

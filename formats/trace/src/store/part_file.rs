@@ -1,7 +1,8 @@
-//! The bytes of one part: a file, or a range of an archive.
+//! The bytes of one part: a file, or a range of an archive; here or behind a URL.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -10,20 +11,75 @@ use bytes::Bytes;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
+use crate::remote::{Fetch, RemoteFile};
+
 /// A Parquet file, or one inside of another file.
 #[derive(Debug, Clone)]
 pub struct PartFile {
-    file: Arc<File>,
+    file: Bytewise,
     offset: u64,
     bytes: u64,
 }
 
+/// What ranges are read from.
+#[derive(Debug, Clone)]
+enum Bytewise {
+    File(Arc<File>),
+    Remote(Arc<dyn RemoteFile>),
+}
+
 impl PartFile {
-    pub(super) fn new(file: Arc<File>, offset: u64, bytes: u64) -> PartFile {
-        PartFile {
-            file,
-            offset,
+    /// The whole of an open file.
+    pub(super) fn of(file: File) -> io::Result<PartFile> {
+        let bytes = file.metadata()?.len();
+        Ok(PartFile {
+            file: Bytewise::File(Arc::new(file)),
+            offset: 0,
             bytes,
+        })
+    }
+
+    /// The whole of a file behind a URL.
+    pub(super) fn remote(file: Arc<dyn RemoteFile>) -> PartFile {
+        PartFile {
+            offset: 0,
+            bytes: file.bytes(),
+            file: Bytewise::Remote(file),
+        }
+    }
+
+    /// A range of this one, which must be inside.
+    pub(super) fn within(&self, offset: u64, bytes: u64) -> PartFile {
+        PartFile {
+            file: self.file.clone(),
+            offset: self.offset.saturating_add(offset),
+            bytes,
+        }
+    }
+
+    /// Returns whether reading it means requests to a server.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.file, Bytewise::Remote(_))
+    }
+
+    /// Reads ranges, those of a server at once.
+    pub fn ranges(&self, ranges: &[Range<u64>]) -> Fetch {
+        let inside = |range: &Range<u64>| range.start <= range.end && range.end <= self.bytes;
+        match &self.file {
+            Bytewise::Remote(file) if ranges.iter().all(inside) => {
+                let moved = |range: &Range<u64>| {
+                    let at = |place: u64| self.offset.saturating_add(place);
+                    at(range.start)..at(range.end)
+                };
+                Arc::clone(file).ranges(ranges.iter().map(moved).collect())
+            }
+            _ => {
+                let read = |range: &Range<u64>| {
+                    self.range(range.start, range.end.saturating_sub(range.start))
+                };
+                let read = ranges.iter().map(read).collect();
+                Box::pin(std::future::ready(read))
+            }
         }
     }
 
@@ -33,8 +89,7 @@ impl PartFile {
             .read(true)
             .custom_flags(libc::O_NOFOLLOW)
             .open(path)?;
-        let bytes = file.metadata()?.len();
-        Ok(PartFile::new(Arc::new(file), 0, bytes))
+        PartFile::of(file)
     }
 
     /// Reads a range, which must be inside.
@@ -45,10 +100,15 @@ impl PartFile {
             let message = format!("expected {count} bytes at {start} of {}", self.bytes);
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
         };
-        let mut bytes = vec![0; length];
         let offset = self.offset.saturating_add(start);
-        self.file.read_exact_at(&mut bytes, offset)?;
-        Ok(bytes.into())
+        match &self.file {
+            Bytewise::File(file) => {
+                let mut bytes = vec![0; length];
+                file.read_exact_at(&mut bytes, offset)?;
+                Ok(bytes.into())
+            }
+            Bytewise::Remote(file) => file.range(offset, count),
+        }
     }
 
     /// Returns a reader of the bytes from an offset.
@@ -99,7 +159,14 @@ impl Read for PartReader {
         let Some(buffer) = buffer.get_mut(..most) else {
             return Ok(0);
         };
-        let count = self.part.file.read_at(buffer, offset)?;
+        let count = match &self.part.file {
+            Bytewise::File(file) => file.read_at(buffer, offset)?,
+            Bytewise::Remote(file) => {
+                let bytes = file.range(offset, buffer.len() as u64)?;
+                buffer.copy_from_slice(&bytes);
+                bytes.len()
+            }
+        };
         self.position = self
             .position
             .saturating_add(u64::try_from(count).unwrap_or_default());

@@ -11,6 +11,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use perfquet_trace::remote::is_url;
 use serde_json::{Map, Value};
 
 use super::{DRIFT_MAX, Method, Placement};
@@ -74,7 +75,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(PathBuf, Option<Placement>)>> {
 
 fn entry(value: &Value, folder: &Path) -> Option<(PathBuf, Option<Placement>)> {
     let name = value.get("trace")?.as_str()?;
-    let path = match name.starts_with("lake:") {
+    let path = match name.starts_with("lake:") || is_url(name) {
         true => PathBuf::from(name),
         false => folder.join(name),
     };

@@ -1,12 +1,15 @@
-//! Parts inside of an archive (`a.pqtz`), as files of an object store.
+//! Parts inside of an archive (`a.pqtz`) or behind a URL, as files of an object store.
 //!
 //! ```text
-//! a.pqtz/samples/00000.parquet    its bytes are a range of a.pqtz
+//! a.pqtz/samples/00000.parquet                  its bytes are a range of a.pqtz
+//! s3://bucket/a.pqt/samples/00000.parquet       its bytes are those of an object
 //! ```
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -23,8 +26,15 @@ use perfquet_trace::store::{Archive, PartFile};
 
 use crate::tables::location;
 
-/// The file that a part seems to be.
+/// The file that a part of an archive seems to be.
 pub(super) fn meta(archive: &Archive, path: &Path, part: &PartFile) -> std::io::Result<ObjectMeta> {
+    let Some(modified) = archive.modified() else {
+        return Ok(remote_meta(
+            path,
+            part,
+            archive.version().unwrap_or_default(),
+        ));
+    };
     let inner = path.strip_prefix(archive.path()).unwrap_or(path);
     let mut location = location::of(archive.path())?;
     for step in inner.components() {
@@ -32,11 +42,26 @@ pub(super) fn meta(archive: &Archive, path: &Path, part: &PartFile) -> std::io::
     }
     Ok(ObjectMeta {
         location,
-        last_modified: archive.modified().into(),
+        last_modified: modified.into(),
         size: part.len(),
         e_tag: None,
         version: None,
     })
+}
+
+/// The file that a part behind a URL seems to be. `opened` tells apart what was opened at different times: caches of metadata
+/// compare the time of a file, which is not known before it is read.
+pub(super) fn remote_meta(path: &Path, part: &PartFile, opened: &str) -> ObjectMeta {
+    let mut hasher = DefaultHasher::new();
+    opened.hash(&mut hasher);
+    let since = Duration::from_millis(hasher.finish() >> 24);
+    ObjectMeta {
+        location: ObjectPath::from_iter(path.to_string_lossy().split('/')),
+        last_modified: (SystemTime::UNIX_EPOCH + since).into(),
+        size: part.len(),
+        e_tag: None,
+        version: None,
+    }
 }
 
 /// A store whose only file is one part.
@@ -51,7 +76,7 @@ impl fmt::Display for OnePart {
 
 fn refused<T>() -> Result<T> {
     Err(Error::NotSupported {
-        source: "parts of an archive are only read".into(),
+        source: "parts are only read".into(),
     })
 }
 
@@ -74,10 +99,10 @@ impl ObjectStore for OnePart {
         };
         let bytes = match options.head {
             true => Bytes::new(),
-            false => self
-                .1
-                .range(range.start, range.end - range.start)
-                .map_err(failed)?,
+            false => {
+                let read = self.1.ranges(std::slice::from_ref(&range)).await;
+                read.map_err(failed)?.pop().unwrap_or_default()
+            }
         };
         Ok(GetResult {
             payload: GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed()),
@@ -88,16 +113,11 @@ impl ObjectStore for OnePart {
     }
 
     async fn get_ranges(&self, location: &ObjectPath, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let read = |range: &Range<u64>| {
-            let count = range.end.saturating_sub(range.start);
-            self.1
-                .range(range.start, count)
-                .map_err(|error| Error::Generic {
-                    store: "archive",
-                    source: format!("/{location}: {error}").into(),
-                })
-        };
-        ranges.iter().map(read).collect()
+        let read = self.1.ranges(ranges).await;
+        read.map_err(|error| Error::Generic {
+            store: "archive",
+            source: format!("/{location}: {error}").into(),
+        })
     }
 
     fn list(&self, _: Option<&ObjectPath>) -> BoxStream<'static, Result<ObjectMeta>> {

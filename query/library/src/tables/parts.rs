@@ -196,6 +196,12 @@ impl PartsTable {
                 let file = archived::meta(archive, &path, &member);
                 (file.map_err(DataFusionError::IoError)?, Some(member))
             }
+            Root::Remote(remote) => {
+                let (path, file) = (part.trace.part(&part.entry))
+                    .map_err(|error| DataFusionError::External(error.into()))?;
+                let opened = remote.number().to_string();
+                (archived::remote_meta(&path, &file, &opened), Some(file))
+            }
         };
         let file = match member {
             Some(member) => PartitionedFile::new_from_meta(file).with_extension(member),

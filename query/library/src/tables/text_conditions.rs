@@ -92,6 +92,8 @@ impl TextConditions {
             return Ok(file);
         };
         let opened = match file.extension::<PartFile>() {
+            // Each dictionary would be a request, and a row group is not many.
+            Some(archived) if archived.is_remote() => return Ok(file),
             Some(archived) => archived.clone(),
             None => match PartFile::open(format!("/{}", file.object_meta.location).as_ref()) {
                 Ok(opened) => opened,

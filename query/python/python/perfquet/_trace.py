@@ -203,11 +203,14 @@ class Trace:
 
 
 _LAKE = "lake:"
+_URLS = ("s3://", "s3a://", "gs://", "az://", "azure://", "abfss://", "https://", "http://")
 
 
 def _place(path) -> str:
     """A path that stays the same if the process changes its directory, and is no option."""
     text = os.fsdecode(path)
+    if text.startswith(_URLS) or text.removeprefix(_LAKE).startswith(_URLS):
+        return text
     if text.startswith(_LAKE):
         directory, mark, selection = text.removeprefix(_LAKE).partition("?")
         return _LAKE + os.path.abspath(directory) + mark + selection
