@@ -13,7 +13,9 @@ pub(crate) fn rows(sql: &str) -> Option<String> {
     let word = rest.split(|c: char| !c.is_alphanumeric()).next()?;
     Some(match word.to_lowercase().as_str() {
         // A trailing comment must not swallow the bracket.
-        "select" | "with" | "from" | "values" | "pivot" | "unpivot" => format!("({rest}\n) AS query"),
+        "select" | "with" | "from" | "values" | "pivot" | "unpivot" => {
+            format!("({rest}\n) AS query")
+        }
         _ => rest.to_owned(),
     })
 }
