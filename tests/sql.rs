@@ -50,7 +50,7 @@ fn traces_with_names_that_are_not_utf8() {
     let directory = tempfile::tempdir().unwrap();
     let name = std::ffi::OsStr::from_bytes(b"a\xff.pqt");
     let trace = directory.path().join(name);
-    let input = root().join("formats/readers/src/folded/golden/small.folded");
+    let input = root().join("formats/readers/src/folded/golden/dd.folded");
     import(&input, &trace).unwrap();
     let sql = |sql: &std::ffi::OsStr| {
         let mut command = Command::new(bin("perfquet-query"));

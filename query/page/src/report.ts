@@ -186,7 +186,7 @@ async function main(): Promise<void> {
   if (Changes.has(data)) shown.push(new Changes(data, state));
   const pair = make("div", { class: "pair" });
   // The tabs of the panel choose among several events, also where none of them has stacks.
-  if (data.profiles.length > 1 || stacks.some((one) => one.hasFrames)) {
+  if (data.profiles.length > 1 || stacks.some((one) => one.hasBoxes)) {
     const both = [new Flame(data, state, stacks, tip), new Functions(data, state, stacks)] as const;
     pair.append(...both.map((one) => one.element));
     // Callers and callees are beside the table in which one chooses functions.

@@ -106,9 +106,9 @@ export class Stacks {
     this.children = childLists(profile.parent, null);
   }
 
-  /** Whether any row has a stack. */
-  get hasFrames(): boolean {
-    return this.profile.labels.some(([, kind]) => kind > GROUP);
+  /** Whether there is anything but the sum of all: frames, or states of threads off the CPU. */
+  get hasBoxes(): boolean {
+    return this.profile.parent.length > 1;
   }
 
   private waits(): Int32Array {
