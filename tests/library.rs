@@ -4,9 +4,8 @@
 //! it use DataFusion as built for the query tool: building it again is a failure, since users of several of our crates would wait twice.
 
 use std::fmt::Write as _;
-use std::process::Command;
 
-use perfquet_tests::{bin, root, target_directory};
+use perfquet_tests::{bin, cargo, root, target_directory};
 
 /// Our crates that the project compiles, for itself: its paths are others.
 const OURS: [&str; 9] = [
@@ -69,7 +68,7 @@ fn a_project_outside_of_the_workspace_queries_traces() {
     )
     .unwrap();
     let golden = root().join("formats/readers/src");
-    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let output = cargo()
         .current_dir(&project)
         .env("CARGO_TARGET_DIR", target_directory())
         .env_remove("RUST_BACKTRACE")

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use perfquet_tests::{bin, needs, root, target_directory};
+use perfquet_tests::{bin, needs, outside_of_cargo, root, target_directory};
 
 /// PyPI's limit of a file is 100 MB; perfquet's is that of a wheel of DataFusion.
 const WHEEL_BYTES_MAX: u64 = 50_000_000;
@@ -24,7 +24,9 @@ fn run(command: &mut Command) -> Output {
 
 /// Builds the wheel.
 fn wheel(folder: &Path) -> PathBuf {
-    let output = run(Command::new("python3")
+    let mut build = Command::new("python3");
+    outside_of_cargo(&mut build);
+    let output = run(build
         .args([
             "-m",
             "maturin",

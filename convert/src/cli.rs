@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser};
-use perfquet_cli::quantity;
+use perfquet_cli::{paths, quantity};
 use perfquet_events::Format;
 use perfquet_readers::FORMATS;
 use perfquet_trace::normalize::TimeRange;
@@ -51,14 +51,14 @@ pub(crate) struct Arguments {
     ///
     /// A trace directory is completed if its recorder was killed, symbolized with --symbols, --lines or --debuginfod, or exported with --to.
     /// With --to, also a trace of a lake: lake:DIR?host=PATTERN&date=PATTERN&trace=PATTERN, where each condition is optional.
-    #[arg(value_name = "INPUT", required_unless_present_any = ["list", "retain", "compact"])]
+    #[arg(value_name = "INPUT", value_parser = paths::read(), required_unless_present_any = ["list", "retain", "compact"])]
     pub(crate) inputs: Vec<PathBuf>,
 
     /// Output path [default: name of the first input with .pqt]
     ///
     /// A trace directory, or with --to a file: compressed if its name ends in .gz, - for stdout. With --to, the default is stdout
     /// for text formats, otherwise the name of the input with the extension of the format.
-    #[arg(short, long, value_name = "PATH")]
+    #[arg(short, long, value_name = "PATH", value_parser = paths::written())]
     pub(crate) output: Option<PathBuf>,
 
     /// Input format [default: detected]; --list prints all

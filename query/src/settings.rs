@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use perfquet_cli::paths;
 use perfquet_cli::quantity::nanoseconds;
 
 use crate::render::{Form, Format, Shape};
@@ -50,7 +51,7 @@ pub(crate) struct Overwriting {
 #[command(next_help_heading = "Output")]
 pub(crate) struct Image {
     /// Output file [default: stdout]
-    #[arg(short = 'o', long, value_name = "PATH")]
+    #[arg(short = 'o', long, value_name = "PATH", value_parser = paths::written())]
     pub(crate) output: Option<PathBuf>,
     /// Write rows in FORMAT instead of an SVG image
     #[arg(long, value_name = "FORMAT", value_enum)]

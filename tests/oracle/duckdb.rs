@@ -19,7 +19,7 @@ const TESTS: [(&str, usize); 11] = [
     ("events", 4),
     ("latest_aggregates", 3),
     ("list_syntax", 6),
-    ("pivot", 11),
+    ("pivot", 13),
     ("recorded_events", 2),
     ("subqueries", 12),
     ("trace_times", 2),

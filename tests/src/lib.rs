@@ -25,7 +25,7 @@ pub mod stacks;
 pub mod test;
 pub mod vm;
 
-pub use place::{bin, corpora, foreign_corpus, root, target_directory};
+pub use place::{bin, cargo, corpora, foreign_corpus, outside_of_cargo, root, target_directory};
 
 /// Reports that a test, or a part of it, cannot run here. `cargo xtask test` collects these lines.
 ///

@@ -21,8 +21,13 @@ pub fn root() -> &'static Path {
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
-    // Variables of the test or chore that cargo runs. The build script of ring asks for them: if they differ from those of a cargo that a
-    // person runs, ring is built again, and all that depends on it, up to DataFusion.
+    outside_of_cargo(&mut command);
+    command
+}
+
+/// Removes the variables of the test or chore that cargo runs from a command that runs cargo again. The build script of ring asks for them:
+/// if they differ from those of a cargo that a person runs, ring is built again, and all that depends on it, up to DataFusion.
+pub fn outside_of_cargo(command: &mut Command) {
     for name in [
         "MANIFEST_DIR",
         "MANIFEST_LINKS",
@@ -34,7 +39,6 @@ pub fn cargo() -> Command {
     ] {
         command.env_remove(format!("CARGO_{name}"));
     }
-    command
 }
 
 /// `cargo test` with these arguments, for the same packages as in `cargo xtask test`: another selection unifies the

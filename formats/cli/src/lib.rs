@@ -8,6 +8,7 @@ mod documents;
 mod escape;
 pub mod logger;
 mod names;
+pub mod paths;
 pub mod quantity;
 mod signals;
 pub mod terminal;

@@ -153,16 +153,21 @@ mod tests {
         let url = format!("http://{}/a.pqtz", listener.local_addr().unwrap());
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
-                let reader = BufReader::new(stream.try_clone().unwrap());
-                let mut lines = reader.lines().map_while(Result::ok);
-                while lines.any(|line| line.is_empty()) {
+                // A client that closes a connection, or keeps one open, ends nothing but that.
+                std::thread::spawn(move || {
+                    let reader = BufReader::new(stream.try_clone().unwrap());
+                    let mut lines = reader.lines().map_while(Result::ok);
                     let head = format!(
                         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
                         content.len()
                     );
-                    stream.write_all(head.as_bytes()).unwrap();
-                    stream.write_all(content).unwrap();
-                }
+                    while lines.any(|line| line.is_empty()) {
+                        let sent = stream.write_all(head.as_bytes());
+                        if sent.and_then(|()| stream.write_all(content)).is_err() {
+                            break;
+                        }
+                    }
+                });
             }
         });
         url

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use perfquet_cli::paths;
 use perfquet_cli::quantity::duration;
 
 use super::OUTPUT;
@@ -19,7 +20,7 @@ pub(crate) struct OutputOptions {
     #[arg(short = 'm', long = "ring-size", alias = "mmap-pages", value_name = "SIZE", value_parser = limit::ring_bytes, help_heading = OUTPUT)]
     pub(crate) ring_bytes: Option<usize>,
     /// Output path [default: trace.pqt; perf.data with --format perf.data]
-    #[arg(id = "output", short = 'o', long = "output", value_name = "PATH", help_heading = OUTPUT)]
+    #[arg(id = "output", short = 'o', long = "output", value_name = "PATH", value_parser = paths::written(), help_heading = OUTPUT)]
     pub(crate) path: Option<PathBuf>,
     /// Overwrite an existing trace
     ///

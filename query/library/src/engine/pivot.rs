@@ -228,8 +228,21 @@ fn closes(token: &Token) -> bool {
 
 fn text(tokens: &[TokenWithSpan], range: Range<usize>) -> String {
     let words = tokens.get(range).unwrap_or_default().iter();
-    let text: String = words.map(|token| token.token.to_string()).collect();
+    let text: String = words.map(|token| written(&token.token)).collect();
     text.trim().to_owned()
+}
+
+/// A token as SQL; tokens print their quotes without escapes.
+fn written(token: &Token) -> String {
+    match token {
+        Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => {
+            format!("'{}'", text.replace('\'', "''"))
+        }
+        Token::Word(word) if word.quote_style == Some('"') => {
+            format!("\"{}\"", word.value.replace('"', "\"\""))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// The next token that is no blank.
@@ -256,7 +269,7 @@ mod tests {
         let dialect = GenericDialect {};
         let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location();
         let tokens = known(tokens.unwrap(), &dialect);
-        tokens.iter().map(|token| token.token.to_string()).collect()
+        text(&tokens, 0..tokens.len())
     }
 
     #[test]
@@ -277,6 +290,10 @@ mod tests {
             (
                 "FROM t PIVOT (sum(x) FOR a IN (1, 2) b IN ('c') GROUP BY d) p",
                 "FROM t PIVOT (\"pivot rows\"('', 'sum(x)', 'd', 'a', '1, 2', 'b', '''c''') FOR x IN (ANY)) p",
+            ),
+            (
+                "PIVOT t ON comm IN ('it''s', E'a\\'b') USING count(\"a\"\"b\")",
+                "SELECT * FROM \"pivot rows\"('t', 'count(\"a\"\"b\")', '', 'comm', '''it''''s'', ''a''''b''')",
             ),
             (
                 "SELECT max(pivot), unpivot FROM pivot",

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use perfquet_cli::paths;
 use serde_json::{Value, json};
 
 use self::cells::Threads;
@@ -68,7 +69,7 @@ struct PageReport {
     #[arg(long, help_heading = "Output", value_name = "TEXT")]
     note: Option<String>,
     /// Output file [default: stdout]
-    #[arg(short = 'o', long, help_heading = "Output", value_name = "PATH")]
+    #[arg(short = 'o', long, help_heading = "Output", value_name = "PATH", value_parser = paths::written())]
     output: Option<PathBuf>,
     #[command(flatten)]
     overwriting: Overwriting,
