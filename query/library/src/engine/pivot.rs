@@ -292,7 +292,7 @@ mod tests {
                 "FROM t PIVOT (\"pivot rows\"('', 'sum(x)', 'd', 'a', '1, 2', 'b', '''c''') FOR x IN (ANY)) p",
             ),
             (
-                "PIVOT t ON comm IN ('it''s', E'a\\'b') USING count(\"a\"\"b\")",
+                "PIVOT t ON comm IN ('it''s', 'a''b') USING count(\"a\"\"b\")",
                 "SELECT * FROM \"pivot rows\"('t', 'count(\"a\"\"b\")', '', 'comm', '''it''''s'', ''a''''b''')",
             ),
             (
