@@ -453,6 +453,23 @@ fn browsed(address: &str, steps: &[String]) -> Vec<String> {
         .collect()
 }
 
+/// What the page printed for each step of a visit, most of which have an expected answer. Anything else that is printed was written to the
+/// console, or requested from another host.
+fn visited<C: AsRef<str>, E: AsRef<str>>(server: &Server, steps: &[(C, Option<E>)]) -> Vec<String> {
+    let commands: Vec<String> = steps
+        .iter()
+        .map(|(command, _)| command.as_ref().to_owned())
+        .collect();
+    let found = browsed(&server.address, &commands);
+    for ((command, expected), found) in steps.iter().zip(&found) {
+        if let Some(expected) = expected {
+            assert_eq!(found, expected.as_ref(), "{}", command.as_ref());
+        }
+    }
+    assert_eq!(found[steps.len()..], [""; 0]);
+    found
+}
+
 /// Zooming by wheel and keys, details, SQL, links, two traces; and the counts on the screen are those of SQL.
 #[test]
 fn the_page_zooms_selects_and_asks() {
@@ -505,18 +522,7 @@ fn the_page_zooms_selects_and_asks() {
         ("press ?", Some("")),
         ("text #help h2", Some("Keys")),
     ];
-    let commands: Vec<String> = steps
-        .iter()
-        .map(|(command, _)| (*command).to_owned())
-        .collect();
-    let found = browsed(&server.address, &commands);
-    for ((command, expected), found) in steps.iter().zip(&found) {
-        if let Some(expected) = expected {
-            assert_eq!(found, expected, "{command}");
-        }
-    }
-    // Anything else was written to the console, or requested from another host.
-    assert_eq!(found[steps.len()..], [""; 0]);
+    let found = visited(&server, &steps);
     let rows = &found[steps
         .iter()
         .position(|(command, _)| *command == "rows")

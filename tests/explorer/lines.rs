@@ -6,7 +6,7 @@ use perfquet_tests::{bin, needs};
 use serde_json::Value;
 
 use super::server::{Server, converted};
-use super::{browsed, switches};
+use super::{switches, visited};
 
 /// Counters of two processes, one with two values; the second one is negative at times.
 fn counters() -> String {
@@ -210,17 +210,7 @@ fn marks_pins_and_wake_ups_are_in_the_address() {
         ("size 800 light", Some("overflow 0")),
         ("size 1920 dark", Some("overflow 0")),
     ];
-    let commands: Vec<String> = steps
-        .iter()
-        .map(|(command, _)| (*command).to_owned())
-        .collect();
-    let found = browsed(&server.address, &commands);
-    for ((command, expected), found) in steps.iter().zip(&found) {
-        if let Some(expected) = expected {
-            assert_eq!(found, expected, "{command}");
-        }
-    }
-    assert_eq!(found[steps.len()..], [""; 0]);
+    let found = visited(&server, &steps);
     assert!(
         found[2].starts_with("1ms to 3.5ms: 2.500 ms · "),
         "{}",

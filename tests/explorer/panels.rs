@@ -4,8 +4,8 @@ use std::process::Command;
 
 use perfquet_tests::{bin, needs, root};
 
-use super::browsed;
 use super::server::{Server, converted};
+use super::visited;
 
 /// Samples of two threads, one each 10 ms; names that are markup.
 fn samples() -> String {
@@ -181,17 +181,7 @@ fn the_flame_graph_zooms_and_leads_to_code() {
         ("wait #flame canvas", None),
         ("size 1000 dark", Some("overflow 0")),
     ];
-    let commands: Vec<String> = steps
-        .iter()
-        .map(|(command, _)| (*command).to_owned())
-        .collect();
-    let found = browsed(&server.address, &commands);
-    for ((command, expected), found) in steps.iter().zip(&found) {
-        if let Some(expected) = expected {
-            assert_eq!(found, expected, "{command}");
-        }
-    }
-    assert_eq!(found[steps.len()..], [""; 0]);
+    visited(&server, &steps);
 }
 
 /// The panel of a function's code has the lines that `annotate` prints, with their shares.
@@ -340,15 +330,5 @@ fn comparisons_are_those_of_diff() {
         ),
         ("size 800 dark", Some("overflow 0")),
     ];
-    let commands: Vec<String> = steps
-        .iter()
-        .map(|(command, _)| (*command).to_owned())
-        .collect();
-    let found = browsed(&server.address, &commands);
-    for ((command, expected), found) in steps.iter().zip(&found) {
-        if let Some(expected) = expected {
-            assert_eq!(found, expected, "{command}");
-        }
-    }
-    assert_eq!(found[steps.len()..], [""; 0]);
+    visited(&server, &steps);
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use perfquet_tests::{bin, needs};
 
 use super::server::{Server, converted};
-use super::{browsed, switches};
+use super::{browsed, switches, visited};
 
 /// Tables, views, columns and functions have their meaning.
 #[test]
@@ -65,6 +65,7 @@ fn the_editor_completes_draws_and_saves() {
     let times = "SELECT time, duration FROM thread_states WHERE duration < 1ms";
     let stacks =
         "SELECT concat(comm, ';<b>', state) AS stack, count(*) AS n FROM thread_states GROUP BY 1";
+    let line = format!("tab=sql&sql={times}&chart=line");
     let steps = [
         ("open tab=sql".to_owned(), None),
         ("wait #sql".to_owned(), None),
@@ -72,14 +73,22 @@ fn the_editor_completes_draws_and_saves() {
         // Marks all of the example, and replaces it.
         ("press Control+a".to_owned(), None),
         ("type SELECT count(*) FROM thread_st".to_owned(), None),
-        ("text #completion".to_owned(), Some("thread_states view States of threads: one row per period of running, waiting or sleeping.")),
+        (
+            "text #completion".to_owned(),
+            Some(
+                "thread_states view States of threads: one row per period of running, waiting or sleeping.",
+            ),
+        ),
         ("press Tab".to_owned(), None),
         ("type  t WHERE t.wak".to_owned(), None),
         ("press ArrowDown".to_owned(), None),
         ("press Enter".to_owned(), None),
         ("type  IS NULL".to_owned(), None),
         ("press Escape".to_owned(), None),
-        ("press Control+Enter".to_owned(), Some("tab=sql&sql=SELECT count(*) FROM thread_states t WHERE t.waker_tid IS NULL")),
+        (
+            "press Control+Enter".to_owned(),
+            Some("tab=sql&sql=SELECT count(*) FROM thread_states t WHERE t.waker_tid IS NULL"),
+        ),
         ("wait #answer .grid".to_owned(), None),
         ("push #save-name".to_owned(), None),
         ("type <i>mine".to_owned(), None),
@@ -88,12 +97,21 @@ fn the_editor_completes_draws_and_saves() {
         ("open ".to_owned(), None),
         (query(states, "bars"), None),
         ("wait #result canvas".to_owned(), None),
-        ("text #result".to_owned(), Some("table bars duration by state")),
+        (
+            "text #result".to_owned(),
+            Some("table bars duration by state"),
+        ),
         ("open ".to_owned(), None),
         (query(times, "heat map"), None),
         ("wait #result canvas".to_owned(), None),
-        ("text #result".to_owned(), Some("table line heat map duration over time · shade: number of rows")),
-        ("push #result .tabs button:nth-child(2)".to_owned(), Some(&*format!("tab=sql&sql={times}&chart=line"))),
+        (
+            "text #result".to_owned(),
+            Some("table line heat map duration over time · shade: number of rows"),
+        ),
+        (
+            "push #result .tabs button:nth-child(2)".to_owned(),
+            Some(&*line),
+        ),
         ("wait #result canvas".to_owned(), None),
         ("text #result .note".to_owned(), Some("over time")),
         ("open ".to_owned(), None),
@@ -106,16 +124,8 @@ fn the_editor_completes_draws_and_saves() {
         (query("SELECT comm FROM threads", "line"), None),
         ("wait #result .grid".to_owned(), None),
         ("text #saved".to_owned(), Some("saved queries… <i>mine")),
-    ]
-    .map(|(command, expected): (String, Option<&str>)| (command, expected.map(str::to_owned)));
-    let commands: Vec<String> = steps.iter().map(|(command, _)| command.clone()).collect();
-    let found = browsed(&server.address, &commands);
-    for ((command, expected), found) in steps.iter().zip(&found) {
-        if let Some(expected) = expected {
-            assert_eq!(found, expected, "{command}");
-        }
-    }
-    assert_eq!(found[steps.len()..], [""; 0]);
+    ];
+    visited(&server, &steps);
 }
 
 /// Commands of the page are those of a person: whatever is in a path, a shell reads it as a word.

@@ -12,7 +12,7 @@ pub fn written() -> impl TypedValueParser<Value = PathBuf> {
 
 /// Parses a path to read, for a program that opens no URLs.
 pub fn read() -> impl TypedValueParser<Value = PathBuf> {
-    parser("perfquet-query opens traces behind URLs; download other files first")
+    parser("perfquet-query opens traces at URLs; download other files first")
 }
 
 fn parser(hint: &'static str) -> impl TypedValueParser<Value = PathBuf> {

@@ -68,7 +68,7 @@ impl Address {
     }
 }
 
-/// A bucket of an object store. Keys are what is written: they have no escapes.
+/// A bucket of an object store. Keys are taken literally, without escapes.
 fn bucket(url: &str, scheme: &str, rest: &str) -> io::Result<Address> {
     let (name, key) = rest.split_once('/').unwrap_or((rest, ""));
     if name.is_empty() {

@@ -15,7 +15,7 @@ use object_store::client::{
     HttpResponseBody, HttpService, ReqwestConnector,
 };
 
-/// Maximum size of what is not read by ranges: a manifest of a million parts, or a file of a server without ranges.
+/// Maximum size of an answer that is not a range: a manifest of a million parts, or a file of a server without ranges.
 pub(crate) const LARGEST: u64 = 256 << 20;
 /// Maximum size of the text of an error; the rest is dropped.
 const LARGEST_ERROR: usize = 16 << 10;

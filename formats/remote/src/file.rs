@@ -18,7 +18,7 @@ const SMALL: u64 = 1 << 20;
 const GAP: u64 = 256 << 10;
 /// Maximum size of one request.
 const LARGEST: u64 = 8 << 20;
-/// What is read of a large file that is read in order.
+/// Bytes that are fetched at once of a large file that is read sequentially.
 const BLOCK: u64 = 4 << 20;
 /// Requests at once.
 const AT_ONCE: usize = 8;

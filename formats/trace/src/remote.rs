@@ -1,4 +1,4 @@
-//! Traces and lakes behind URLs. This crate has no HTTP client: a program that can read URLs installs one.
+//! Traces and lakes at URLs. This crate has no HTTP client: a program that can read URLs installs one.
 //!
 //! ```text
 //! s3://bucket/runs/a.pqt         a trace directory in an object store (also gs:// and az://)

@@ -152,6 +152,17 @@ export class Tip {
   hide(): void {
     this.element.hidden = true;
   }
+
+  /** Shows the facts of what the pointer is over in an element where things can be clicked. */
+  follow<T>(element: HTMLElement, at: (event: MouseEvent) => T | null, facts: (one: T) => string[]): void {
+    element.addEventListener("mousemove", (event) => {
+      const one = at(event);
+      if (one === null) this.hide();
+      else this.show(facts(one), event);
+      element.style.cursor = one === null ? "default" : "pointer";
+    });
+    element.addEventListener("mouseleave", () => this.hide());
+  }
 }
 
 const isDarkPreferred = matchMedia("(prefers-color-scheme: dark)");

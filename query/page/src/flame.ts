@@ -115,13 +115,7 @@ export class Flame {
 
   private listen(): void {
     const { element } = this.canvas;
-    element.addEventListener("mousemove", (event) => {
-      const box = this.at(event);
-      if (box === null) this.tip.hide();
-      else this.tip.show(this.facts(box), event);
-      element.style.cursor = box === null ? "default" : "pointer";
-    });
-    element.addEventListener("mouseleave", () => this.tip.hide());
+    this.tip.follow(element, (event) => this.at(event), (box) => this.facts(box));
     element.addEventListener("click", (event) => {
       const box = this.at(event);
       if (box === null) return;

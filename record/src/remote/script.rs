@@ -7,7 +7,8 @@
 //! the same for all scripts, and has only what every shell reads the same way. `dd` takes single bytes, so that it leaves the rest of stdin.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+
+use perfquet_cli::push_shell_word;
 
 /// A script of POSIX sh.
 pub(super) struct Script(Vec<u8>);
@@ -23,13 +24,13 @@ impl Script {
         for (name, value) in variables {
             text.extend_from_slice(name.as_bytes());
             text.push(b'=');
-            push_quoted(&mut text, value);
+            push_shell_word(&mut text, value);
             text.push(b'\n');
         }
         text.extend_from_slice(b"set --");
         for word in words {
             text.push(b' ');
-            push_quoted(&mut text, word);
+            push_shell_word(&mut text, word);
         }
         text.push(b'\n');
         text.extend_from_slice(body.as_bytes());
@@ -48,22 +49,11 @@ impl Script {
     }
 }
 
-/// Adds a word in single quotes, in which a shell leaves every other byte as it is.
-fn push_quoted(text: &mut Vec<u8>, word: &OsStr) {
-    text.push(b'\'');
-    for &byte in word.as_bytes() {
-        match byte {
-            b'\'' => text.extend_from_slice(b"'\\''"),
-            byte => text.push(byte),
-        }
-    }
-    text.push(b'\'');
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
     use std::io::Write;
+    use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::ffi::OsStringExt;
     use std::process::{Command, Stdio};
 

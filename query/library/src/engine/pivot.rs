@@ -11,7 +11,9 @@ use std::ops::Range;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-/// Name of the calls.
+use super::spelling::is_word;
+
+/// Names of the calls.
 pub(crate) const PIVOT: &str = "pivot rows";
 pub(crate) const UNPIVOT: &str = "unpivot rows";
 
@@ -27,7 +29,7 @@ pub(super) fn known(mut tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Ve
     let mut begin = 0;
     while let Some(at) = (begin..tokens.len()).find(|&at| {
         let token = &tokens[at].token;
-        is(token, "pivot") || is(token, "unpivot")
+        is_word(token, "pivot") || is_word(token, "unpivot")
     }) {
         begin = at + 1;
         let found = statement(&tokens, at).or_else(|| clause(&tokens, at));
@@ -51,11 +53,14 @@ fn statement(tokens: &[TokenWithSpan], at: usize) -> Option<(Range<usize>, Strin
         None | Some(Token::LParen | Token::SemiColon) => true,
         // After definitions of WITH, or after a table.
         Some(Token::RParen) => match &tokens[next].token {
-            Token::LParen => self::next(tokens, next + 1)
-                .is_some_and(|inside| QUERIES.iter().any(|word| is(&tokens[inside].token, word))),
+            Token::LParen => self::next(tokens, next + 1).is_some_and(|inside| {
+                QUERIES
+                    .iter()
+                    .any(|word| is_word(&tokens[inside].token, word))
+            }),
             _ => true,
         },
-        Some(word) => BEFORE.iter().any(|before| is(word, before)),
+        Some(word) => BEFORE.iter().any(|before| is_word(word, before)),
     };
     if !is_begin {
         return None;
@@ -64,13 +69,13 @@ fn statement(tokens: &[TokenWithSpan], at: usize) -> Option<(Range<usize>, Strin
     let words = |word: &str| -> Vec<usize> { places(tokens, at + 1..end, word) };
     let on = words("on").last().copied();
     let range = at..end;
-    if is(&tokens[at].token, "unpivot") {
+    if is_word(&tokens[at].token, "unpivot") {
         let on = on?;
         let into = words("into").last().copied().filter(|into| *into > on);
         let (name, values) = match into {
             Some(into) => {
-                let name =
-                    self::next(tokens, into + 1).filter(|at| is(&tokens[*at].token, "name"))?;
+                let name = self::next(tokens, into + 1)
+                    .filter(|at| is_word(&tokens[*at].token, "name"))?;
                 let value = words("value")
                     .last()
                     .copied()
@@ -111,7 +116,7 @@ fn statement(tokens: &[TokenWithSpan], at: usize) -> Option<(Range<usize>, Strin
 /// The inside of `t PIVOT (…)`, and what replaces it.
 fn clause(tokens: &[TokenWithSpan], at: usize) -> Option<(Range<usize>, String)> {
     let open = next(tokens, at + 1).filter(|next| tokens[*next].token == Token::LParen)?;
-    if !is(&tokens[at].token, "pivot") {
+    if !is_word(&tokens[at].token, "pivot") {
         return None;
     }
     let range = open + 1..end_of(tokens, open + 1, &[]);
@@ -154,7 +159,7 @@ fn values(tokens: &[TokenWithSpan], item: Range<usize>) -> [String; 2] {
 
 /// The columns after GROUP BY; `part` begins with BY.
 fn grouped(tokens: &[TokenWithSpan], part: Range<usize>) -> String {
-    let by = next(tokens, part.start).filter(|at| is(&tokens[*at].token, "by"));
+    let by = next(tokens, part.start).filter(|at| is_word(&tokens[*at].token, "by"));
     text(tokens, by.map_or(part.start, |by| by + 1)..part.end)
 }
 
@@ -176,7 +181,7 @@ fn end_of(tokens: &[TokenWithSpan], begin: usize, words: &[&str]) -> usize {
             token if closes(token) && depth == 0 => return at,
             token if closes(token) => depth -= 1,
             Token::SemiColon | Token::EOF if depth == 0 => return at,
-            token if depth == 0 && words.iter().any(|word| is(token, word)) => return at,
+            token if depth == 0 && words.iter().any(|word| is_word(token, word)) => return at,
             _ => {}
         }
     }
@@ -191,7 +196,7 @@ fn places(tokens: &[TokenWithSpan], range: Range<usize>, word: &str) -> Vec<usiz
         match &tokens[at].token {
             token if opens(token) => depth += 1,
             token if closes(token) => depth = depth.saturating_sub(1),
-            token if depth == 0 && is(token, word) => found.push(at),
+            token if depth == 0 && is_word(token, word) => found.push(at),
             _ => {}
         }
     }
@@ -252,11 +257,6 @@ fn next(tokens: &[TokenWithSpan], begin: usize) -> Option<usize> {
 
 fn previous(tokens: &[TokenWithSpan], end: usize) -> Option<usize> {
     (0..end).rfind(|&at| !matches!(tokens[at].token, Token::Whitespace(_)))
-}
-
-fn is(token: &Token, text: &str) -> bool {
-    matches!(token, Token::Word(word)
-        if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text))
 }
 
 #[cfg(test)]

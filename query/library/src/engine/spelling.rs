@@ -67,12 +67,13 @@ pub(super) fn known(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 }
 
 fn is(token: Option<&Token>, text: &str) -> bool {
-    match token {
-        Some(Token::Word(word)) => {
-            word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text)
-        }
-        _ => false,
-    }
+    token.is_some_and(|token| is_word(token, text))
+}
+
+/// Whether a token is this word, without quotes.
+pub(super) fn is_word(token: &Token, text: &str) -> bool {
+    matches!(token, Token::Word(word)
+        if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text))
 }
 
 #[cfg(test)]

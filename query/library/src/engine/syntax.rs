@@ -23,7 +23,8 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace, Word};
 
-use super::{pivot, spelling};
+use super::pivot;
+use super::spelling::{self, is_word};
 
 /// The match conditions of DuckDB's forms.
 pub(super) const INNER: &str = "ASOF JOIN";
@@ -86,10 +87,6 @@ pub(crate) fn visit_statement(
 
 /// Replaces `GLOB 'a*'` by `~ '^a.*$'`, and `NOT GLOB` by `!~`.
 fn without_globs(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let is_word = |token: &Token, text: &str| match token {
-        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text),
-        _ => false,
-    };
     let is_blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
     let mut found: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut rest = tokens.into_iter().peekable();

@@ -5,6 +5,7 @@
 //! ```
 
 mod aliases;
+mod definitions;
 mod dialect;
 pub mod literals;
 pub(crate) mod macros;

@@ -17,8 +17,13 @@ pub fn quoted(name: &str) -> String {
     if plain {
         name.to_owned()
     } else {
-        format!("\"{}\"", name.replace('"', "\"\""))
+        in_quotes(name)
     }
+}
+
+/// Formats a name for SQL, whatever it is.
+pub fn in_quotes(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// SQL keywords that are names of columns or event fields.

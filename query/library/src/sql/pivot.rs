@@ -21,14 +21,15 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::DataFrame;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    NullInclusion, Query, SelectItem, SetExpr, Statement as SqlStatement, TableAlias, TableFactor,
-    Value, VisitMut, VisitorMut, With,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, NullInclusion,
+    Query, SelectItem, SetExpr, Statement as SqlStatement, TableAlias, TableFactor, Value,
+    VisitMut, VisitorMut, With,
 };
 
 use crate::engine::{self, PIVOT, UNPIVOT};
+use crate::sql::definitions::{Definitions, known_as};
 use crate::sql::dialect;
-use crate::sql::names::literal;
+use crate::sql::names::{in_quotes, literal};
 
 /// Statements with more of these clauses are rejected.
 const MOST: usize = 100;
@@ -53,7 +54,7 @@ pub(super) async fn expand<'p>(
         let context = Context {
             state,
             plan,
-            definitions: text_of(definitions),
+            definitions: definitions.map_or_else(String::new, |with| format!("{with} ")),
         };
         let sql = match clause {
             Clause::Pivot(pivot) => pivoted(&pivot, &context).await?,
@@ -97,7 +98,7 @@ impl Context<'_, '_> {
             MOST_COLUMNS + 1
         );
         let plan = (self.plan)(sql).await?;
-        let is_text = is_text(plan.schema().field(0).data_type());
+        let is_text = plan.schema().field(0).data_type().is_string();
         let batches = DataFrame::new(self.state.clone(), plan).collect().await?;
         let mut values = Vec::new();
         for batch in batches {
@@ -122,13 +123,6 @@ impl Context<'_, '_> {
             _ => Ok(Vec::new()),
         }
     }
-}
-
-fn is_text(kind: &DataType) -> bool {
-    matches!(
-        kind,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-    )
 }
 
 /// A clause, in SQL.
@@ -455,7 +449,7 @@ async fn same_type(values: &[&str], rows: &str, context: &Context<'_, '_>) -> Re
             || kind.is_null()
             || first.is_null()
             || kind.is_numeric() && first.is_numeric()
-            || is_text(kind) && is_text(first)
+            || kind.is_string() && first.is_string()
     };
     let mut each = columns.iter().zip(values);
     match each.find(|(column, _)| !fits(column.data_type())) {
@@ -486,10 +480,6 @@ fn name_of(expr: &Expr) -> String {
     }
 }
 
-fn in_quotes(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 /// Names of columns in expressions.
 #[derive(Default)]
 struct Used {
@@ -510,31 +500,23 @@ impl VisitorMut for Used {
     }
 }
 
-/// The name of the column that an identifier means.
-fn known_as(name: &Ident) -> String {
-    match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
-    }
-}
-
 /// Finds the first of these clauses, and the definitions around it.
 #[derive(Default)]
 struct Search {
-    definitions: Vec<Option<With>>,
-    found: Option<(Vec<With>, Clause)>,
+    definitions: Definitions,
+    found: Option<(Option<With>, Clause)>,
 }
 
 impl VisitorMut for Search {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        self.definitions.push(query.with.clone());
+        self.definitions.enter(query);
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.definitions.pop();
+        self.definitions.leave();
         ControlFlow::Continue(())
     }
 
@@ -542,38 +524,14 @@ impl VisitorMut for Search {
         let Some(clause) = clause_of(table) else {
             return ControlFlow::Continue(());
         };
-        let mut definitions: Vec<With> = self.definitions.iter().flatten().cloned().collect();
-        for with in &mut definitions {
-            // The clause may be in a definition: rows come from those before.
-            with.cte_tables.retain_mut(|table| {
-                let mut search = Search::default();
-                let _ = table.query.visit(&mut search);
-                search.found.is_none()
-            });
-        }
+        // The clause may be in a definition: rows come from those before.
+        let definitions = self.definitions.united(|table| {
+            let mut search = Search::default();
+            let _ = table.query.visit(&mut search);
+            search.found.is_none()
+        });
         self.found = Some((definitions, clause));
         ControlFlow::Break(())
-    }
-}
-
-/// `WITH …` for a query of its own; an inner definition of a name comes first.
-fn text_of(definitions: Vec<With>) -> String {
-    let is_recursive = definitions.iter().any(|with| with.recursive);
-    let mut names = HashSet::new();
-    let mut tables = Vec::new();
-    for with in definitions.into_iter().rev() {
-        let new = with.cte_tables.into_iter();
-        let new: Vec<_> = new
-            .filter(|table| names.insert(known_as(&table.alias.name)))
-            .map(|table| table.to_string())
-            .collect();
-        // Outer ones are defined before.
-        tables.splice(0..0, new);
-    }
-    match tables.is_empty() {
-        true => String::new(),
-        false if is_recursive => format!("WITH RECURSIVE {} ", tables.join(", ")),
-        false => format!("WITH {} ", tables.join(", ")),
     }
 }
 

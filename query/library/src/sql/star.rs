@@ -24,6 +24,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::engine;
+use crate::sql::definitions::Definitions;
 use crate::sql::dialect;
 
 /// Statements with more of these clauses are rejected.
@@ -182,7 +183,7 @@ fn fulfilling(
 
 /// The columns of the tables that a SELECT reads.
 async fn columns_of(
-    definitions: Vec<With>,
+    definitions: Option<With>,
     from: Vec<TableWithJoins>,
     state: &SessionState,
 ) -> Result<Vec<String>> {
@@ -198,19 +199,7 @@ async fn columns_of(
         if let datafusion::sql::sqlparser::ast::SetExpr::Select(select) = query.body.as_mut() {
             select.from = from;
         }
-        // An inner definition of a name comes first: it is the last one that is added.
-        query.with = definitions.into_iter().reduce(|mut all, more| {
-            let is_new = |name: &Ident| {
-                let tables = more.cte_tables.iter();
-                !tables
-                    .into_iter()
-                    .any(|table| table.alias.name.value == name.value)
-            };
-            all.cte_tables.retain(|table| is_new(&table.alias.name));
-            all.recursive |= more.recursive;
-            all.cte_tables.extend(more.cte_tables);
-            all
-        });
+        query.with = definitions;
     }
     let plan = state.statement_to_plan(Statement::Statement(probe)).await?;
     let fields = plan.schema().fields().iter();
@@ -224,12 +213,12 @@ async fn columns_of(
 }
 
 /// What the probe for the columns of a SELECT needs: the definitions around it, and its tables.
-type Found = (Vec<With>, Vec<TableWithJoins>);
+type Found = (Option<With>, Vec<TableWithJoins>);
 
 /// Finds the first SELECT with such a clause.
 #[derive(Default)]
 struct Search {
-    definitions: Vec<Option<With>>,
+    definitions: Definitions,
     found: Option<Found>,
 }
 
@@ -237,12 +226,12 @@ impl VisitorMut for Search {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        self.definitions.push(query.with.clone());
+        self.definitions.enter(query);
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.definitions.pop();
+        self.definitions.leave();
         ControlFlow::Continue(())
     }
 
@@ -250,7 +239,7 @@ impl VisitorMut for Search {
         if !select.projection.iter_mut().any(is_expanded) {
             return ControlFlow::Continue(());
         }
-        let definitions = self.definitions.iter().flatten().cloned().collect();
+        let definitions = self.definitions.united(|_| true);
         self.found = Some((definitions, select.from.clone()));
         ControlFlow::Break(())
     }

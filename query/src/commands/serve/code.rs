@@ -7,7 +7,6 @@
 
 use std::io::Read;
 use std::process::ChildStdout;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use perfquet::failure::Misuse;
@@ -20,7 +19,6 @@ use super::{Served, Server};
 
 /// Bytes of a listing.
 const MOST_BYTES: u64 = 2 << 20;
-const TIME: Duration = Duration::from_secs(120);
 
 /// Answers `function` in `from`, `to` and `ids`; `module` and `by` if there are any.
 pub(super) fn answer(
@@ -49,10 +47,7 @@ pub(super) fn answer(
         report.push("--all".to_owned());
     }
     let words = Words::of(served, request, &report, &[&function])?;
-    let limit = Limit {
-        rows: usize::MAX,
-        time: TIME,
-    };
+    let limit = Limit::COMMAND;
     let mut arguments = words.arguments.clone();
     arguments.splice(1..1, server.limits.iter().cloned());
     let output = panels::run(&server.program, &arguments, "", limit, peer, text)?;

@@ -1,7 +1,5 @@
 //! Two selections compared, of one trace or of two, as `diff` prints them.
 
-use std::time::Duration;
-
 use anyhow::{Result, bail};
 use perfquet::failure::Misuse;
 use serde_json::Value;
@@ -19,7 +17,6 @@ const KEYS: [&str; 8] = [
 const METRICS: [&str; 7] = ["self", "total", "count", "avg", "p50", "p95", "p99"];
 /// Rows of a comparison.
 const MOST_ROWS: &str = "200";
-const TIME: Duration = Duration::from_secs(120);
 
 /// Answers `trace` and `other`, the ranges `from` to `to` of the first and `from2` to `to2` of the second, and `by`, `metric`, `per`.
 pub(super) fn answer(
@@ -84,9 +81,6 @@ pub(super) fn answer(
         arguments.push(format!("--tid={}", tids.join(",")));
     }
     arguments.extend(["-n", MOST_ROWS].map(str::to_owned));
-    let limit = Limit {
-        rows: usize::MAX,
-        time: TIME,
-    };
+    let limit = Limit::COMMAND;
     panels::table(server, Words::plain(arguments), limit, peer)
 }

@@ -18,21 +18,13 @@ use perfquet::unit::DURATION;
 use perfquet_trace::store::{ColumnSchema, ColumnType, TableSchema};
 use serde_json::{Value, json};
 
+use perfquet_trace::tables::common;
+
 use super::Served;
 use super::engine::{Found, Limit, at, integers, rows};
 use super::http::{Peer, Request};
 use super::tiles::{Window, ids};
 
-/// Columns that every event has.
-const COMMON: [&str; 7] = [
-    "time",
-    "cpu",
-    "pid",
-    "tid",
-    "comm",
-    "kernel_stack",
-    "user_stack",
-];
 /// Events of these formats with nothing but numbers are counters.
 const SYSTEMS: [&str; 2] = ["perfetto", "chrome"];
 /// Lines of a trace.
@@ -126,7 +118,7 @@ fn of_table(served: &Served, schema: &TableSchema, peer: &Peer<'_>) -> Result<Ve
         return Ok(all);
     };
     let own: Vec<&ColumnSchema> = (schema.columns.iter())
-        .filter(|column| !COMMON.contains(&column.name.as_str()))
+        .filter(|column| !common::NAMES.contains(&column.name.as_str()))
         .collect();
     if !SYSTEMS.contains(system) || !own.iter().all(|column| is_number(column.kind)) {
         return Ok(all);

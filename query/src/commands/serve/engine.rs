@@ -57,6 +57,11 @@ impl Limit {
         rows: 4_000_000,
         time: Duration::from_secs(120),
     };
+    /// For commands that the program runs, which limit their rows.
+    pub(super) const COMMAND: Limit = Limit {
+        rows: usize::MAX,
+        time: Duration::from_secs(120),
+    };
 }
 
 /// Rows of a query.

@@ -8,7 +8,6 @@
 //! A picture has a few thousand boxes: of a larger tree, the heaviest nodes are sent, and the share of the others is known from their callers.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use perfquet::failure::Misuse;
@@ -27,7 +26,6 @@ const MOST_NODES: usize = 20_000;
 /// Levels of a picture; deeper frames are not drawn.
 const MOST_LEVELS: usize = 500;
 const LONGEST_NAME: usize = 2000;
-const TIME: Duration = Duration::from_secs(120);
 
 /// Answers `from`, `to` and `ids`, and what the stacks are of: `event`, or `of=off_cpu`.
 pub(super) fn answer(
@@ -46,10 +44,7 @@ pub(super) fn answer(
         report.push(format!("--event={event}"));
     }
     let words = Words::of(served, request, &report, &[])?;
-    let limit = Limit {
-        rows: usize::MAX,
-        time: TIME,
-    };
+    let limit = Limit::COMMAND;
     let output = panels::found(server, &words, limit, peer)?;
     let Some(found) = output.found else {
         return Ok(json!({ "command": words.shown, "error": output.notes }));

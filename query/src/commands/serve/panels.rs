@@ -37,7 +37,6 @@ const PANELS: [(&str, &[&str]); 11] = [
 ];
 /// Rows of a panel.
 const MOST_ROWS: &str = "200";
-const TIME: Duration = Duration::from_secs(120);
 /// Bytes of an answer.
 const MOST_BYTES: u64 = 64 << 20;
 /// Bytes of notes and errors.
@@ -110,10 +109,7 @@ pub(super) fn rows(
         report.extend(["-n", MOST_ROWS].map(str::to_owned));
     }
     let words = Words::of(served, request, &report, &[])?;
-    let most = Limit {
-        rows: usize::MAX,
-        time: TIME,
-    };
+    let most = Limit::COMMAND;
     table(server, words, most, peer)
 }
 

@@ -13,6 +13,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use perfquet_cli::push_shell_word;
 
 use super::{Serve, browser};
 use crate::render;
@@ -112,17 +113,10 @@ fn start(host: &str, port: u16, words: &[OsString]) -> Result<(Child, ChildStdin
 
 /// The script with its arguments.
 fn script(words: &[OsString]) -> Vec<u8> {
-    use std::os::unix::ffi::OsStrExt;
     let mut text = b"set --".to_vec();
     for word in words {
-        text.extend_from_slice(b" '");
-        for &byte in word.as_bytes() {
-            match byte {
-                b'\'' => text.extend_from_slice(b"'\\''"),
-                byte => text.push(byte),
-            }
-        }
-        text.push(b'\'');
+        text.push(b' ');
+        push_shell_word(&mut text, word);
     }
     text.push(b'\n');
     text.extend_from_slice(BODY.as_bytes());
