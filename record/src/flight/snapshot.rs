@@ -21,6 +21,7 @@ use perfquet_trace::symbols::Roots;
 use super::held::Held;
 use super::load::{Exceeded, Loads};
 use super::{numbered, slow};
+use crate::failure::failed;
 use crate::journal::{Journal, Packing};
 use crate::output::closing_line;
 use crate::output::encoder::{Encoder, Source, no_tables};
@@ -230,7 +231,12 @@ impl Snapshots {
             );
         }
         if self.form.format == Format::PerfData {
-            write(&self.output, self.form, held, self.roots, Some(last))?;
+            write(&self.output, self.form, held, self.roots, Some(last)).with_context(|| {
+                failed("cannot write the recording").hint(format!(
+                    "its events are in {0}; make a trace of them with: perfquet-convert {0}",
+                    memory.path().display()
+                ))
+            })?;
             memory.remove();
             return Ok(());
         }
