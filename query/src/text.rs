@@ -229,10 +229,11 @@ fn separators(name: &str) -> Vec<usize> {
             b'<' | b'(' | b'{' | b'[' => depth += 1,
             b'>' if at > 0 && bytes[at - 1] == b'-' => {}
             b'>' | b')' | b'}' | b']' => depth -= 1,
-            b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => {
-                if bytes.get(at + 2).is_some_and(|&next| next != b'{') {
-                    found.push(at);
-                }
+            b':' if depth == 0
+                && bytes.get(at + 1) == Some(&b':')
+                && bytes.get(at + 2).is_some_and(|&next| next != b'{') =>
+            {
+                found.push(at);
             }
             _ => {}
         }

@@ -186,7 +186,7 @@ fn a_lake_in_a_store_reads_what_it_needs() {
         ("top", vec!["--format", "csv"]),
         ("durations", vec!["--by", "trace", "--format", "csv"]),
     ] {
-        let expected = asked(&server, command, &[local.clone()], &words);
+        let expected = asked(&server, command, std::slice::from_ref(&local), &words);
         assert!(expected.0);
         assert_eq!(
             asked(&server, command, &[lake.to_owned()], &words),

@@ -229,7 +229,7 @@ impl Session {
     pub fn collect(&self, sql: &str) -> Result<Vec<RecordBatch>> {
         let mut answer = self.query(sql)?;
         let mut batches = Vec::new();
-        while let Some(batch) = answer.next()? {
+        while let Some(batch) = answer.next_batch()? {
             batches.push(batch);
         }
         Ok(batches)
@@ -479,7 +479,7 @@ impl Answer<'_> {
     /// Whether there are no more rows. The rows that it reads are kept for [`Answer::next`].
     pub fn is_empty(&mut self) -> Result<bool> {
         while self.waiting.is_none() {
-            match self.next()? {
+            match self.next_batch()? {
                 Some(batch) if batch.num_rows() > 0 => self.waiting = Some(batch),
                 Some(_) => {}
                 None => return Ok(true),
@@ -489,7 +489,7 @@ impl Answer<'_> {
     }
 
     /// Returns the next rows; `None` after the last ones.
-    pub fn next(&mut self) -> Result<Option<RecordBatch>> {
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if let Some(batch) = self.waiting.take() {
             return Ok(Some(batch));
         }

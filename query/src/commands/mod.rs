@@ -11,6 +11,9 @@ use anyhow::Result;
 use arrow::array::RecordBatch;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
+/// Returns the rows of a report.
+pub(crate) type Rows = fn(&ArgMatches) -> Result<Vec<RecordBatch>>;
+
 /// A subcommand: its arguments and its function. Reports have the same shape.
 pub(crate) struct Subcommand {
     pub(crate) name: &'static str,
@@ -18,7 +21,7 @@ pub(crate) struct Subcommand {
     pub(crate) arguments: fn(Command) -> Command,
     pub(crate) run: fn(&ArgMatches) -> Result<()>,
     /// Returns the rows of a report; `None` for other subcommands.
-    pub(crate) rows: Option<fn(&ArgMatches) -> Result<Vec<RecordBatch>>>,
+    pub(crate) rows: Option<Rows>,
 }
 
 impl Subcommand {

@@ -86,7 +86,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         let mut answer = session.query(statement)?;
         if answer.schema().fields().is_empty() {
             // CREATE VIEW and similar statements have no result.
-            while answer.next()?.is_some() {}
+            while answer.next_batch()?.is_some() {}
             continue;
         }
         let rows = render::answer(sql.output.format, &mut answer)?;

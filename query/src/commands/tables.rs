@@ -184,7 +184,7 @@ fn sql_name(table: &str) -> String {
 /// Describes the columns of a table or view, given by its SQL name.
 pub(crate) fn describe(session: &Session, name: &str) -> Result<RecordBatch> {
     // Tables first: their columns have units and descriptions.
-    if let Some(schema) = declared(&session.traces(), name) {
+    if let Some(schema) = declared(session.traces(), name) {
         return columns(&schema);
     }
     let plain = name.replace('"', "");

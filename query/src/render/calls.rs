@@ -30,7 +30,7 @@ impl Calls<'_> {
         writeln!(out, "{}", layout.heading())?;
         let mut count = 0;
         let mut indents = CallValues::for_calls(self.session);
-        while let Some(batch) = self.answer.next()? {
+        while let Some(batch) = self.answer.next_batch()? {
             count += batch.num_rows();
             write_lines(self.session, &batch, layout, &mut indents, out)?;
         }

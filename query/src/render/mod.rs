@@ -177,7 +177,7 @@ pub(crate) fn stream(
 ) -> Result<u64> {
     let mut rows = begin(format, answer.schema(), out, terminal)?;
     let mut count = 0;
-    while let Some(batch) = answer.next()? {
+    while let Some(batch) = answer.next_batch()? {
         count += batch.num_rows() as u64;
         rows.rows(&batch)?;
     }
@@ -199,7 +199,7 @@ fn is_plan(schema: &SchemaRef) -> bool {
 fn plan(answer: &mut Answer<'_>) -> Result<u64> {
     let mut out = stdout();
     let mut count = 0;
-    while let Some(batch) = answer.next()? {
+    while let Some(batch) = answer.next_batch()? {
         let (kinds, plans) = (strings(batch.column(0))?, strings(batch.column(1))?);
         for row in 0..batch.num_rows() {
             let plan = text::harmless_lines(plans.value(row).trim_end());

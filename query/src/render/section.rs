@@ -112,7 +112,7 @@ impl<'a> Section<'a> {
             }
         };
         let mut batches = Vec::new();
-        while let Some(batch) = answer.next()? {
+        while let Some(batch) = answer.next_batch()? {
             batches.push(batch);
         }
         if batches.is_empty() {

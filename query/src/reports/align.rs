@@ -383,7 +383,7 @@ fn each_row(session: &Session, sql: &str, mut add: impl FnMut(i64, &[&str])) -> 
             "expected a query of a time and columns that identify the event, found: {sql}"
         )));
     }
-    while let Some(batch) = answer.next()? {
+    while let Some(batch) = answer.next_batch()? {
         let times = batch.column(0).as_primitive::<Int64Type>();
         let columns: Result<Vec<_>> = batch.columns()[1..]
             .iter()

@@ -121,7 +121,7 @@ impl Report for CriticalPath {
         }
         answer = answer.with_schema(Arc::clone(&schema));
         let mut batches = Vec::new();
-        while let Some(batch) = answer.next()? {
+        while let Some(batch) = answer.next_batch()? {
             batches.push(batch);
         }
         let rows = concat_batches(&schema, &batches)?;

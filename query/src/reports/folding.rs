@@ -124,7 +124,7 @@ fn of_rows<const N: usize>(
         .replace("{keys}", &columns.join(", "));
     let mut keys = Keys::default();
     let mut answer = session.query(&sql)?;
-    while let Some(batch) = answer.next()? {
+    while let Some(batch) = answer.next_batch()? {
         of_batch(session, &batch, key.is_some(), &mut keys, &mut each)?;
     }
     Ok(keys.names)

@@ -233,7 +233,7 @@ impl Children {
             "SELECT {trace}coalesce(function, '[unknown]'), call_id FROM calls WHERE {condition}"
         );
         let mut answer = session.query(&sql)?;
-        while let Some(batch) = answer.next()? {
+        while let Some(batch) = answer.next_batch()? {
             let (of_trace, names, ids) = columns(session, &batch, several)?;
             for row in 0..batch.num_rows() {
                 let function = functions.of(names.value(row));
@@ -246,7 +246,7 @@ impl Children {
             "SELECT {trace}coalesce(function, '[unknown]'), parent_id, duration FROM calls"
         );
         let mut answer = session.query(&sql)?;
-        while let Some(batch) = answer.next()? {
+        while let Some(batch) = answer.next_batch()? {
             let (of_trace, names, parents) = columns(session, &batch, several)?;
             let durations = batch
                 .column(batch.num_columns() - 1)

@@ -66,7 +66,7 @@ impl Paths {
         };
         let mut waiting = Vec::new();
         let mut answer = session.query(&sql)?;
-        while let Some(batch) = answer.next()? {
+        while let Some(batch) = answer.next_batch()? {
             for call in paths.read(session, &batch, several, key.is_some())? {
                 paths.place(call, &mut places, &mut waiting);
             }

@@ -189,7 +189,7 @@ fn read(session: &Session, sql: &str) -> Result<(Points, SchemaRef)> {
         without: 0,
         is_whole: kinds[0].is_integer(),
     };
-    while let Some(batch) = answer.next()? {
+    while let Some(batch) = answer.next_batch()? {
         let [x, y] = [0, 1].map(|column| cast(batch.column(column), &DataType::Float64));
         let (x, y) = (x?, y?);
         let (x, y) = (

@@ -227,7 +227,7 @@ fn distribution_rows(session: &Session, condition: &str) -> Result<RecordBatch> 
     );
     let mut answer = session.query(&sql)?;
     let mut batches = Vec::new();
-    while let Some(batch) = answer.next()? {
+    while let Some(batch) = answer.next_batch()? {
         batches.push(batch);
     }
     Ok(concat_batches(&answer.schema(), &batches)?)

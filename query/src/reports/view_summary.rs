@@ -135,7 +135,7 @@ impl SummaryOptions {
         let mut answer = session.query(&sql)?;
         let schema = answer.schema();
         let mut batches = Vec::new();
-        while let Some(batch) = answer.next()? {
+        while let Some(batch) = answer.next_batch()? {
             batches.push(batch);
         }
         let all = concat_batches(&schema, &batches)?;

@@ -101,7 +101,7 @@ mod tests {
     fn sorts_of_few_numbers_filter_no_rows() {
         let number = DataType::Int64;
         assert!(!keeps_filter(&[number.clone(), DataType::Int32], false));
-        assert!(keeps_filter(&[number.clone()], true));
+        assert!(keeps_filter(std::slice::from_ref(&number), true));
         assert!(keeps_filter(&[number.clone(), DataType::Utf8View], false));
         let five = vec![number; 5];
         assert!(keeps_filter(&five, false));

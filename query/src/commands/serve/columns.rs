@@ -6,6 +6,9 @@
 
 use anyhow::Result;
 
+/// Columns of numbers and their names.
+pub(super) type Columns<'a> = &'a [(&'a str, &'a [i64])];
+
 /// The columns that are sorted.
 const SORTED: [&str; 2] = ["t", "x"];
 
@@ -16,11 +19,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Adds a row with numbers and columns.
-    pub(super) fn add(
-        &mut self,
-        numbers: &[(&str, i64)],
-        columns: &[(&str, &[i64])],
-    ) -> Result<()> {
+    pub(super) fn add(&mut self, numbers: &[(&str, i64)], columns: Columns<'_>) -> Result<()> {
         self.add_with(numbers, columns, &[])
     }
 
@@ -28,8 +27,8 @@ impl Rows {
     pub(super) fn add_with(
         &mut self,
         numbers: &[(&str, i64)],
-        columns: &[(&str, &[i64])],
-        more: &[(&str, &[(&str, &[i64])])],
+        columns: Columns<'_>,
+        more: &[(&str, Columns<'_>)],
     ) -> Result<()> {
         let text = &mut self.text;
         let mut separator = if text.is_empty() { "{" } else { ",{" };

@@ -161,13 +161,9 @@ fn of_table(served: &Served, schema: &TableSchema, peer: &Peer<'_>) -> Result<Ve
 
 fn is_number(kind: ColumnType) -> bool {
     use ColumnType as T;
-    match kind {
-        T::Int8 | T::Int16 | T::Int32 | T::Int64 | T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64 => {
-            true
-        }
-        T::Int128 | T::Float64 => true,
-        _ => false,
-    }
+    let is_signed = matches!(kind, T::Int8 | T::Int16 | T::Int32 | T::Int64 | T::Int128);
+    let is_unsigned = matches!(kind, T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64);
+    is_signed || is_unsigned || kind == T::Float64
 }
 
 fn literal(text: &str) -> String {

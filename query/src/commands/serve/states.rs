@@ -463,7 +463,7 @@ mod tests {
                     length,
                     value,
                 };
-                let value = number % 10 | 3 << STATE_BITS;
+                let value = (number % 10) | (3 << STATE_BITS);
                 writer.add(Track::Thread(7), period(value)).unwrap();
                 let place = places[(random % 2) as usize];
                 writer.add(Track::Cpu(0), period(place)).unwrap();

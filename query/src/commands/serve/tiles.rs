@@ -42,7 +42,7 @@ impl Window {
     pub(super) fn of(request: &Request) -> Result<Window> {
         let step = integer(request, "step")?;
         let (from, to) = range(request)?;
-        if step < 1 || step > 1 << 50 || !step.is_positive() || step.count_ones() != 1 {
+        if !(1..=1 << 50).contains(&step) || step.count_ones() != 1 {
             bail!(Misuse("step: expected a power of two".to_owned()));
         }
         if from.rem_euclid(step) != 0 || to.rem_euclid(step) != 0 {

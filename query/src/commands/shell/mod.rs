@@ -203,7 +203,7 @@ impl State {
         let mut answer = self.session.query(sql)?;
         if answer.schema().fields().is_empty() {
             // CREATE VIEW and similar statements have no result.
-            while answer.next()?.is_some() {}
+            while answer.next_batch()?.is_some() {}
             drop(answer);
             if let Some(name) = self.session.defined_name(sql) {
                 self.definitions.insert(name, sql.to_owned());

@@ -384,7 +384,7 @@ fn origin(session: &Session) -> Origin {
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes().chunks(2);
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    (!text.is_empty() && text.len() % 2 == 0)
+    (!text.is_empty() && text.len().is_multiple_of(2))
         .then(|| digits.map(byte).collect())
         .flatten()
 }

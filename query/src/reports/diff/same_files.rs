@@ -58,7 +58,7 @@ pub(super) fn of(session: &Session, sides: &[Side; 2]) -> Result<SameFiles> {
                 let [trace, name, id] = [0, 1, 2].map(|column: usize| columns[column].value(row));
                 let of_trace = |&index: &usize| session.traces()[index].name == trace;
                 for (files, side) in found.iter_mut().zip(sides) {
-                    if side.traces.iter().any(|index| of_trace(index)) {
+                    if side.traces.iter().any(&of_trace) {
                         let ids = files.entry(naming::module(name).to_owned()).or_default();
                         ids.insert(id.to_owned());
                     }

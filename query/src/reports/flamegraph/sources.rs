@@ -361,9 +361,11 @@ fn rows_of(graph: &Flamegraph, session: &Session, table: &str) -> Result<String>
         )));
     }
     let condition = graph.choice.filters.condition(session)?;
-    let name = has("comm")
-        .then_some("coalesce(comm, '[unknown]'), ")
-        .unwrap_or_default();
+    let name = if has("comm") {
+        "coalesce(comm, '[unknown]'), "
+    } else {
+        ""
+    };
     let weight = if has("duration") {
         "duration"
     } else {
@@ -419,7 +421,7 @@ fn from_query(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
     });
     let unit = unit.to_owned();
     let mut stacks = QueryStacks::new(session.forest());
-    while let Some(batch) = answer.next()? {
+    while let Some(batch) = answer.next_batch()? {
         stacks.add(&batch)?;
     }
     let (count, weight, omitted) = (stacks.rows, stacks.weight, stacks.without_weight);

@@ -32,7 +32,7 @@ pub(super) fn of(
     );
     let mut busy = Busy::new(slot);
     let mut answer = session.query(&sql)?;
-    while let Some(batch) = answer.next()? {
+    while let Some(batch) = answer.next_batch()? {
         let number = |column: usize| batch.column(column).as_primitive::<Int64Type>();
         let (begins, lengths, own) = (number(0), number(1), number(2));
         let id = |column: usize| batch.column(column).as_primitive::<Int32Type>();

@@ -144,7 +144,7 @@ fn cells(
     let index: HashMap<&str, u32> = functions.iter().copied().zip(0..).collect();
     let mut cells = Vec::new();
     let mut answer = session.query(&sql)?;
-    while let Some(batch) = answer.next()? {
+    while let Some(batch) = answer.next_batch()? {
         let number = |column: usize| batch.column(column).as_primitive::<Int64Type>();
         let (slots, bars, counts) = (number(0), number(3), number(5));
         let tids = batch.column(1).as_primitive::<Int32Type>();
@@ -227,7 +227,7 @@ impl Chart {
         };
         let mut known = HashMap::new();
         let mut answer = session.query(&sql)?;
-        while let Some(batch) = answer.next()? {
+        while let Some(batch) = answer.next_batch()? {
             let number = |column: usize| batch.column(column).as_primitive::<Int64Type>();
             let id = |column: usize| batch.column(column).as_primitive::<Int32Type>();
             let (begins, lengths, tids, depths) = (number(0), number(1), id(2), id(3));

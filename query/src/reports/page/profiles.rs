@@ -78,7 +78,10 @@ fn is_of_scheduler(event: &WeightedEvent) -> bool {
 fn events(session: &Session, wanted: &[String], has_off_cpu: bool) -> Result<Vec<WeightedEvent>> {
     if wanted.is_empty() {
         let mut all = with_any_row(session)?;
-        all.retain(|event| !event.is_bookkeeping() && !(has_off_cpu && is_of_scheduler(event)));
+        all.retain(|event| {
+            let is_off_cpu = has_off_cpu && is_of_scheduler(event);
+            !event.is_bookkeeping() && !is_off_cpu
+        });
         let mut events = Vec::new();
         for event in &all {
             if events.len() < EVENTS && has_stacks(session, event)? {

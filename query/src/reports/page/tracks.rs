@@ -158,7 +158,7 @@ fn of_states(
         list(&tids)
     );
     let mut answer = session.query(&sql)?;
-    while let Some(batch) = answer.next()? {
+    while let Some(batch) = answer.next_batch()? {
         let number = |column: usize| batch.column(column).as_primitive::<Int64Type>();
         let (begins, lengths) = (number(0), number(1));
         let id = |column: usize| batch.column(column).as_primitive::<Int32Type>();

@@ -61,7 +61,7 @@ fn wakes(
         count: 0,
     };
     let mut answer = session.query(&sql)?;
-    while let Some(batch) = answer.next()? {
+    while let Some(batch) = answer.next_batch()? {
         let times = batch.column(0).as_primitive::<Int64Type>();
         let id = |column: usize| batch.column(column).as_primitive::<Int32Type>();
         let (wakers, woken) = (id(1), id(2));

@@ -184,10 +184,8 @@ fn tidy(directory: &Path, kept: &Path, most_bytes: u64) {
         let used = found.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         let ending = path.extension().and_then(|ending| ending.to_str());
         match ending {
-            Some(UNFINISHED) => {
-                if now.duration_since(used).is_ok_and(|age| age > OLD) {
-                    let _ = std::fs::remove_file(&path);
-                }
+            Some(UNFINISHED) if now.duration_since(used).is_ok_and(|age| age > OLD) => {
+                let _ = std::fs::remove_file(&path);
             }
             // Nothing else is ours.
             Some(STORE | "tracks") if found.is_file() => files.push((used, found.len(), path)),
