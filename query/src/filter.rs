@@ -64,6 +64,11 @@ impl Filters {
         self.condition.is_some() || self.scope.is_given()
     }
 
+    /// Whether nothing but time is limited, if anything is.
+    pub(crate) fn are_of_time_only(&self) -> bool {
+        self.condition.is_none() && !self.scope.has_lists()
+    }
+
     /// Filters by a condition and a time range, as their options take them.
     pub(crate) fn of(condition: Option<String>, time: Option<String>) -> Filters {
         let scope = Scope {
@@ -183,13 +188,18 @@ impl Filters {
 
 impl Scope {
     pub(crate) fn is_given(&self) -> bool {
+        self.time.is_some() || self.has_lists()
+    }
+
+    /// Whether threads or CPUs are selected.
+    fn has_lists(&self) -> bool {
         let lists = [
             self.pid.len(),
             self.tid.len(),
             self.cpu.len(),
             self.comm.len(),
         ];
-        self.time.is_some() || lists.iter().sum::<usize>() > 0
+        lists.iter().sum::<usize>() > 0
     }
 
     /// Returns the ends of the time range in a trace that starts at `start`, in nanoseconds; `None` without a range.

@@ -13,6 +13,7 @@ mod text;
 
 mod call_values;
 mod commands;
+mod counters;
 mod filter;
 mod limits;
 mod misplaced;

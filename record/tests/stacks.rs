@@ -486,7 +486,8 @@ fn stacks_in_aggregates_are_whole() {
         assert!(!reason.contains(" at "), "{options:?}: {stderr}");
         // Where the values are numbers of stacks, as many are marked as cut.
         if options[0] == "--profile" || options.contains(&"count() by ustack") {
-            let count = count.split(' ').next().unwrap_or_default().parse();
+            let count = count.split(' ').next().unwrap_or_default();
+            let count = count.replace(',', "").parse();
             assert_eq!(Ok(marked_as_cut(&room)), count, "{options:?}: {stderr}");
         }
         room.record(&[options, &["--call-graph", "fp", "--"], &command].concat());

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use perfquet_tests::{needs, root};
 
+use super::truth::rows;
 use super::{converted, output, report};
 
 /// Keys move the selection, zoom and search; each step has the fragment of the URL after it.
@@ -170,6 +171,60 @@ fn browsed(page: &Path, steps: &[&str]) -> Vec<String> {
         .args(steps)
         .env("NODE_PATH", needs::viewers().join("node_modules"));
     output(&mut node).lines().map(str::to_owned).collect()
+}
+
+/// Counters over time have the values of SQL, of all the time and of a part of it.
+#[test]
+fn counters_over_time_have_the_values_of_sql() {
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let events: Vec<String> = (0..3_000)
+        .map(|step| {
+            let (time, low) = (step * 1000, step % 17 - 5);
+            let high = if step == 1_500 { 4_321 } else { step % 90 };
+            format!(
+                "{{\"name\":\"queue\",\"ph\":\"C\",\"pid\":1,\"ts\":{time},\"args\":{{\"low\":{low},\"high\":{high}}}}}"
+            )
+        })
+        .collect();
+    let text = format!("{{\"traceEvents\":[{}]}}", events.join(","));
+    let trace = converted(directory.path(), "counters.json", text.as_bytes());
+    let page = report(directory.path(), &[&trace]);
+    let values = |column: &str, condition: &str| {
+        let sql =
+            format!("SELECT min({column}), max({column}) FROM chrome.queue WHERE {condition}");
+        let row = rows(&trace, &sql).remove(0);
+        let (least, largest) = row.split_once(',').unwrap();
+        let number: i64 = largest.parse().unwrap();
+        let largest = if number >= 1000 {
+            format!("{},{:03}", number / 1000, number % 1000)
+        } else {
+            number.to_string()
+        };
+        format!("queue: {column} of thread 1: {least} to {largest}")
+    };
+    let found = browsed(
+        &page,
+        &[
+            "focus #courses canvas",
+            "press ArrowDown",
+            "text #courses .status",
+            "press ArrowDown",
+            "text #courses .status",
+            "open t=0s..1s&span=0s..1s",
+            "press ArrowDown",
+            "text #courses .status",
+        ],
+    );
+    assert_eq!(found[2], values("low", "TRUE"), "{found:?}");
+    assert_eq!(found[4], values("high", "TRUE"), "{found:?}");
+    assert_eq!(
+        found[7],
+        values("high", "since_start(time) < 1s"),
+        "{found:?}"
+    );
 }
 
 /// Samples and switches of two threads that wake each other, on one CPU, for 99 ms.

@@ -27,7 +27,10 @@ const KINDS: [(&str, &[&str]); 9] = [
         "perf_data/golden/user-regs.data",
         &["time", "threads", "stacks", "functions", "events"],
     ),
-    ("perf_data/golden/stat.data", &["counters", "events"]),
+    (
+        "perf_data/golden/stat.data",
+        &["counters", "courses", "events"],
+    ),
     (
         "trace_dat/golden/graph-events.dat",
         &[

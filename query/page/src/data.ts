@@ -1,6 +1,7 @@
 // What a page embeds (query/src/reports/page), decoded.
 
 import { harmless } from "./format.ts";
+import type { Counter, Point } from "./lines.ts";
 
 /** Weights by slot of time, thread and node, in the order of threads. */
 export interface Cells {
@@ -197,6 +198,8 @@ export interface Data {
   calls: Calls | null;
   tracks: TrackData | null;
   summaries?: { counters: CounterRow[]; aggregates: AggregateRow[]; events: EventRow[] } | null;
+  /** Counters over time. */
+  lines?: CounterLine[] | null;
   /** Thread ID, process ID, name. */
   threads: [number, number | null, string | null][];
   colors: Record<"kinds" | "off_cpu" | "modules" | "changes", [string, string][]> & { names: string[] };
@@ -211,6 +214,13 @@ export interface CounterRow {
   share: number | null;
   error: string | null;
   course: (number | null)[];
+}
+
+/** A counter and its points, in nanoseconds after the begin of the trace, in steps of the whole trace. */
+export interface CounterLine extends Counter {
+  points: Point[];
+  /** The query of its values. */
+  sql: string;
 }
 
 /** A key of an aggregation without stacks; bars of a distribution. */
@@ -375,6 +385,7 @@ export async function read(base64: string): Promise<Data> {
     data.calls.chart = chart;
   }
   for (const thread of data.threads) if (thread[2] !== null) thread[2] = harmless(thread[2]);
+  for (const line of data.lines ?? []) line.name = harmless(line.name);
   if (data.tracks != null) {
     data.tracks.all = data.tracks.all.map((raw: RawTrack) => track(raw, data.tracks.grain, columns));
     const { wakes } = data.tracks;

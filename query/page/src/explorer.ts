@@ -4,7 +4,7 @@ import { Tip, button, make } from "./dom.ts";
 import { duration, grouped, harmless } from "./format.ts";
 import { type Meta, type TrackList, get, message } from "./explorer/api.ts";
 import { Drawer } from "./explorer/drawer.ts";
-import type { Counter } from "./explorer/lines.ts";
+import type { Counter } from "./lines.ts";
 import { Timeline } from "./explorer/timeline.ts";
 import { View } from "./explorer/view.ts";
 

@@ -2,6 +2,7 @@
 
 import { type Data, type Trace, read } from "./data.ts";
 import { Changes } from "./changes.ts";
+import { Courses } from "./courses.ts";
 import { Tip, button, copied, make } from "./dom.ts";
 import { Findings } from "./findings.ts";
 import { Flame } from "./flame.ts";
@@ -182,6 +183,7 @@ async function main(): Promise<void> {
   if (Aggregates.has(data)) shown.push(new Aggregates(data, state));
   if (hasTime) shown.push(new Time(data, state, tip));
   if (Tracks.has(data)) shown.push(new Tracks(data, state, tip));
+  if (Courses.has(data)) shown.push(new Courses(data, state, tip));
   if (data.threads.some(([tid]) => tid >= 0)) shown.push(new Threads(data, state));
   if (Changes.has(data)) shown.push(new Changes(data, state));
   const pair = make("div", { class: "pair" });

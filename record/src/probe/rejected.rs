@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use perfquet_trace::count::grouped;
+
 /// Maximum number of names in the message.
 const MOST_NAMED: usize = 8;
 
@@ -44,8 +46,9 @@ impl<E: Display> Rejected<E> {
         let shown = self.names[..count.min(MOST_NAMED)].join(", ");
         let more = if count > MOST_NAMED { ", …" } else { "" };
         log::warn!(
-            "{pattern}: {count} of {} {cannot}: {shown}{more}",
-            count + taken
+            "{pattern}: {} of {} {cannot}: {shown}{more}",
+            grouped(count as u64),
+            grouped((count + taken) as u64)
         );
         Ok(())
     }

@@ -15,7 +15,7 @@
 use std::io;
 
 use clap::Args;
-use perfquet_trace::count::counted;
+use perfquet_trace::count::{counted, grouped};
 use perfquet_trace::symbols::UnwindCounts;
 
 use super::{Kind, Probe};
@@ -431,12 +431,13 @@ pub(crate) fn cut_sentence(
     let all = counts.complete + cut;
     let mut parts = Vec::new();
     if by_frame_pointers > 0 {
+        let count = grouped(by_frame_pointers);
         parts.push(format!(
-            "{by_frame_pointers} by frame pointers, before unwind tables were loaded"
+            "{count} by frame pointers, before unwind tables were loaded"
         ));
     }
     if counts.memory_ended > 0 {
-        let count = counts.memory_ended;
+        let count = grouped(counts.memory_ended);
         parts.push(match how {
             "copied" => {
                 format!("{count} at the end of the copy (--call-graph dwarf,BYTES copies more)")
@@ -444,20 +445,22 @@ pub(crate) fn cut_sentence(
             _ => format!("{count} at missing memory"),
         });
     }
-    let count = counts.lost + counts.no_rule;
-    if count > 0 {
+    let unknown = counts.lost + counts.no_rule;
+    if unknown > 0 {
+        let count = grouped(unknown);
         parts.push(format!("{count} at code without unwind information"));
     }
     if counts.too_deep > 0 {
-        parts.push(format!("{} at the maximum depth", counts.too_deep));
+        parts.push(format!("{} at the maximum depth", grouped(counts.too_deep)));
     }
     if counts.unsupported > 0 {
-        parts.push(format!("{} not supported", counts.unsupported));
+        parts.push(format!("{} not supported", grouped(counts.unsupported)));
     }
     (!parts.is_empty()).then(|| {
         let parts = parts.join(", ");
         format!(
-            "{cut} of {} cut: {parts}",
+            "{} of {} cut: {parts}",
+            grouped(cut),
             counted(all, &format!("{how} user stack"))
         )
     })
@@ -466,7 +469,7 @@ pub(crate) fn cut_sentence(
 /// Returns a message about stacks by frame pointers that do not reach the start of their threads.
 pub(crate) fn followed_sentence(whole: u64, cut: u64) -> Option<String> {
     (cut > 0).then(|| {
-        let all = counted(whole + cut, "user stack");
+        let (cut, all) = (grouped(cut), counted(whole + cut, "user stack"));
         format!("{cut} of {all} by frame pointers cut; --call-graph dwarf copies whole ones")
     })
 }
@@ -587,7 +590,7 @@ mod tests {
         };
         assert_eq!(
             sentence(&counts, 2_818),
-            "2840 of 3,555 aggregated user stacks cut: 2818 by frame pointers, before unwind tables were loaded, \
+            "2,840 of 3,555 aggregated user stacks cut: 2,818 by frame pointers, before unwind tables were loaded, \
              20 at code without unwind information, 2 at the maximum depth"
         );
         assert_eq!(sentence(&UnwindCounts::default(), 0), "");

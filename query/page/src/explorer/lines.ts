@@ -1,19 +1,8 @@
-// Counters as lines: the least and the largest value of each step, and the value that holds until the next one.
+// The lines of counters in view, from the server.
 
-import { color } from "../dom.ts";
-import { grouped } from "../format.ts";
+import { type Counter, type Place, type Point, drawLine, scaleOf, valuesAt, valuesIn } from "../lines.ts";
 import { get, isCanceled } from "./api.ts";
 import { windowOf } from "./tiles.ts";
-
-export interface Counter {
-  name: string;
-  unit: string;
-  /** Whether a value is of the period that ends with it. */
-  is_period: boolean;
-}
-
-/** Begin, end of a period, least, largest and last value. */
-type Point = [number, number, number, number, number];
 
 interface Answer {
   rows: { id: number; points: Point[] }[];
@@ -21,11 +10,6 @@ interface Answer {
 
 /** Answers that are kept. */
 const MOST = 30;
-
-export function valueText(value: number, unit: string): string {
-  const shown = Math.abs(value) >= 1000 ? grouped(value) : String(Number(value.toPrecision(4)));
-  return unit === "" ? shown : `${shown} ${unit}`;
-}
 
 export class Lines {
   counters: Counter[] = [];
@@ -86,60 +70,25 @@ export class Lines {
     }, 30);
   }
 
-  /** The points in view, and the one before. */
-  private inView(id: number, from: number, to: number): Point[] {
-    const points = this.last.get(id) ?? [];
-    const first = points.findIndex((point) => point[0] > from);
-    const begin = Math.max(0, (first < 0 ? points.length : first) - 1);
-    return points.slice(begin).filter((point) => point[0] < to);
-  }
-
-  /** The range of the scale: from zero, unless a value is below. */
-  scale(id: number, from: number, to: number): [number, number] {
-    const points = this.inView(id, from, to);
-    return [Math.min(0, ...points.map((point) => point[2])), Math.max(0, ...points.map((point) => point[3]))];
+  private points(id: number): Point[] {
+    return this.last.get(id) ?? [];
   }
 
   /** What the line says at a time. */
   at(id: number, time: number): string[] {
-    const { unit, is_period: isPeriod } = this.counters[id]!;
-    const points = this.last.get(id) ?? [];
-    let found: Point | null = null;
-    for (const point of points) if (point[0] <= time) found = point;
-    if (found === null || (isPeriod && time > found[1])) return ["no value here"];
-    const [, , low, high, last] = found;
-    return low === high ? [valueText(last, unit)] : [`${valueText(low, unit)} to ${valueText(high, unit)} in this step`];
+    return valuesAt(this.counters[id]!, this.points(id), time);
   }
 
   /** The values in view, for readers of the screen. */
   summary(id: number, from: number, to: number): string {
-    const points = this.inView(id, from, to);
-    const [, high] = this.scale(id, from, to);
-    const { unit } = this.counters[id]!;
-    return points.length === 0 ? "no values" : `${valueText(Math.min(...points.map((point) => point[2])), unit)} to ${valueText(high, unit)}`;
+    return valuesIn(this.counters[id]!, this.points(id), from, to);
   }
 
-  draw(context: CanvasRenderingContext2D, id: number, x: (time: number) => number, from: number, to: number, left: number, right: number, top: number, height: number): void {
-    const [low, high] = this.scale(id, from, to);
-    const place = (value: number) => top + height - 1 - ((value - low) / Math.max(1e-12, high - low)) * (height - 2);
-    const points = this.inView(id, from, to);
-    const isPeriod = this.counters[id]!.is_period;
-    context.fillStyle = color("band");
-    context.fillRect(left, top, right - left, height);
-    const zero = place(Math.max(low, 0));
-    points.forEach((point, index) => {
-      const [begin, end, least, largest, last] = point;
-      const next = points[index + 1]?.[0] ?? to;
-      const until = isPeriod ? Math.min(end, Math.max(next, begin)) : next;
-      const [x0, x1] = [Math.max(left, x(begin)), Math.min(right, x(until))];
-      if (x1 < left) return;
-      context.globalAlpha = 0.3;
-      context.fillStyle = color("accent");
-      context.fillRect(x0, Math.min(place(last), zero), Math.max(1, x1 - x0), Math.abs(zero - place(last)));
-      context.globalAlpha = 1;
-      context.fillRect(x0, place(last) - 0.75, Math.max(1, x1 - x0), 1.5);
-      // More than one value in the step.
-      if (least < largest) context.fillRect(x0, place(largest), 1, Math.max(1, place(least) - place(largest)));
-    });
+  draw(context: CanvasRenderingContext2D, id: number, x: (time: number) => number, from: number, to: number, place: Place): void {
+    drawLine(context, this.counters[id]!, this.points(id), x, from, to, place);
+  }
+
+  scale(id: number, from: number, to: number): [number, number] {
+    return scaleOf(this.points(id), from, to);
   }
 }

@@ -7,7 +7,8 @@ import { axis } from "../time.ts";
 import { make } from "../dom.ts";
 import { type Kind, type TileRow, type TrackList, unit } from "./api.ts";
 import { nameNumber, paletteColor } from "./palette.ts";
-import { type Counter, Lines, valueText } from "./lines.ts";
+import { type Counter, valueText } from "../lines.ts";
+import { Lines } from "./lines.ts";
 import { type Frame, type Wake, drawMarks, drawWakes, markText, marked, wakeAt } from "./marks.ts";
 import { BAND, CALL, GAP, HEAD, LINE, type Row, Rows, TICKS, pinOf } from "./rows.ts";
 import { type Shown, Tiles } from "./tiles.ts";
@@ -563,7 +564,7 @@ export class Timeline {
     }
     if (row.kind === "counter") {
       const { from, to } = this.view.now;
-      this.lines.draw(context, row.id, (time) => this.x(time), from, to, this.left, this.left + this.wide, y, LINE);
+      this.lines.draw(context, row.id, (time) => this.x(time), from, to, { left: this.left, right: this.left + this.wide, top: y, height: LINE });
       return;
     }
     let top = y;

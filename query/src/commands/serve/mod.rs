@@ -207,7 +207,10 @@ fn each(session: &Arc<Session>) -> Result<Vec<Arc<Served>>> {
     };
     let served = |trace: &Trace| -> Result<Arc<Served>> {
         let session = alone(trace)?;
-        let counts = counters::time_range(&session)?;
+        let ask = |sql: &str| {
+            Ok(engine::rows(&session, sql, engine::Limit::OWN, &http::Peer::NONE)?.batches)
+        };
+        let counts = crate::counters::time_range(&session, &ask)?;
         let (start, end) = trace.time_range().or(counts).unwrap_or((0, 0));
         // Times are relative to the first event, as in `--time`.
         let end = end.max(counts.map_or(end, |(_, end)| end));

@@ -21,6 +21,9 @@ const LARGEST: usize = 5_000_000;
 /// A page has at least this part of the usual limits, even if that makes it larger.
 const SMALLEST_PART: usize = 64;
 
+/// A page that is limited to this part of the usual limits has no counters over time.
+const LEAST_PART_OF_LINES: usize = 8;
+
 /// All that a page shows.
 pub(super) struct Contents {
     /// None for two traces.
@@ -33,6 +36,8 @@ pub(super) struct Contents {
     pub(super) untimed: Vec<Untimed>,
     /// Counters, aggregates and numbers of events; null for two traces.
     pub(super) summaries: Value,
+    /// Counters over time; null without any.
+    pub(super) lines: Value,
     pub(super) calls: Option<Calls>,
     pub(super) tracks: Option<tracks::Found>,
     pub(super) threads: Threads,
@@ -104,6 +109,7 @@ impl Contents {
             untimed: profiles::difference(session, filters, events, omitted)?,
             changes: changes::of(session, filters, events, omitted)?,
             summaries: Value::Null,
+            lines: Value::Null,
             calls: None,
             tracks: None,
             threads: Threads::default(),
@@ -173,6 +179,13 @@ impl Contents {
         data["profiles"] = json!(all);
         data["changes"] = json!(self.changes);
         data["summaries"] = self.summaries.clone();
+        data["lines"] = match part < LEAST_PART_OF_LINES {
+            true => self.lines.clone(),
+            false => Value::Null,
+        };
+        if part >= LEAST_PART_OF_LINES && !self.lines.is_null() {
+            omitted.push("counters over time: the page would be too large".to_owned());
+        }
         let calls = self.calls.as_ref();
         data["calls"] = json!(calls.map(|calls| calls.json(
             joined,

@@ -12,6 +12,7 @@ mod cells;
 mod changes;
 mod contents;
 mod facts;
+mod lines;
 mod off_cpu;
 mod profiles;
 mod stretches;
@@ -34,6 +35,7 @@ use perfquet::failure::{Interrupted, Misuse};
 
 use super::findings;
 use crate::commands::Subcommand;
+use crate::counters;
 use crate::filter::Filters;
 use crate::limits::Limits;
 use crate::render::flame;
@@ -149,7 +151,11 @@ impl PageReport {
     }
 
     fn one(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Contents> {
-        let (begin, end) = session.traces()[0].time_range().unwrap_or((0, 0));
+        let counts = counters::time_range(session, &|sql: &str| session.collect(sql))?;
+        // As in `--time`, times are relative to the first event; there may be counts long after the last one.
+        let range = session.traces()[0].time_range().or(counts);
+        let (begin, end) = range.unwrap_or((0, 0));
+        let end = end.max(counts.map_or(end, |(_, end)| end));
         let length = end.saturating_sub(begin).max(1);
         let column = Grid::fitting_column(length);
         let mut threads = Threads::read(session)?;
@@ -177,6 +183,7 @@ impl PageReport {
         let slot = shortest * steps;
         let untimed = profiles::without_time(session, filters, &self.events, omitted)?;
         let summaries = summaries::of(session, filters, omitted)?;
+        let lines = lines::of(session, filters, begin, length, omitted)?;
         let calls = calls::of(session, filters, begin, slot, &mut threads, omitted)?;
         let tracks = tracks::of(session, filters, begin, slot, &mut threads, omitted)?;
         Ok(Contents {
@@ -192,6 +199,7 @@ impl PageReport {
             pruned: Some(pruned),
             untimed,
             summaries,
+            lines,
             calls,
             tracks,
             threads,
