@@ -10,7 +10,7 @@ use anyhow::Result;
 use arrow::array::{Array, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{Float64Type, Int64Type};
-use perfquet::sql::names::quoted;
+use perfquet::sql::names::{literal, quoted};
 use perfquet::stacks::strings;
 use perfquet::unit::DURATION;
 use perfquet::{Session, Trace};
@@ -171,10 +171,6 @@ fn is_number(kind: ColumnType) -> bool {
     let is_signed = matches!(kind, T::Int8 | T::Int16 | T::Int32 | T::Int64 | T::Int128);
     let is_unsigned = matches!(kind, T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64);
     is_signed || is_unsigned || kind == T::Float64
-}
-
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// Begin, end (of a period), least, largest and last value of each step that has any; before them, the last value before the window.

@@ -176,8 +176,26 @@ impl Filters {
                 .iter()
                 .map(|name| format!("--{column} {name}"))
                 .collect();
+            let of_trace = format!(
+                "SELECT 1 FROM threads WHERE CAST({column} AS TEXT) IN ({}) LIMIT 1",
+                wanted
+                    .iter()
+                    .map(|name| literal(name))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            );
+            let is_known = column != "cpu"
+                && session
+                    .collect(&of_trace)?
+                    .iter()
+                    .any(|batch| batch.num_rows() > 0);
+            let missing = match is_known {
+                // The trace has it, but nothing of it here.
+                true => format!("nothing of the {says}"),
+                false => format!("no {says}"),
+            };
             return Ok(Some(format!(
-                "no {says} {}\nhint: use {}",
+                "{missing} {}\nhint: use {}",
                 wanted.join(", "),
                 hint.join(" or ")
             )));

@@ -16,6 +16,7 @@ mod commands;
 mod counters;
 mod filter;
 mod limits;
+mod losses;
 mod misplaced;
 mod render;
 mod report;

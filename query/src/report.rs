@@ -18,6 +18,7 @@ use perfquet::{Options, Session};
 
 use crate::commands::{Subcommand, arguments};
 use crate::limits::Limits;
+use crate::losses;
 use crate::render::{self, Answered, Form};
 
 /// A report is a subcommand that answers instead of printing.
@@ -31,6 +32,9 @@ pub(crate) trait Report: Args + FromArgMatches {
 
     /// Returns the output format and path. Called before any trace is opened, so that misuse fails at once.
     fn form(&self) -> Result<Form>;
+
+    /// Whether the answer itself says that events were lost.
+    const SHOWS_LOSSES: bool = false;
 
     /// The interval of `--watch`.
     fn watch(&self) -> Option<Duration> {
@@ -66,12 +70,23 @@ fn open<R: Report>(report: &R) -> Result<Session> {
     Session::open(&report.traces(), &options)
 }
 
+/// Says after an answer that events were lost.
+fn say_losses<R: Report>(session: &Session) -> Result<()> {
+    if !R::SHOWS_LOSSES
+        && let Some(note) = losses::note(session)?
+    {
+        say!("{note}");
+    }
+    Ok(())
+}
+
 fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
     let report: R = arguments(matches)?;
     let Some(interval) = report.watch() else {
         let output = render::Output::open(report.form()?)?;
         let session = open(&report)?;
-        return output.write(report.answer(&session)?);
+        output.write(report.answer(&session)?)?;
+        return say_losses::<R>(&session);
     };
     // Repeats the report until the recording is complete.
     loop {
@@ -83,6 +98,7 @@ fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
             Ok(answer) => {
                 render::clear_screen();
                 output.write(answer)?;
+                say_losses::<R>(&session)?;
             }
             Err(error) if is_complete || error.is::<Interrupted>() => return Err(error),
             // A recording writes its first parts after a while.

@@ -134,6 +134,24 @@ fn sites_of_a_static_probe_are_one_event() {
     assert_eq!(hits, ["[sdt_sites:entry] 6.0"]);
 }
 
+/// Processes that run and end in parallel, which the kernel confuses unless it is prevented from exchanging their events.
+#[test]
+fn processes_in_parallel_lose_no_hit() {
+    let Some(room) = Compiled::new("forks", "-O1") else {
+        return;
+    };
+    if !needs::met(&["Linux 6.12"]) {
+        return;
+    }
+    let hits = |arguments: &[&str], table: &str| {
+        let command = ["--", "./forks", "400"];
+        record(&room, &[arguments, &command[..]].concat(), table, &["tid"]).len()
+    };
+    let uprobe = ["--uprobe", "./forks:work"];
+    assert_eq!(hits(&uprobe, "events/probe_forks/work"), 8_000);
+    assert_eq!(hits(&["--call", "./forks:work"], "calls"), 8_000);
+}
+
 #[test]
 fn targets_are_listed_and_invalid_probes_explained() {
     let Some(room) = room("-O0") else { return };

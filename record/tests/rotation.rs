@@ -120,6 +120,57 @@ fn each_event_is_in_one_trace() {
     );
 }
 
+/// A child that started after the ring began, and its own child, whose parent has ended, are in every trace.
+#[test]
+fn children_stay_recorded_after_a_rotation() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let Some(program) = room.compile("numbers.c", &["-O1"]) else {
+        return;
+    };
+    let numbers = program.display();
+    // The shell in between ends after the recorder that rotates has seen it.
+    let script = format!(
+        "sleep 2; sh -c '{numbers} 2 & echo $! > pid; sleep 1'; while kill -0 $(cat pid); do sleep 0.1; done 2>&-"
+    );
+    let mut shell = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(room.path(""))
+        .spawn()
+        .expect("it starts");
+    let mut recorder = room.recorder();
+    recorder
+        .args([
+            "-e",
+            "syscalls:sys_enter_write",
+            "--rotate",
+            "700ms",
+            "-o",
+            "ring",
+        ])
+        .args(["-p", &shell.id().to_string()]);
+    let recorder = recorder.stderr(Stdio::piped()).spawn().expect("it records");
+    shell.wait().expect("it ends");
+    let (status, stderr) = room::ended(recorder.wait_with_output().expect("it ends"));
+    assert_eq!(status, Some(0), "{stderr}");
+    const HITS: &str = "events/syscalls/sys_enter_write";
+    let traces = traces(&room.path("ring"));
+    let with_hits = traces.iter().filter(|trace| trace.join(HITS).exists());
+    let counts: Vec<String> = with_hits
+        .flat_map(|trace| room::rows_of_trace(trace, HITS, &["count"]))
+        .collect();
+    let numbers: std::collections::BTreeSet<&String> = counts.iter().collect();
+    assert!(traces.len() >= 4, "{stderr}");
+    // A hit at a boundary may be in neither trace.
+    assert!(
+        numbers.len() + traces.len() >= 4_000,
+        "{}: {stderr}",
+        numbers.len()
+    );
+}
+
 /// Recorders that can write no more than 32 KiB: what the first one leaves is warned of, and the last one decides.
 #[test]
 fn the_last_recorder_decides_about_the_status() {

@@ -51,6 +51,7 @@ const NEEDS: &[Need] = &[
         fs::read("/sys/kernel/notes")
             .is_ok_and(|notes| notes.windows(4).any(|four| four == b"GNU\0"))
     }),
+    need("Linux 6.12", || is_at_least(6, 12)),
     need("cgroups", has_own_cgroup),
     need("a private mount namespace", || {
         let script = "mount -t tmpfs -o size=1m tmpfs /tmp";
@@ -165,6 +166,15 @@ const MEASURED: &[&str] = &[
     "npm's registry",
     "the kernel",
 ];
+
+/// Whether the running kernel has this version or a later one.
+fn is_at_least(major: u32, minor: u32) -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(major), Some(minor))
+}
 
 const fn need(name: &'static str, is_there: fn() -> bool) -> Need {
     Need { name, is_there }

@@ -49,7 +49,8 @@ pub fn in_fitting_unit(ns: f64) -> String {
         .find(|(_, unit)| shown(*unit).abs() < 1000.0)
         .unwrap_or(units[3]);
     if unit == 1.0 && ns.fract() == 0.0 {
-        format!("{ns} {name}")
+        // A sum of nothing is -0.0.
+        format!("{} {name}", ns + 0.0)
     } else {
         format!("{:.3} {name}", ns / unit)
     }

@@ -92,8 +92,10 @@ export class Findings {
       });
     }
     if (isMany && gap > slots * GAP && gap < slots && !profile.is_off_cpu) {
+      // A loss is told at its end, or when the next event was recorded.
+      const isLost = (this.data.losses ?? []).some((slot) => slot >= gapEnd - gap - 1 && slot <= gapEnd);
       findings.push({
-        text: `Nothing of ${profile.name} from ${exactTime((gapEnd - gap) * slot)} to ${exactTime(gapEnd * slot)}, the longest such stretch`,
+        text: `${isLost ? "Events were lost: nothing" : "Nothing"} of ${profile.name} from ${exactTime((gapEnd - gap) * slot)} to ${exactTime(gapEnd * slot)}, the longest such stretch`,
         show: this.selectSlots(gapEnd - gap, gapEnd),
       });
     }

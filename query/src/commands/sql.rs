@@ -15,6 +15,7 @@ use perfquet::{Options, Session};
 use super::{Subcommand, arguments};
 use crate::filter::Scope;
 use crate::limits::Limits;
+use crate::losses;
 use crate::render;
 use crate::settings::Output;
 
@@ -68,6 +69,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
             ..sql.limits.options()
         },
     )?;
+    let lost = losses::note(&session)?;
     session.restrict(Restriction {
         conditions: sql.scope.conditions(&session)?,
         must_fit: true,
@@ -93,6 +95,9 @@ fn run(matches: &ArgMatches) -> Result<()> {
         if rows == 0 {
             say!("no rows");
         }
+    }
+    if let Some(lost) = lost {
+        say!("{lost}");
     }
     Ok(())
 }

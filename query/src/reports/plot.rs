@@ -108,7 +108,13 @@ impl Report for PlotReport {
             bail!("the query returns no row with two numbers");
         }
         let start = trace.time_range().filter(|&(start, end)| {
-            let is_time = |x: f64| x >= start as f64 && x <= end as f64;
+            // The first step of a view may begin before the trace, and the last one end after it.
+            let slack = match schema.field(0) {
+                field if field.name() == "time" && field.data_type().is_integer() => end - start,
+                _ => 0,
+            };
+            let (first, last) = (start.saturating_sub(slack), end.saturating_add(slack));
+            let is_time = |x: f64| x >= first as f64 && x <= last as f64;
             rows.is_whole && rows.points.iter().all(|(_, x, _)| is_time(*x))
         });
         let begin = start.map_or(0.0, |(start, _)| start as f64);

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,6 +150,10 @@ impl Report for Utilization {
             self.by.view()
         );
         let mut lines = Lines::new(shares.len());
+        // A CPU's shares are those of the time that is known; a thread is there all the time.
+        if self.by != By::Cpu {
+            lines.steps = selected(self.filters.time_bounds(start), (start, end), step);
+        }
         for batch in session.collect(&sql)? {
             lines.add(&batch, keys.len())?;
         }
@@ -163,7 +168,7 @@ impl Report for Utilization {
         }
         let summary = format!(
             "{} of {}",
-            counted((lines.last - lines.first + 1).unsigned_abs(), "step"),
+            counted(lines.range().count() as u64, "step"),
             in_fitting_unit(step as f64)
         );
         let rows = lines.rows(self.by, self.limit)?;
@@ -172,6 +177,26 @@ impl Report for Utilization {
         }
         Ok(Answered::new(Section::Table(rows)).with_summary(summary))
     }
+}
+
+/// The steps whose begins are selected, and how much of them is in the trace, as a number of steps. Steps begin at multiples of their
+/// length. `None` if there are none.
+fn selected(
+    bounds: Option<(i64, i64)>,
+    (start, end): (i64, i64),
+    step: i64,
+) -> Option<(RangeInclusive<i64>, f64)> {
+    let begin = |time: i64| time.div_euclid(step);
+    let (mut first, mut last) = (begin(start), begin((end - 1).max(start)));
+    if let Some((from, to)) = bounds {
+        first = first.max(begin(from.saturating_sub(1)).saturating_add(1));
+        last = last.min(begin(to.saturating_sub(1)));
+    }
+    let (from, to) = (
+        start.max(first.saturating_mul(step)),
+        end.min(last.saturating_add(1).saturating_mul(step)),
+    );
+    (first <= last && from < to).then(|| (first..=last, (to - from) as f64 / step as f64))
 }
 
 /// A CPU or a thread.
@@ -190,6 +215,8 @@ struct Lines {
     by_key: BTreeMap<Vec<String>, Line>,
     first: i64,
     last: i64,
+    /// The steps that every line has, and how much of them is in the trace.
+    steps: Option<(RangeInclusive<i64>, f64)>,
 }
 
 impl Lines {
@@ -199,6 +226,15 @@ impl Lines {
             by_key: BTreeMap::new(),
             first: i64::MAX,
             last: i64::MIN,
+            steps: None,
+        }
+    }
+
+    /// The steps of the timeline.
+    fn range(&self) -> RangeInclusive<i64> {
+        match &self.steps {
+            Some((steps, _)) => *steps.start().min(&self.first)..=*steps.end().max(&self.last),
+            None => self.first..=self.last,
         }
     }
 
@@ -248,8 +284,11 @@ impl Lines {
 
     /// CPUs in their order; threads with the busiest first.
     fn rows(&self, by: By, limit: usize) -> Result<RecordBatch> {
-        let steps = (self.last - self.first + 1) as f64;
-        // A CPU's shares are those of the time that is known; a thread is there all the time.
+        let range = self.range();
+        let steps = match &self.steps {
+            Some((_, steps)) => *steps,
+            None => range.clone().count() as f64,
+        };
         let whole = |line: &Line| match by {
             By::Cpu => line.covered,
             By::Thread | By::Comm => steps,
@@ -303,7 +342,7 @@ impl Lines {
         }
         let mut timelines = ListBuilder::new(Float64Builder::new());
         for (_, line) in &lines {
-            for step in self.first..=self.last {
+            for step in range.clone() {
                 timelines
                     .values()
                     .append_value(line.busy.get(&step).copied().unwrap_or_default());
@@ -311,7 +350,7 @@ impl Lines {
             timelines.append(true);
         }
         let timelines = timelines.finish();
-        let drawn = if steps as usize <= LETTERS {
+        let drawn = if range.count() <= LETTERS {
             "shares"
         } else {
             "hidden"

@@ -13,7 +13,7 @@ pub(super) fn tids(whom: &Whom<'_>) -> Option<Vec<i32>> {
     match whom.target {
         Target::System | Target::Cgroups(_) => None,
         Target::Threads(tids) => Some(tids.clone()),
-        Target::Command | Target::Processes(_) | Target::User(_) => {
+        Target::Command | Target::Processes(_) | Target::Family(_) | Target::User(_) => {
             let pids = whom.target.processes(whom.command).into_iter();
             Some(pids.flat_map(procfs::threads).collect())
         }
@@ -58,7 +58,7 @@ pub(super) fn filter(whom: &Whom<'_>) -> Result<Filter, Failure> {
         }
         Target::Processes(pids) => (Kind::Processes, running(pids)),
         Target::Threads(tids) => (Kind::Threads, running(tids)),
-        Target::User(_) => (
+        Target::Family(_) | Target::User(_) => (
             Kind::Processes,
             running(&whom.target.processes(whom.command)),
         ),

@@ -3,6 +3,7 @@
 //! [`exclusions`] finds options that contradict each other, [`requests`] parses events and probes, [`mod@print`] shows the
 //! plan for `--dry-run`. [`crate::run`] carries it out.
 
+mod duplicates;
 pub(crate) mod exclusions;
 mod print;
 pub(crate) mod requests;

@@ -40,7 +40,11 @@ pub(crate) fn target(cli: &Cli) -> Result<Target, Failure> {
             return Err(misuse("a command cannot be combined with -p or -t"));
         }
         if !cli.target.pids.is_empty() {
-            return process_names::pids_of(&cli.target.pids).map(Target::Processes);
+            let pids = process_names::pids_of(&cli.target.pids);
+            return pids.map(|pids| match cli.retention.rotation.family(&pids) {
+                Some(family) => Target::Family(family),
+                None => Target::Processes(pids),
+            });
         }
         return Ok(Target::Threads(cli.target.tids.clone()));
     }

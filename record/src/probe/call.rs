@@ -74,6 +74,13 @@ impl Functions {
         }
     }
 
+    /// Keeps only the functions for which `is_kept` returns true; it is called for each, in their order.
+    pub(crate) fn retain(&mut self, mut is_kept: impl FnMut() -> bool) {
+        let before = self.all.len();
+        self.all.retain(|_| is_kept());
+        self.others += before - self.all.len();
+    }
+
     /// Defines entry and return of each function for a use of them, in this order. With a pattern, functions that the
     /// kernel does not allow to probe are skipped.
     pub(crate) fn define(

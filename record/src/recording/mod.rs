@@ -240,6 +240,7 @@ impl Recording {
         check_files(events, places.len())?;
         let scope = target.scope();
         let mut opening = open::Opening::new(target, places, settings, scope);
+        opening.has_uprobes = probes.iter().any(Probe::is_of_program);
         let (mut side_band, mut rings) = opening.rings()?;
         let begin = clock::monotonic();
         let mut tracks = Vec::with_capacity(probes.len());

@@ -4,7 +4,7 @@ use std::io;
 
 use anyhow::Result;
 
-use super::attr::Kernel;
+use super::attr::{self, Kernel};
 use super::{Opened, Rings, Settings, Track};
 use crate::failure::{Failure, failed};
 use crate::probe::{Kind, Probe, counter, stacks};
@@ -50,6 +50,8 @@ pub(super) struct Opening<'a> {
     /// Whether the threads' children have the events, too.
     inherits: bool,
     starts_by_exec: bool,
+    /// Whether probes in programs are recorded.
+    pub(super) has_uprobes: bool,
     /// Whether events of running threads count as soon as they are open.
     pub(super) runs_at_once: bool,
     /// The owners of the rings, once there are rings.
@@ -73,6 +75,7 @@ impl<'a> Opening<'a> {
             },
             is_of_threads: !target.is_of_cpus(),
             inherits: !target.is_of_cpus() && !settings.excludes_children,
+            has_uprobes: false,
             starts_by_exec: *target == Target::Command && !settings.starts_paused,
             // If an event is opened first and enabled later, a thread must not inherit it in between. A thread started
             // while the kernel enables the inherited copies can inherit an event that is still disabled, and stays so.
@@ -430,10 +433,18 @@ impl<'a> Opening<'a> {
         let places = self.side_band_places();
         let mut refused = io::Error::from(io::ErrorKind::Other);
         // Later threads map files into the same memory, so the side-band is always inherited.
-        for attr in self.kernel.side_bands(self.is_of_threads) {
+        let is_of_one_task = self.inherits && self.has_uprobes;
+        for attr in self.kernel.side_bands(self.is_of_threads, is_of_one_task) {
             for place in &places {
                 match open_at(&attr, *place) {
-                    Ok(_) => return Ok(attr),
+                    Ok(_) => {
+                        if is_of_one_task && !attr::is_of_one_task(&attr) {
+                            log::warn!(
+                                "this kernel loses hits of uprobes in processes and threads that run at the same time (Linux before 6.12); -a records them all"
+                            );
+                        }
+                        return Ok(attr);
+                    }
                     Err(error) => refused = error,
                 }
                 // A thread that has ended says nothing about the attributes.

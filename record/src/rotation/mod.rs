@@ -18,6 +18,7 @@ mod recovery;
 mod supervisor;
 
 use std::fs::File;
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -27,6 +28,8 @@ use perfquet_trace::store::JOURNAL;
 
 use crate::failure::{Failure, misuse};
 use crate::limit::{Limit, limit};
+use crate::sys::procfs;
+use crate::target::Family;
 
 pub(crate) use handover::Handover;
 pub(crate) use supervisor::{End, Request, run};
@@ -53,6 +56,9 @@ pub(crate) struct RotationOptions {
     /// Record one trace of a ring.
     #[arg(long, value_name = "PATH", hide = true)]
     segment: Option<PathBuf>,
+    /// Processes that those of the target have started since the ring began.
+    #[arg(long, value_name = "PID", value_delimiter = ',', hide = true)]
+    family: Vec<i32>,
 }
 
 /// The limits of a ring.
@@ -73,6 +79,16 @@ impl RotationOptions {
     /// Returns the path if one trace of a ring is to be recorded.
     pub(crate) fn segment(&self) -> Option<&Path> {
         self.segment.as_deref()
+    }
+
+    /// Returns what to record of processes, if one trace of a ring is to be recorded.
+    pub(crate) fn family(&self, roots: &[i32]) -> Option<Family> {
+        self.segment.as_ref()?;
+        Some(Family {
+            roots: roots.to_vec(),
+            known: self.family.clone(),
+            since: procfs::start_ticks(parent_id() as i32)?,
+        })
     }
 
     /// Returns the limits; fails for contradictions.
@@ -133,6 +149,7 @@ mod tests {
             rotate: rotate.map(read),
             keep: keep.map(read),
             segment: None,
+            family: Vec::new(),
         };
         options.limits()
     }

@@ -13,8 +13,9 @@ use super::recovery::{Outcome, Recovery};
 use super::{Limits, PARTS};
 use crate::failure::failed;
 use crate::sys::child::Ended;
+use crate::sys::procfs;
 use crate::sys::signals::{Signal, Signals, User};
-use crate::target::Target;
+use crate::target::{Family, Target};
 
 /// Interval at which the ring is measured, and while one recorder follows another.
 const TICK: Duration = Duration::from_millis(200);
@@ -45,7 +46,18 @@ pub(crate) enum End {
 /// Records until a signal, the given duration, or the end of the target.
 pub(crate) fn run(request: &Request) -> Result<End> {
     let signals = Signals::block().context("cannot wait for signals")?;
+    let family = match &request.target {
+        Target::Processes(roots) => {
+            procfs::start_ticks(std::process::id() as i32).map(|since| Family {
+                roots: roots.clone(),
+                known: Vec::new(),
+                since,
+            })
+        }
+        _ => None,
+    };
     let mut ring = Ring {
+        family,
         folder: Folder::open(&request.path, request.keeps_journals)?,
         limits: request.limits,
         keeps_journal: request.keeps_journals,
@@ -88,6 +100,8 @@ pub(crate) fn run(request: &Request) -> Result<End> {
 }
 
 struct Ring {
+    /// The recorded processes, and those that they have started.
+    family: Option<Family>,
     folder: Folder,
     limits: Limits,
     keeps_journal: bool,
@@ -117,6 +131,10 @@ impl Ring {
     fn step(&mut self) -> Result<bool> {
         for recorder in self.current.iter_mut().chain(&mut self.next) {
             recorder.listen();
+        }
+        // A process whose parent ends is not found afterward.
+        if let Some(family) = &mut self.family {
+            family.known = family.members();
         }
         self.reap_finishing()?;
         if self.reap_current() {
@@ -292,7 +310,9 @@ impl Ring {
         }
         self.is_switching = false;
         let path = self.folder.next_path();
-        let recorder = Recorder::start(path)
+        let family = self.family.as_ref();
+        let family = family.map_or(&[][..], |family| &family.known);
+        let recorder = Recorder::start(path, family)
             .map_err(|error| failed(format!("cannot start a recorder: {error}")))?;
         match self.current {
             None => self.current = Some(recorder),

@@ -100,6 +100,11 @@ pub(crate) fn has_the_machines_numbers() -> bool {
 
 /// Adds the processes that these have started, and those that they have.
 pub(crate) fn add_descendants(pids: &mut Vec<i32>) {
+    add_descendants_if(pids, |_| true);
+}
+
+/// Like [`add_descendants`], without the processes for which `is_wanted` returns false, and what only these have started.
+pub(crate) fn add_descendants_if(pids: &mut Vec<i32>, is_wanted: impl Fn(i32) -> bool) {
     let mut known: HashSet<i32> = pids.iter().copied().collect();
     let mut next = 0;
     while let Some(&pid) = pids.get(next) {
@@ -111,7 +116,7 @@ pub(crate) fn add_descendants(pids: &mut Vec<i32>) {
             let children = children
                 .split_whitespace()
                 .filter_map(|child| child.parse().ok());
-            pids.extend(children.filter(|child| known.insert(*child)));
+            pids.extend(children.filter(|child| known.insert(*child) && is_wanted(*child)));
         }
     }
 }

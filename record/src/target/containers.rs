@@ -54,7 +54,7 @@ impl Containers {
         self.ticks = self.ticks.wrapping_add(1);
         let is_narrow = matches!(
             target,
-            Target::Command | Target::Processes(_) | Target::Threads(_)
+            Target::Command | Target::Processes(_) | Target::Family(_) | Target::Threads(_)
         );
         if !is_narrow && !is_due {
             return None;

@@ -6,6 +6,7 @@ mod runtime_names;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -64,12 +65,38 @@ pub(crate) enum Target {
     Command,
     /// These processes and their children.
     Processes(Vec<i32>),
+    /// These processes of a ring of traces, and the children that they have started since the ring began.
+    Family(Family),
     /// These threads and their children.
     Threads(Vec<i32>),
     /// Processes of the user with this UID, and their children.
     User(u32),
     /// Tasks of these cgroups, on the selected CPUs.
     Cgroups(Vec<Cgroup>),
+}
+
+/// Processes, and those that they have started since a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Family {
+    pub(crate) roots: Vec<i32>,
+    /// Earlier descendants, also those whose parents have ended.
+    pub(crate) known: Vec<i32>,
+    /// In ticks since boot.
+    pub(crate) since: u64,
+}
+
+impl Family {
+    /// The processes that there are now, without this one and the one that started it.
+    pub(crate) fn members(&self) -> Vec<i32> {
+        let own = [std::process::id(), parent_id()].map(|pid| pid as i32);
+        let is_new = |pid: i32| procfs::start_ticks(pid).is_some_and(|start| start >= self.since);
+        let known = self.known.iter().copied().filter(|&pid| is_new(pid));
+        let mut pids: Vec<i32> = self.roots.iter().copied().chain(known).collect();
+        procfs::add_descendants_if(&mut pids, |pid| is_new(pid) && !own.contains(&pid));
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
 }
 
 /// A group of processes.
@@ -143,6 +170,14 @@ impl Target {
                 }
                 self.threads()
             }
+            Target::Family(family) => {
+                let threads = self.threads();
+                if threads.is_empty() {
+                    let gone = family.roots.first().copied().unwrap_or_default();
+                    return Err(misuse(format!("no process {gone}")));
+                }
+                threads
+            }
             Target::Threads(tids) => {
                 if let Some(gone) = tids.iter().find(|tid| procfs::process_of(**tid).is_none()) {
                     return Err(misuse(format!("no thread {gone}")));
@@ -170,6 +205,10 @@ impl Target {
         let mut tids: Vec<i32> = match self {
             Target::System | Target::Command | Target::Cgroups(_) => Vec::new(),
             Target::Processes(pids) => pids.iter().flat_map(|&pid| procfs::threads(pid)).collect(),
+            Target::Family(family) => {
+                let pids = family.members().into_iter();
+                pids.flat_map(procfs::threads).collect()
+            }
             Target::Threads(tids) => tids.clone(),
             Target::User(user) => {
                 let pids = processes_of(*user).into_iter();
@@ -194,6 +233,7 @@ impl Target {
             Target::System
             | Target::Command
             | Target::Processes(_)
+            | Target::Family(_)
             | Target::Threads(_)
             | Target::User(_) => Vec::new(),
         }
@@ -206,6 +246,7 @@ impl Target {
             Target::System | Target::Cgroups(_) => procfs::processes(),
             Target::Command => Vec::from_iter(command),
             Target::Processes(pids) => pids.clone(),
+            Target::Family(family) => family.members(),
             Target::Threads(tids) => {
                 let processes = tids.iter().filter_map(|tid| procfs::process_of(*tid));
                 let mut pids: Vec<i32> = processes.collect();
@@ -240,6 +281,7 @@ impl Target {
             Target::System => "system".to_owned(),
             Target::Command => "command".to_owned(),
             Target::Processes(pids) => named("process", pids),
+            Target::Family(family) => named("process", &family.roots),
             Target::Threads(tids) => named("thread", tids),
             Target::User(user) => format!("user {user}"),
             Target::Cgroups(cgroups) => {
@@ -269,6 +311,7 @@ impl Target {
             Target::System => Scope::System,
             Target::Cgroups(_) => Scope::Cgroup,
             Target::Command => Scope::Command,
+            Target::Family(family) => Scope::Task(family.roots.first().copied().unwrap_or(0)),
             Target::Processes(ids) | Target::Threads(ids) => {
                 Scope::Task(ids.first().copied().unwrap_or(0))
             }
@@ -281,6 +324,9 @@ impl Target {
         match self {
             Target::System | Target::Command | Target::User(_) | Target::Cgroups(_) => false,
             Target::Processes(pids) => !pids.iter().any(|&pid| procfs::is_process_alive(pid)),
+            Target::Family(family) => {
+                !(family.roots.iter()).any(|&pid| procfs::is_process_alive(pid))
+            }
             Target::Threads(tids) => !tids.iter().any(|&tid| procfs::is_alive(tid)),
         }
     }

@@ -26,7 +26,7 @@ use super::names::{Name, Names};
 use super::pass::{Machine, Pass, PassPlan, Tables};
 use super::rows::{Rows, emitted};
 use super::selection::Selection;
-use super::source::{Input, Row, Source, Times, column};
+use super::source::{BEFORE, Input, Row, Source, Times, column};
 use super::strace;
 use crate::linux::prototypes::{self, Kind};
 use crate::linux::{arguments, errno, system_call};
@@ -292,6 +292,11 @@ impl Pass for SystemCalls {
             ],
         );
         let calls = calls.with_condition(is_one);
+        // strace prints times only if it is asked to.
+        let calls = match is_strace {
+            true => calls.with_unknown_times(),
+            false => calls,
+        };
         sources.push(of_selection(
             calls,
             &[(TID, "tid"), (PID, "pid"), (CPU, "cpu")],
@@ -461,9 +466,14 @@ impl Calls {
     }
 
     fn call(&mut self, row: Row<'_>, rows: &mut Rows) {
-        let (Some(tid), Some(function)) = (row.id(0), row.text(5)) else {
+        let tid = row.id(0);
+        let Some(function) = row.text(5) else {
             return;
         };
+        // strace of one process prints no thread.
+        if tid.is_none() && !self.is_strace {
+            return;
+        }
         let entry_seen = row.flag(7).unwrap_or(true);
         if !self.functions.contains_key(function) {
             let called = self.called(function, None);
@@ -472,7 +482,7 @@ impl Calls {
         let Some(called) = self.functions.get(function) else {
             return;
         };
-        let pending = self.pending.get(&tid);
+        let pending = tid.and_then(|tid| self.pending.get(&tid));
         let pending = pending.filter(|pending| pending.time == row.time);
         // Of several calls within the resolution of the clock, the last one's entry is known.
         let is_of_call = |pending: &&Pending| match (pending.number, called.number) {
@@ -519,7 +529,7 @@ impl Calls {
         let entry = pending.unwrap_or(&none);
         let pid = row.id(3);
         // Inputs without process IDs have programs of one thread, mostly.
-        let process = pid.unwrap_or(tid);
+        let process = pid.or(tid).unwrap_or_default();
         let fd = match self.wants_paths || rows.wants(FD) {
             true => called.fd.and_then(|place| fd_of(entry, place)),
             false => None,
@@ -539,11 +549,11 @@ impl Calls {
             _ => None,
         };
         if called.is_wanted {
-            rows.integer(TIME, Some(row.time));
+            rows.integer(TIME, Some(row.time).filter(|&time| time != BEFORE));
             rows.integer(DURATION, row.integer(1));
             rows.integer(CPU, row.integer(2));
             rows.id(PID, pid);
-            rows.id(TID, Some(tid));
+            rows.id(TID, tid);
             rows.text(COMM, row.text(4));
             rows.text(NAME, called.name.as_deref());
             rows.integer(NUMBER, number);
@@ -658,7 +668,7 @@ impl Machine for Calls {
                 // A new process has the descriptors of its parent.
                 if let (Some(tid), Some(pid), Some(parent)) = (row.id(0), row.id(1), row.id(2))
                     && tid == pid
-                    && row.time > super::source::BEFORE
+                    && row.time > BEFORE
                 {
                     self.descriptors.fork(parent, pid);
                 }

@@ -1,4 +1,4 @@
-//! Durations in SQL: `500us` is 500000.
+//! Durations and hexadecimal numbers in SQL: `500us` is 500000, `0xff` is 255.
 //!
 //! The suffix `L`, which the parser accepts after a number and the planner ignores, keeps the fact that a number was a duration:
 //! compared with a time, it is one from the start of the trace (`times/`).
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use perfquet_cli::quantity::nanoseconds;
 
-/// Replaces every duration in an expression or a statement by its nanoseconds, with the suffix `L`. Quoted strings, names, comments
+/// Replaces every duration in an expression or a statement by its nanoseconds, with the suffix `L`, and hexadecimal numbers by decimal ones. Quoted strings, names, comments
 /// and numbers that have the suffix stay. The error names the number with an unknown unit.
 pub fn with_nanoseconds(sql: &str) -> Result<String, String> {
     let mut result = String::with_capacity(sql.len());
@@ -54,6 +54,11 @@ fn replace(sql: &str, mut to: impl FnMut(usize, &str)) -> Result<(), String> {
             '0'..='9' if !in_name => {
                 let literal = number_length(rest);
                 let number = without_separators(&rest[..literal]);
+                if let Some(value) = hexadecimal(&number) {
+                    to(place, &value.to_string());
+                    rest = &rest[literal..];
+                    continue;
+                }
                 match nanoseconds(&number) {
                     Some(nanoseconds) => to(place, &format!("{nanoseconds}L")),
                     None if has_unit(&number) => {
@@ -71,6 +76,14 @@ fn replace(sql: &str, mut to: impl FnMut(usize, &str)) -> Result<(), String> {
         rest = &rest[length..];
     }
     Ok(())
+}
+
+/// The value of `0xff`, which the parser would read as bytes.
+fn hexadecimal(literal: &str) -> Option<u64> {
+    let digits = literal
+        .strip_prefix("0x")
+        .or_else(|| literal.strip_prefix("0X"))?;
+    u64::from_str_radix(digits, 16).ok()
 }
 
 /// Removes the separators of `1_000_000`: each is between two digits.

@@ -20,3 +20,4 @@ mod state_names;
 pub mod statements;
 pub(crate) mod summarize;
 pub(crate) mod times;
+mod wrong_answers;

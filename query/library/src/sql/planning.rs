@@ -31,6 +31,7 @@ use crate::sql::scoping::{self, Restriction};
 use crate::sql::star;
 use crate::sql::state_names;
 use crate::sql::times::{self, Starts};
+use crate::sql::wrong_answers;
 
 /// Levels of an expression, queries of a UNION, tables of a join.
 pub(crate) const DEEPEST: usize = 1000;
@@ -215,6 +216,9 @@ impl VisitorMut for Shape {
         if count > DEEPEST {
             return self.refuse(&format!("a UNION has more than {DEEPEST} queries"));
         }
+        if let Some(wrong) = wrong_answers::of_sets(&query.body) {
+            return self.refuse(wrong);
+        }
         ControlFlow::Continue(())
     }
 
@@ -222,6 +226,9 @@ impl VisitorMut for Shape {
         let tables: usize = select.from.iter().map(|from| 1 + from.joins.len()).sum();
         if tables > DEEPEST {
             return self.refuse(&format!("a query joins more than {DEEPEST} tables"));
+        }
+        if let Some(wrong) = wrong_answers::of_select(select) {
+            return self.refuse(wrong);
         }
         ControlFlow::Continue(())
     }

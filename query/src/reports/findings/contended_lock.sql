@@ -1,11 +1,11 @@
 -- The lock for which threads waited longest. Of futexes, those that are locks: threads also wait for work with them, but a lock with
--- waiters has the value 2 in glibc, musl, Rust and Go, or priority inheritance.
+-- waiters has the value 2 in glibc, musl, Rust and Go, or priority inheritance. Who joins a thread waits for its end, not for a lock.
 WITH futexes AS (
 {futexes}),
 waits AS (
   SELECT l.* FROM (SELECT * FROM locks WHERE duration IS NOT NULL AND address IS NOT NULL AND {threads}) AS l
     LEFT JOIN futexes AS f ON f.tid = l.tid AND f.time = l.time
-  WHERE l.kind <> 'futex' OR f.tid IS NOT NULL
+  WHERE l.kind NOT IN ('futex', 'join') OR f.tid IS NOT NULL
 ), by_lock AS (
   SELECT kind, address, count(*) AS waits, count(DISTINCT tid) AS threads, sum(duration) AS total, max(duration) AS longest,
     first_value(owner_tid ORDER BY duration DESC, time) AS owner, first_value(time ORDER BY duration DESC, time) AS at_time

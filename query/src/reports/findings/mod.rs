@@ -117,6 +117,7 @@ pub(super) struct Found {
 
 impl Report for Findings {
     const NAME: &'static str = "findings";
+    const SHOWS_LOSSES: bool = true;
 
     fn traces(&self) -> Vec<PathBuf> {
         self.traces.traces.clone()

@@ -6,22 +6,11 @@ use arrow::datatypes::Int64Type;
 use serde_json::{Value, json};
 
 use perfquet::Session;
-use perfquet::sql::names::literal;
 use perfquet::stacks::strings;
 use perfquet::unit::in_fitting_unit;
 
 use crate::commands::info;
-
-/// Reasons of rows of `losses` that lose nothing. The kernel throttles an event that comes too often, and a recording pauses on request:
-/// fewer events were recorded then, but none is lost.
-const LESS_RECORDED: [&str; 3] = ["throttled", "paused", "resumed"];
-
-/// The condition of losses, or of times in which less was recorded.
-fn is_lost(lost: bool) -> String {
-    let reasons: Vec<String> = LESS_RECORDED.iter().map(|reason| literal(reason)).collect();
-    let not = if lost { "NOT " } else { "" };
-    format!("coalesce(reason, '') {not}IN ({})", reasons.join(", "))
-}
+use crate::losses::is_lost;
 
 /// The traces: names, facts, losses, and the text of `info`.
 pub(super) fn traces(session: &Session) -> Result<Value> {

@@ -83,6 +83,7 @@ struct PageReport {
 
 impl Report for PageReport {
     const NAME: &'static str = "report";
+    const SHOWS_LOSSES: bool = true;
 
     fn traces(&self) -> Vec<PathBuf> {
         self.traces.traces.clone()

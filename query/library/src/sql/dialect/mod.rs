@@ -56,7 +56,8 @@ impl VisitorMut for Translator {
             let is_named = |expr: &Expr| match expr {
                 Expr::Function(call) if is_translated(call) => true,
                 // The engine's name has no words of the subquery, and its own names of functions.
-                expr => has_list(expr) || has_own_name(expr),
+                // Nor does it have brackets.
+                expr => has_list(expr) || has_own_name(expr) || has_brackets(expr),
             };
             if let SelectItem::UnnamedExpr(expr) = item
                 && is_named(expr)
@@ -237,7 +238,11 @@ fn distinguish(projection: &mut [SelectItem]) {
     let mut names: Vec<String> = Vec::new();
     for item in projection {
         let name = match &*item {
-            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => continue,
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => name.value.clone(),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => match names.last() {
+                Some(name) => name.value.clone(),
+                None => continue,
+            },
             SelectItem::UnnamedExpr(expr) => name_of(expr),
             SelectItem::ExprWithAlias { alias, .. } => alias.value.clone(),
             _ => continue,
@@ -270,6 +275,23 @@ fn has_list(expr: &Expr) -> bool {
         }
     }
     expr.visit(&mut Lists).is_break()
+}
+
+/// Whether an expression has brackets that decide what is computed first.
+fn has_brackets(expr: &Expr) -> bool {
+    struct Brackets;
+    impl Visitor for Brackets {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Nested(inner) if matches!(**inner, Expr::BinaryOp { .. }) => {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    expr.visit(&mut Brackets).is_break()
 }
 
 /// Whether an expression has a function as an argument, or a slice.
@@ -339,10 +361,31 @@ pub(crate) fn as_written(expr: &Expr) -> String {
     let text = expr.to_string();
     let parts = text.split('\'').enumerate();
     let parts = parts.map(|(index, part)| match index % 2 {
-        0 => part.to_lowercase(),
+        0 => without_marks(part).to_lowercase(),
         _ => part.to_owned(),
     });
     parts.collect::<Vec<_>>().join("'")
+}
+
+/// Removes the mark of durations, `1000000L` (`sql/literals.rs`).
+fn without_marks(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    let mut is_number = false;
+    let mut in_name = false;
+    while let Some(letter) = letters.next() {
+        let ends = letters
+            .peek()
+            .is_none_or(|next| !next.is_alphanumeric() && *next != '_');
+        if letter == 'L' && is_number && ends {
+            is_number = false;
+            continue;
+        }
+        is_number = letter.is_ascii_digit() && !in_name;
+        in_name = letter.is_alphabetic() || letter == '_' || (in_name && letter.is_alphanumeric());
+        result.push(letter);
+    }
+    result
 }
 
 /// Returns the name of an expression's column: a subquery has that of its only column.
