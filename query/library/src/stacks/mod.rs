@@ -15,7 +15,7 @@ pub use frames::Frames;
 pub use rows::{Boxes, RowStacks, StackColumns};
 pub use walk::Walk;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, bail};
@@ -37,12 +37,22 @@ pub fn strings(column: &ArrayRef) -> Result<StringViewArray> {
 pub struct Forest {
     traces: Arc<Vec<Trace>>,
     trees: Vec<OnceLock<Result<Arc<Tree>, String>>>,
+    by_name: HashMap<String, usize>,
 }
 
 impl Forest {
     pub fn new(traces: Arc<Vec<Trace>>) -> Forest {
         let trees = traces.iter().map(|_| OnceLock::new()).collect();
-        Forest { traces, trees }
+        // Of equal names, the first counts.
+        let names = traces.iter().enumerate().rev();
+        let by_name = names
+            .map(|(index, trace)| (trace.name.clone(), index))
+            .collect();
+        Forest {
+            traces,
+            trees,
+            by_name,
+        }
     }
 
     /// The traces.
@@ -67,7 +77,7 @@ impl Forest {
 
     /// Index of the trace with that name.
     pub fn trace(&self, name: &str) -> Option<usize> {
-        self.traces.iter().position(|trace| trace.name == name)
+        self.by_name.get(name).copied()
     }
 
     /// The trace of a stack ID.

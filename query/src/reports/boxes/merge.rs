@@ -134,20 +134,27 @@ impl Merge {
         groups: &[Vec<String>],
     ) -> Result<()> {
         self.leaves = vec![0; folded.rows.len()];
-        for trace in 0..forest.len() {
+        let mut of_trace: Vec<Vec<usize>> = vec![Vec::new(); forest.len()];
+        for (index, row) in folded.rows.iter().enumerate() {
+            of_trace[row.trace].push(index);
+        }
+        for (trace, indices) in of_trace.into_iter().enumerate() {
+            if indices.is_empty() {
+                continue;
+            }
             let tree = forest.tree(trace)?;
+            let rows = || indices.iter().map(|&index| &folded.rows[index]);
             let mut stacks = Stacks {
                 labels: self.labels_of_frames(&tree),
                 whole: match self.shape.incomplete {
                     Incomplete::Kept => vec![true; tree.len()],
-                    _ if !has_stacks(&tree, folded, trace) => vec![true; tree.len()],
+                    _ if !has_stacks(&tree, rows()) => vec![true; tree.len()],
                     how => roots::whole(&tree, how == Incomplete::GatheredOfUnwound),
                 },
                 tree: &tree,
                 walk: Walk::default(),
             };
-            let rows = folded.rows.iter().enumerate();
-            for (index, row) in rows.filter(|(_, row)| row.trace == trace) {
+            for (&index, row) in indices.iter().zip(rows()) {
                 let names = groups.get(index).map_or(&[][..], Vec::as_slice);
                 let leaf = match self.shape.is_reversed {
                     true => self.add_reversed(&mut stacks, row, names),
@@ -258,8 +265,7 @@ impl Merge {
 }
 
 /// Whether any user stack has a caller: if all of them are instructions alone, no stacks were recorded.
-fn has_stacks(tree: &Tree, folded: &Folded, trace: usize) -> bool {
-    let mut rows = folded.rows.iter().filter(|row| row.trace == trace);
+fn has_stacks<'r>(tree: &Tree, mut rows: impl Iterator<Item = &'r Weighted>) -> bool {
     rows.any(|row| row.user != 0 && tree.parent(row.user) != 0)
 }
 
