@@ -5,6 +5,8 @@
 mod keys;
 #[path = "page/kinds.rs"]
 mod kinds;
+#[path = "page/timeline.rs"]
+mod timeline;
 #[path = "page/truth.rs"]
 mod truth;
 

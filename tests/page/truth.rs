@@ -264,7 +264,7 @@ pub(super) fn rows(trace: &Path, sql: &str) -> Vec<String> {
 }
 
 /// Switches of two threads on one CPU, with waits of very different lengths in several states.
-fn waits() -> String {
+pub(super) fn waits() -> String {
     let mut text = "# tracer: nop\n#\n".to_owned();
     let mut time = 100_000_000u64;
     let names = ["swapper/0", "one", "two"];

@@ -86,6 +86,10 @@ impl Session {
         for note in traces.notes() {
             log::warn!("{note}");
         }
+        Session::of(traces, options)
+    }
+
+    fn of(traces: Traces, options: &Options) -> Result<Session> {
         let runtime = Mutex::new(Some(runtime(options)?));
         let context = context(options)?;
         let registered = register::with_definitions(&context, &traces, &options.definitions)?;
@@ -137,6 +141,13 @@ impl Session {
     /// Opens one of the traces alone.
     pub fn alone(&self, trace: &Trace) -> Result<Session> {
         Session::open(std::slice::from_ref(&trace.path), &self.options)
+    }
+
+    /// Opens one of the traces alone; `aligned(time)` is still a time on the timeline of all.
+    #[doc(hidden)]
+    pub fn alone_on_timeline(&self, trace: &Trace) -> Result<Session> {
+        let traces = Traces::open(std::slice::from_ref(&trace.path))?;
+        Session::of(traces.placed(trace.placement), &self.options)
     }
 
     /// Restricts the tables and views of all following queries.

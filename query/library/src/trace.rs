@@ -403,6 +403,14 @@ impl Traces {
         repeated.chain(lakes).chain(incomplete).collect()
     }
 
+    /// Gives the only trace a place on a timeline.
+    pub(crate) fn placed(mut self, placement: Option<Placement>) -> Traces {
+        if let Some([trace]) = Arc::get_mut(&mut self.each).map(Vec::as_mut_slice) {
+            trace.placement = placement;
+        }
+        self
+    }
+
     pub(crate) fn shared(&self) -> Arc<Vec<Trace>> {
         Arc::clone(&self.each)
     }

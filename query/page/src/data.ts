@@ -18,6 +18,8 @@ export interface Cells {
 export type Label = [string, number, number | null, string | null];
 
 export interface Profile {
+  /** Number of its trace, if there are several. */
+  trace?: number;
   kind: "event" | "calls" | "aggregates" | "difference";
   name: string;
   unit: string;
@@ -41,6 +43,7 @@ export interface Profile {
 }
 
 export interface DurationRow {
+  trace?: number;
   function: string;
   count: number;
   total: number | null;
@@ -54,6 +57,7 @@ export interface DurationRow {
 }
 
 export interface SlowCall {
+  trace?: number;
   time: number | null;
   duration: number;
   tid: number | null;
@@ -87,6 +91,9 @@ export const STATES = [
 /** What was on a CPU (threads) or what a thread did (states), by begin. */
 export interface Track {
   kind: "cpu" | "thread";
+  /** Number of its trace, if there are several, and the event whose samples stand for what ran there. */
+  trace?: number;
+  source?: string | null;
   /** Number of the CPU, index of the thread. */
   id: number;
   begin: Float64Array;
@@ -102,6 +109,11 @@ export interface Track {
 /** Whether a thread is that of a CPU without work: every CPU has one with TID 0, swapper/0 and so on. */
 export function isIdleThread([tid]: Data["threads"][number]): boolean {
   return tid === 0;
+}
+
+/** The number of a thread's trace. */
+export function traceOf(data: Data, thread: number): number {
+  return data.threads[thread]?.[3] ?? 0;
 }
 
 /** Wake-ups in the order of time, and the indexes of the threads. */
@@ -143,6 +155,9 @@ export interface Calls {
 }
 
 export interface Trace {
+  /** Where it stands on the time axis, in words; and its begin there, in nanoseconds, with its drift in parts per billion. */
+  placement?: string;
+  place?: { begin: number | null; drift: number };
   name: string;
   path: string;
   facts: [string, string][];
@@ -169,6 +184,7 @@ export interface Change {
 
 /** A line of `findings`. */
 export interface FindingRow {
+  trace?: number;
   severity: string;
   title: string;
   detail: string | null;
@@ -178,6 +194,9 @@ export interface FindingRow {
 }
 
 export interface Data {
+  /** The time axes of the page, and the number of this one. */
+  axes?: string[];
+  axis?: number;
   title: string;
   /** Null if the page has only a part of the trace, or two traces. */
   findings?: FindingRow[] | null;
@@ -200,8 +219,8 @@ export interface Data {
   summaries?: { counters: CounterRow[]; aggregates: AggregateRow[]; events: EventRow[] } | null;
   /** Counters over time. */
   lines?: CounterLine[] | null;
-  /** Thread ID, process ID, name. */
-  threads: [number, number | null, string | null][];
+  /** Thread ID, process ID, name; of several traces also the number of the trace. */
+  threads: [number, number | null, string | null, number?][];
   colors: Record<"kinds" | "off_cpu" | "modules" | "changes", [string, string][]> & { names: string[] };
 }
 
@@ -318,7 +337,7 @@ function tree(raw: RawTree, names: string[], columns: Columns): Pick<Profile, "l
   return { labels, parent, label };
 }
 
-type RawTrack = Pick<Track, "kind" | "id"> & Record<"gap" | "length" | "what" | "cell" | "cell_what" | "cell_time", Place>;
+type RawTrack = Pick<Track, "kind" | "id" | "trace" | "source"> & { grain?: number } & Record<"gap" | "length" | "what" | "cell" | "cell_what" | "cell_time", Place>;
 
 /** Joins exact and merged stretches in the order of their begins. */
 function track(raw: RawTrack, grain: number, columns: Columns): Track {
@@ -326,6 +345,7 @@ function track(raw: RawTrack, grain: number, columns: Columns): Track {
   const [cells, cellWhats, cellTimes] = [columns.read(raw.cell), columns.integers(raw.cell_what), columns.read(raw.cell_time)];
   const count = gaps.length + cells.length;
   const found: Track = {
+    ...(raw.trace === undefined ? {} : { trace: raw.trace, source: raw.source ?? null }),
     kind: raw.kind, id: raw.id, begin: new Float64Array(count), length: new Float64Array(count), what: new Int32Array(count),
     time: new Float64Array(count), isMerged: new Uint8Array(count), reach: new Float64Array(count),
   };
@@ -384,10 +404,14 @@ export async function read(base64: string): Promise<Data> {
     for (const name of new Set(chart.function)) chart.names[name] = harmless(data.names[name]);
     data.calls.chart = chart;
   }
-  for (const thread of data.threads) if (thread[2] !== null) thread[2] = harmless(thread[2]);
   for (const line of data.lines ?? []) line.name = harmless(line.name);
+  for (const thread of data.threads) {
+    if (thread[2] !== null) thread[2] = harmless(thread[2]);
+    // Of several traces, a thread is named with its trace.
+    if (data.traces.length > 1) thread[2] = `${harmless(data.traces[thread[3] ?? 0].name)}: ${thread[2] ?? "[unknown]"}`;
+  }
   if (data.tracks != null) {
-    data.tracks.all = data.tracks.all.map((raw: RawTrack) => track(raw, data.tracks.grain, columns));
+    data.tracks.all = data.tracks.all.map((raw: RawTrack) => track(raw, raw.grain ?? data.tracks.grain, columns));
     const { wakes } = data.tracks;
     data.tracks.wakes = wakes == null ? null
       : { time: columns.read(wakes.time), waker: columns.integers(wakes.waker), woken: columns.integers(wakes.woken) };

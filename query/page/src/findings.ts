@@ -36,9 +36,9 @@ export class Findings {
   update(): void {}
 
   /** A line of the command, with the query that goes on from it. */
-  private line({ severity, title, detail, why, sql }: FindingRow): HTMLElement {
+  private line({ severity, title, detail, why, sql, trace }: FindingRow): HTMLElement {
     const more = [detail, why].filter((text): text is string => text != null && text !== "");
-    const copy = sql == null || sql === "" ? null : button("Copy query", sql, () => copied(this.state.command(["sql", sql], { time: false, threads: false }), () => {
+    const copy = sql == null || sql === "" ? null : button("Copy query", sql, () => copied(this.state.command(["sql", sql], { time: false, threads: false, trace }), () => {
       copy!.textContent = "Copied";
       setTimeout(() => (copy!.textContent = "Copy query"), 1200);
     }));

@@ -110,7 +110,7 @@ export class Flame {
     void focus;
     // A query selects by its own conditions.
     const isSelectable = this.profile.cells !== null && !this.profile.is_off_cpu;
-    return this.state.command(this.profile.flamegraph, { more: [...(this.profile.is_off_cpu && view === "sandwich" ? [] : more), "-o", "flame.svg"], time: isSelectable, threads: isSelectable });
+    return this.state.command(this.profile.flamegraph, { more: [...(this.profile.is_off_cpu && view === "sandwich" ? [] : more), "-o", "flame.svg"], time: isSelectable, threads: isSelectable, trace: this.profile.trace });
   }
 
   private listen(): void {

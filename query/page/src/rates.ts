@@ -58,8 +58,8 @@ class Densities {
 }
 
 /** The number of CPUs of a trace's host. */
-export function cpus(data: Data): number | null {
-  const fact = data.traces[0]?.facts.find(([name]) => name === "cpus")?.[1];
+export function cpus(data: Data, trace = 0): number | null {
+  const fact = data.traces[trace]?.facts.find(([name]) => name === "cpus")?.[1];
   const count = Number(fact);
   return Number.isInteger(count) && count > 0 ? count : null;
 }
@@ -120,7 +120,7 @@ export function rates(data: Data, profile: Profile | null, state: State, slots: 
     values[bin] = isTime ? weight / span : (weight / span) * 1e9;
   });
   let most = values.reduce((a, b) => Math.max(a, b), 0);
-  const host = cpus(data);
+  const host = cpus(data, profile?.trace);
   // No clock of a CPU runs on more CPUs than there are: what is above is when samples happened to come.
   if (isTime && profile !== null && !profile.is_off_cpu && host !== null) most = Math.min(most, host);
   const unit = profile === null ? "calls at a time" : profile.is_off_cpu ? "threads" : isTime ? "CPUs" : `${profile.unit}/s`;

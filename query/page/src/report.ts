@@ -1,5 +1,6 @@
 // The report page: unpacks its data, makes the panels, and keeps them in step with the selection.
 
+import { choice, taken } from "./axes.ts";
 import { type Data, type Trace, read } from "./data.ts";
 import { Changes } from "./changes.ts";
 import { Courses } from "./courses.ts";
@@ -33,6 +34,7 @@ function traceHead(trace: Trace, isOne: boolean): HTMLElement {
     isOne ? null : make("h3", {}, trace.name),
     make("p", {}, [trace.recorded, ...host].filter((text) => text !== null).join(" · ")),
   ];
+  if (trace.placement !== undefined) lines.push(make("p", { class: "placement" }, trace.placement));
   const command = fact("command_line");
   if (command !== undefined) lines.push(make("p", {}, make("code", {}, command)));
   const counted = (name: string, pairs: [string, number | null][]) => {
@@ -58,7 +60,7 @@ function summary(data: Data, stacks: Stacks[]): string {
     if (profile.kind === "difference") return;
     const { boxes, samples, idle } = stacks[index]!.withoutIdle(data.threads);
     const all = boxes.total[0]!;
-    const host = cpus(data);
+    const host = cpus(data, profile.trace);
     const isClock = profile.unit === "ns" && profile.kind === "event" && !profile.is_off_cpu;
     const share = isClock && host !== null && data.length !== undefined ? `, ${percent(all, host * data.length)} of ${host} CPUs` : "";
     // Every hit of a tracepoint has the function that contains it.
@@ -94,7 +96,8 @@ function head(data: Data, stacks: Stacks[]): HTMLElement {
     make("header", {}, make("h1", {}, data.title), make("div", { class: "tools" }, copyLink(), theme, button("print", "Print the page", () => print()))),
     data.note == null || data.note === "" ? null : make("p", { class: "sender" }, data.note),
     make("p", { class: "summary" }, summary(data, stacks)),
-    ...data.traces.map((trace) => traceHead(trace, data.traces.length === 1)),
+    choice(data),
+    ...data.traces.map((trace) => traceHead(trace, data.traces.length === 1 && data.axes === undefined)),
     data.condition === null ? null : make("p", {}, `Only: ${data.condition}`),
   ];
   if (data.omitted.length > 0) parts.push(make("p", {}, `Left out: ${data.omitted.join("; ")}`));
@@ -170,9 +173,7 @@ function anchor(): () => void {
 
 async function main(): Promise<void> {
   const page = document.getElementById("page")!;
-  const source = document.getElementById("data")!;
-  const data = await read(source.textContent ?? "");
-  source.remove();
+  const data = await read(taken());
   const state = new State(data);
   const tip = new Tip();
   const stacks = data.profiles.map((profile) => new Stacks(profile));

@@ -1,6 +1,7 @@
 // The selection, which all panels share: time, threads, search; and what is shown. It is kept in the fragment of the URL.
 
-import type { Data } from "./data.ts";
+import { concerned, ofFragment, since } from "./axes.ts";
+import { type Data, traceOf } from "./data.ts";
 import { pattern } from "./format.ts";
 
 export type View = "icicle" | "flame" | "sandwich" | "time order" | "top-down" | "bottom-up";
@@ -132,8 +133,9 @@ export class State {
     return time === null ? null : `${exactTime(time[0] * slot)}..${exactTime(time[1] * slot)}`;
   }
 
-  tids(): number[] {
-    return [...this.selection.threads].map((index) => this.data.threads[index]![0]);
+  /** The selected threads of a trace. */
+  private tids(trace: number): number[] {
+    return [...this.selection.threads].filter((index) => traceOf(this.data, index) === trace).map((index) => this.data.threads[index]![0]);
   }
 
   expression(): RegExp | null {
@@ -161,31 +163,48 @@ export class State {
     };
   }
 
-  /** A command that shows the same on the terminal. */
-  command(words: string[], options: { time?: boolean; threads?: boolean; more?: string[] } = {}): string {
-    const time = options.time === false ? null : this.timeText();
-    const tids = options.threads === false ? [] : this.tids();
+  /** A command that shows the same on the terminal; of several traces on one time axis, one for each of them. */
+  command(words: string[], options: { time?: boolean; threads?: boolean; more?: string[]; trace?: number | undefined } = {}): string {
+    if (this.data.axes === undefined) return this.commandOf(words, options, this.data.traces.map((trace) => trace.path), this.timeText(), this.tids(0));
+    const { time, threads } = this.selection;
+    const commands = concerned(this.data, options.trace, threads).flatMap((trace) => {
+      const own = time === null ? null : since(this.data, trace, [time[0] * this.slot, time[1] * this.slot]);
+      const range = own === null ? null : `${exactTime(own[0])}..${exactTime(own[1])}`;
+      return time !== null && own === null ? [] : [this.commandOf(words, options, [this.data.traces[trace]!.path], range, this.tids(trace))];
+    });
+    return commands.join("; ");
+  }
+
+  private commandOf(words: string[], options: { time?: boolean; threads?: boolean; more?: string[] }, paths: string[], range: string | null, selected: number[]): string {
+    const time = options.time === false ? null : range;
+    const tids = options.threads === false ? [] : selected;
     const given = this.data.filters.filter((word) => {
       if (word.startsWith("--time=")) return this.selection.time === null || options.time === false;
       return !word.startsWith("--tid=") || tids.length === 0;
     });
     const all = [
-      "perfquet-query", words[0] ?? "", ...this.data.traces.map((trace) => trace.path), ...words.slice(1), ...given,
+      "perfquet-query", words[0] ?? "", ...paths, ...words.slice(1), ...given,
       ...(time === null ? [] : ["--time", time]), ...(tids.length === 0 ? [] : ["--tid", tids.join(",")]), ...(options.more ?? []),
     ];
     const plain = (word: string) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
     return all.map(plain).join(" ");
   }
 
+  /** A thread in an address: its ID, after the number of its trace unless that is the first: `812`, `1:812`. */
+  private threadKey(index: number): string {
+    const trace = traceOf(this.data, index);
+    return `${trace === 0 ? "" : `${trace}:`}${this.data.threads[index]![0]}`;
+  }
+
   private fragment(): string {
     const { query, profile, view, focus, zoom } = this.selection;
-    const parts: string[] = [];
-    const add = (name: string, value: string) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
+    const parts: string[] = ofFragment(this.data);
+    const add = (name: string, value: string) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",").replaceAll("%3A", ":")}`);
     const time = this.timeText();
     if (time !== null) add("t", time);
     const { span } = this.selection;
     if (span !== null) add("span", `${exactTime(span[0])}..${exactTime(span[1])}`);
-    if (this.selection.threads.size > 0) add("tid", this.tids().join(","));
+    if (this.selection.threads.size > 0) add("tid", [...this.selection.threads].map((index) => this.threadKey(index)).join(","));
     if (query !== "") add("q", query);
     if (profile > 0) add("event", this.data.profiles[profile]?.name ?? "");
     if (view !== "icicle") add("view", view);
@@ -204,9 +223,9 @@ export class State {
     const [from, to] = range("t");
     const [spanFrom, spanTo] = range("span");
     const [baseFrom, baseTo] = range("base");
-    const wanted = new Set((parts.get("tid") ?? "").split(",").filter((text) => text !== "").map(Number));
+    const wanted = new Set((parts.get("tid") ?? "").split(",").filter((text) => text !== ""));
     const threads = new Set<number>();
-    this.data.threads.forEach((thread, index) => { if (wanted.has(thread[0])) threads.add(index); });
+    this.data.threads.forEach((_, index) => { if (wanted.has(this.threadKey(index))) threads.add(index); });
     const profile = this.data.profiles.findIndex((one) => one.name === parts.get("event"));
     const view = VIEWS.find((view) => view === parts.get("view"));
     const zoom = Number(parts.get("zoom") ?? 0);

@@ -1,6 +1,6 @@
 // Panels of rows: threads, functions, durations, slowest calls.
 
-import type { Calls, Data, DurationRow, SlowCall } from "./data.ts";
+import { type Calls, type Data, type DurationRow, type SlowCall, traceOf } from "./data.ts";
 import { Canvas, Tip, color, commandLine, make, panel } from "./dom.ts";
 import { amount, counted, cut, duration, grouped, harmless, percent } from "./format.ts";
 import type { FunctionLine, Stacks } from "./stacks.ts";
@@ -130,7 +130,7 @@ export class Threads {
   private readonly panel = panel("threads", "Threads");
   readonly element = this.panel.element;
   private readonly table: Table<ThreadLine>;
-  private readonly command = commandLine(() => this.state.command(this.words(), { more: profileOf(this.data, this.state)?.cells == null || profileOf(this.data, this.state)?.is_off_cpu === true ? [] : ["--by", "comm"], threads: false }));
+  private readonly command = commandLine(() => this.state.command(this.words(), { more: profileOf(this.data, this.state)?.cells == null || profileOf(this.data, this.state)?.is_off_cpu === true ? [] : ["--by", "comm"], threads: false, trace: timedProfile(this.data, this.state)?.trace }));
 
   constructor(private readonly data: Data, private readonly state: State) {
     this.table = new Table<ThreadLine>([], 0, (line) => this.toggle(line.index), {
@@ -247,8 +247,9 @@ export class Functions {
   private readonly table: Table<FunctionLine>;
   private readonly command = commandLine(() => {
     const profile = this.profile;
-    return profile.top !== undefined ? this.state.command(profile.top)
-      : profile.kind === "difference" ? this.state.command(["diff"]) : this.state.command(profile.kind === "calls" ? ["durations", "--sort", "self"] : ["top"], { time: false });
+    const { trace } = profile;
+    return profile.top !== undefined ? this.state.command(profile.top, { trace })
+      : profile.kind === "difference" ? this.state.command(["diff"]) : this.state.command(profile.kind === "calls" ? ["durations", "--sort", "self"] : ["top"], { time: false, trace });
   });
 
   constructor(private readonly data: Data, private readonly state: State, private readonly stacks: Stacks[]) {
@@ -298,6 +299,12 @@ export class Functions {
   }
 }
 
+/** The column with the names of the traces, if there are several. */
+function traceColumn<Line extends { trace?: number }>(data: Data): Column<Line>[] {
+  const name = (line: Line) => data.traces[line.trace ?? 0]?.name ?? "";
+  return data.axes === undefined || data.traces.length < 2 ? [] : [{ title: "trace", value: name, isName: true }];
+}
+
 interface DurationLine extends DurationRow {
   index: number;
   bars: Map<number, number>;
@@ -312,6 +319,7 @@ export class Durations {
   private readonly command = commandLine(() => this.state.command(this.calls.durations));
   private readonly heatCommand = commandLine(() => this.state.command(this.calls.heatmap, {
     time: false, more: ["--where", `function = '${(this.chosenName() ?? "").replaceAll("'", "''")}'`, "-o", "heat.svg"],
+    trace: this.chosen === null ? undefined : this.calls.rows[this.chosen]?.trace,
   }));
   private chosen: number | null = null;
 
@@ -372,7 +380,7 @@ export class Durations {
         return null;
       };
       return {
-        function: row.function, index, bars: sum.bars, count: sum.count, total: sum.total, self: null, min: null, max: at(1),
+        ...(row.trace === undefined ? {} : { trace: row.trace }), function: row.function, index, bars: sum.bars, count: sum.count, total: sum.total, self: null, min: null, max: at(1),
         avg: sum.count > 0 ? sum.total / sum.count : null, p50: at(0.5), p95: at(0.95), p99: at(0.99),
       };
     });
@@ -394,6 +402,7 @@ export class Durations {
         title, value: (line) => line[title], text: (line) => (line[title] === null ? "" : about + time(line[title])),
       })),
       { title: "distribution", value: (line) => line.p50, cell: (line) => violin(line.bars, low, high) },
+      ...traceColumn<DurationLine>(this.data),
       { title: "function", value: (line) => line.function, isName: true },
     ];
     const rounded = this.state.selection.time !== null && this.calls.steps > 1
@@ -484,6 +493,7 @@ export class Slowest {
     this.table = new Table<SlowCall>([
       { title: "duration", value: (call) => call.duration, text: (call) => duration(call.duration) },
       { title: "time", value: (call) => call.time, text: (call) => (call.time === null ? "" : duration(call.time)) },
+      ...traceColumn<SlowCall>(data),
       { title: "thread", value: (call) => call.comm ?? "", text: (call) => `${call.comm ?? ""} ${call.tid ?? ""}`, isName: true },
       { title: "function", value: (call) => call.function, isName: true },
       { title: "arguments", value: (call) => text(call.args), isName: true },
@@ -502,7 +512,7 @@ export class Slowest {
   /** Selects the time and thread of a call, and shows all that is known of it. */
   private choose(call: SlowCall): void {
     this.chosen = call;
-    const thread = this.data.threads.findIndex(([tid]) => tid === call.tid);
+    const thread = this.data.threads.findIndex(([tid, , , trace]) => tid === call.tid && (trace ?? 0) === (call.trace ?? 0));
     this.state.change({ threads: thread < 0 ? new Set() : new Set([thread]) });
     if (call.time !== null) this.state.showSpan(call.time, call.time + Math.max(1, call.duration));
   }
@@ -513,12 +523,13 @@ export class Slowest {
   }
 
   /** The calls in which a call was, the innermost first, with their durations. They are as long as it is, so the chart has them. */
-  private callers({ time, duration: length, tid, function: name, caller }: SlowCall): string[] {
+  private callers({ time, duration: length, tid, function: name, caller, trace }: SlowCall): string[] {
     const { chart } = this.calls;
     const found: number[] = [];
     chart.begin.forEach((begin, call) => {
       const isAround = time !== null && begin <= time && begin + chart.length[call]! >= time + length;
-      if (isAround && this.data.threads[chart.thread[call]!]![0] === (tid ?? -1)) found.push(call);
+      const thread = chart.thread[call]!;
+      if (isAround && this.data.threads[thread]![0] === (tid ?? -1) && traceOf(this.data, thread) === (trace ?? 0)) found.push(call);
     });
     found.sort((a, b) => chart.depth[b]! - chart.depth[a]!);
     // Calls with the same time are the call, and what is inside of it.
@@ -548,11 +559,11 @@ export class Slowest {
   update(): void {
     const { time, threads } = this.state.selection;
     const slot = this.data.slot ?? 1;
-    const tids = new Set([...threads].map((index) => this.data.threads[index]![0]));
+    const keys = new Set([...threads].map((index) => `${traceOf(this.data, index)}:${this.data.threads[index]![0]}`));
     const expression = this.state.expression();
     this.rows = this.calls.slowest.filter((call) =>
       (time === null || (call.time !== null && call.time >= time[0] * slot && call.time < time[1] * slot)) &&
-      (tids.size === 0 || (call.tid !== null && tids.has(call.tid))) &&
+      (keys.size === 0 || (call.tid !== null && keys.has(`${call.trace ?? 0}:${call.tid}`))) &&
       (expression === null || expression.test(call.function)));
     this.panel.note.replaceChildren(make("span", {},
       `of the slowest ${grouped(this.calls.slowest.length)} calls of the trace; a row selects its time and thread, and shows its stacks`));

@@ -69,7 +69,7 @@ export class Time {
   private last: Rates | null = null;
   /** Rows of slots that the grid draws as one, so that a cell has several samples. */
   private joined = 1;
-  private readonly command = commandLine(() => this.state.command(this.heatmap(), { more: ["-o", "grid.svg"], time: false }));
+  private readonly command = commandLine(() => this.state.command(this.heatmap(), { more: ["-o", "grid.svg"], time: false, trace: this.profile?.trace }));
   private readonly slots: number;
   private readonly slot: number;
   private readonly column: number;

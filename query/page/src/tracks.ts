@@ -1,7 +1,8 @@
 // Tracks: what ran on each CPU, the states of threads, and their calls as boxes. They show the selected time; dragging in them
 // zooms further than the slots of the other panels.
 
-import { type Calls, type Chart, type Data, STATES, type Track } from "./data.ts";
+import { errors } from "./axes.ts";
+import { type Calls, type Chart, type Data, STATES, type Track, traceOf } from "./data.ts";
 import { Canvas, Tip, button, color, commandLine, isDark, legendEntry, make, panel, pictureButton } from "./dom.ts";
 import { counted, cut, cutBeforeNumber, duration, grouped, shortened } from "./format.ts";
 import { exactTime, readableRange, type State } from "./state.ts";
@@ -26,6 +27,8 @@ const MOST_WAKES = 300;
 const LEVELS = 40;
 /** A canvas that is much higher is not drawn. */
 const HIGHEST = 7_000;
+/** Multiples of this tell apart the processes of several traces. */
+const TRACE = 2 ** 32;
 /** Zooming ends at a range of this many nanoseconds. */
 const SHORTEST = 100;
 const FONT = "11px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
@@ -152,19 +155,32 @@ export class Tracks {
     [...sums].sort((a, b) => b[1] - a[1] || a[0] - b[0]).forEach(([thread], rank) => this.ranks.set(thread, rank));
   }
 
-  private processName(pid: number): string {
-    const first = this.data.threads.find(([tid]) => tid === pid);
+  private processName(key: number): string {
+    const [pid, of] = [key % TRACE, Math.floor(key / TRACE)];
+    const first = this.data.threads.find(([tid, , , trace]) => tid === pid && (trace ?? 0) === of);
     return first?.[2] == null ? `process ${pid}` : `${first[2]}, process ${pid}`;
   }
 
+  /** The process of a thread: of several traces, the same ID is another process in each. */
+  private processOf(thread: number): number | null {
+    const pid = this.data.threads[thread]![1];
+    return pid === null ? null : traceOf(this.data, thread) * TRACE + pid;
+  }
+
   /** The threads of a process that have a row. */
-  private threadsOf(pid: number): number[] {
-    return this.rows.filter((row) => row.kind === "thread" && this.data.threads[row.id]![1] === pid).map((row) => row.id);
+  private threadsOf(process: number): number[] {
+    return this.rows.filter((row) => row.kind === "thread" && this.processOf(row.id) === process).map((row) => row.id);
+  }
+
+  /** The event whose samples stand for what ran in a row of a CPU. */
+  private sourceOf(row: Row): string | null {
+    return row.track?.source ?? this.data.tracks?.source ?? null;
   }
 
   private name(row: Row): string {
     if (row.kind === "process") return this.processName(row.id);
-    return row.kind === "cpu" ? `CPU ${row.id}` : this.threadName(row.id);
+    const trace = row.track?.trace;
+    return row.kind === "cpu" ? `${trace === undefined ? "" : `${this.data.traces[trace]!.name}: `}CPU ${row.id}` : this.threadName(row.id);
   }
 
   private toggle(thread: number): void {
@@ -294,8 +310,8 @@ export class Tracks {
       this.state.change({ threads: new Set([row.id]), profile, zoom: 0, ...(this.state.selection.view === "sandwich" ? { view: "icicle" as const } : {}) });
       this.state.showSpan(part.begin, part.end);
     };
-    const off = this.data.profiles.findIndex((one) => one === offCpu(this.data));
-    const on = this.data.profiles.findIndex((one) => one.cells !== null && !one.is_off_cpu);
+    const off = this.data.profiles.findIndex((one) => one === offCpu(this.data, row.id));
+    const on = this.data.profiles.findIndex((one) => one.cells !== null && !one.is_off_cpu && (one.trace ?? 0) === traceOf(this.data, row.id));
     const links = [
       ...(isOff && off >= 0 ? [button("select this wait", "Select its time and thread, and show the stacks off the CPU", select(off))] : []),
       ...(!isOff && on >= 0 ? [button("select this time", "Select its time and thread, and show the stacks", select(on))] : []),
@@ -367,7 +383,7 @@ export class Tracks {
     const wakes = this.data.tracks?.wakes ?? null;
     const woken = row.kind === "thread" && STATES[part.what] === "running" && !part.isMerged ? wakeOf(wakes, row.track!, row.id, part.begin) : null;
     const waker = woken === null ? [] : [`woken by ${this.threadName(wakes!.waker[woken]!)} at ${exactTime(wakes!.time[woken]!)}`];
-    const source = this.data.tracks?.source ?? null;
+    const source = row.kind === "cpu" ? this.sourceOf(row) : null;
     if (source !== null) return [`${this.name(row)}: ${what}`, `most samples of ${source} from ${exactTime(part.begin)} to ${exactTime(part.end)}`];
     return part.isMerged
       ? [`${this.name(row)}: ${what}`, `${duration(part.time)} in short stretches, from ${exactTime(part.begin)} to ${exactTime(part.end)}`]
@@ -377,7 +393,7 @@ export class Tracks {
   /** The sums of a row in view. */
   private sums(row: Row): string[] {
     const [from, to] = this.range;
-    if (row.track === null || (row.kind === "cpu" && this.data.tracks?.source != null)) return [this.name(row)];
+    if (row.track === null || (row.kind === "cpu" && this.sourceOf(row) !== null)) return [this.name(row)];
     if (row.kind === "thread") {
       const all = times(row.track, from, to);
       return [this.name(row), ...GROUPS.flatMap((group, index) => (all[index]! > 0 ? [`${group.name} ${duration(Math.round(all[index]!))}`] : []))];
@@ -445,7 +461,7 @@ export class Tracks {
       ...(cpus > 0 ? [counted(cpus, "CPU")] : []), counted(rows.filter((row) => row.kind === "thread").length, "thread"),
       ...(omittedThreads > 0 ? [`those of ${THREADS + omittedThreads} that are busy longest in this time`] : []),
       ...(source !== null ? [`CPUs from samples of ${source}: a row is full where they are most`] : []),
-      ...(this.data.tracks?.notes ?? []),
+      ...(this.data.tracks?.notes ?? []), ...errors(this.data),
       ...(this.calls === null ? [] : [areDrawn ? counted(count, "call") : `${grouped(count)} calls: up to ${grouped(MOST_CALLS)} are drawn, zoom in`]),
       ...(wakes.length === 0 ? [] : wakes.length <= MOST_WAKES ? [`${counted(wakes.length, "wake-up")}: arrows from the waker`]
         : [`${grouped(wakes.length)} wake-ups: up to ${MOST_WAKES} are drawn, zoom in`]),
@@ -464,7 +480,7 @@ export class Tracks {
   private byProcess(ranked: Track[]): Track[] {
     const order = new Map<number, Track[]>();
     ranked.forEach((track, place) => {
-      const pid = this.data.threads[track.id]![1] ?? -1 - place;
+      const pid = this.processOf(track.id) ?? -1 - place;
       const known = order.get(pid);
       if (known === undefined) order.set(pid, [track]);
       else known.push(track);
@@ -474,7 +490,7 @@ export class Tracks {
 
   /** The rows with one for each process that has several threads among them. */
   private withProcesses(rows: Row[]): Row[] {
-    const pidOf = (row: Row | undefined) => (row?.kind === "thread" ? this.data.threads[row.id]![1] : null);
+    const pidOf = (row: Row | undefined) => (row?.kind === "thread" ? this.processOf(row.id) : null);
     return rows.flatMap((row, index): Row[] => {
       const pid = pidOf(row);
       const isFirst = pid !== null && pid !== pidOf(rows[index - 1]) && pid === pidOf(rows[index + 1]);
@@ -541,7 +557,7 @@ export class Tracks {
     const groups = GROUPS.map((group) => color(`state-${group.name}`));
     const [ink, band, quiet, focus] = [color("ink"), color("band"), color("quiet"), color("focus")];
     const processes = new Set(this.rows.filter((row) => row.kind === "process").map((row) => row.id));
-    const isProcess = (row: Row) => processes.has(this.data.threads[row.id]![1] ?? NaN);
+    const isProcess = (row: Row) => processes.has(this.processOf(row.id) ?? NaN);
     this.rows.forEach((row, index) => {
       if (row.kind !== "process") {
         context.fillStyle = row.kind === "thread" && row.track !== null ? this.hatching() : band;

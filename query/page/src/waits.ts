@@ -1,6 +1,6 @@
 // What is known of one stretch of a thread: its state, its waker, and the stack with which the thread left its CPU.
 
-import type { Data, Profile } from "./data.ts";
+import { type Data, type Profile, traceOf } from "./data.ts";
 
 /** The boxes of states in the profile of the time off the CPU. */
 const BOXES: Record<string, string> = { interruptible: "sleeping", uninterruptible: "blocked" };
@@ -17,13 +17,13 @@ export interface Wait {
   others: number;
 }
 
-export function offCpu(data: Data): Profile | null {
-  return data.profiles.find((profile) => profile.is_off_cpu && profile.cells !== null) ?? null;
+export function offCpu(data: Data, thread: number): Profile | null {
+  return data.profiles.find((profile) => profile.is_off_cpu && profile.cells !== null && (profile.trace ?? 0) === traceOf(data, thread)) ?? null;
 }
 
 /** The stack of a period off the CPU, from the cells of its slots; null if the page has none. */
 export function waitOf(data: Data, thread: number, state: string, begin: number, end: number): Wait | null {
-  const profile = offCpu(data);
+  const profile = offCpu(data, thread);
   const cells = profile?.cells;
   if (profile == null || cells == null) return null;
   const slot = data.slot ?? 1;

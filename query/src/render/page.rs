@@ -27,7 +27,8 @@ const HASHES: &str = include_str!("../../page/dist/hashes.txt");
 /// A page and its embedded files.
 pub(crate) struct Page {
     pub(crate) title: String,
-    pub(crate) data: PageData,
+    /// One for each time axis.
+    pub(crate) data: Vec<PageData>,
 }
 
 /// What a page shows, packed.
@@ -52,7 +53,16 @@ impl PageData {
 impl Page {
     /// Writes the file.
     pub(super) fn write(&self, out: &mut dyn Write) -> Result<()> {
-        let data = BASE64_STANDARD.encode(&self.data.0);
+        let data = self.data.iter().enumerate().map(|(number, data)| {
+            let id = if number == 0 {
+                "data".to_owned()
+            } else {
+                format!("data-{number}")
+            };
+            let data = BASE64_STANDARD.encode(&data.0);
+            format!("<script type=\"application/octet-stream\" id=\"{id}\">{data}</script>\n")
+        });
+        let data: String = data.collect();
         let (script, style) = (hash("report.js")?, hash("report.css")?);
         write!(
             out,
@@ -62,7 +72,7 @@ impl Page {
              <meta name=\"generator\" content=\"perfquet-query {}\">\n\
              <title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
              <noscript>This report needs JavaScript. It makes no request.</noscript>\n<main id=\"page\"></main>\n\
-             <script type=\"application/octet-stream\" id=\"data\">{data}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+             {data}<script>{SCRIPT}</script>\n</body>\n</html>\n",
             env!("CARGO_PKG_VERSION"),
             escaped(&self.title),
         )?;
@@ -86,7 +96,9 @@ mod tests {
         let name = "</script><script>alert(1)</script>";
         let page = Page {
             title: name.to_owned(),
-            data: PageData::pack(&Value::String(name.to_owned()), &Columns::default()).unwrap(),
+            data: vec![
+                PageData::pack(&Value::String(name.to_owned()), &Columns::default()).unwrap(),
+            ],
         };
         let mut file = Vec::new();
         page.write(&mut file).unwrap();

@@ -118,6 +118,31 @@ impl Placement {
         }
     }
 
+    /// Rows of `trace_info`: how the trace was placed, in nanoseconds. What is unknown has no row.
+    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = vec![
+            ("align.method", self.method.name().to_owned()),
+            ("align.shift", self.shift.to_string()),
+        ];
+        let others = [
+            (
+                "align.origin",
+                Some(self.origin).filter(|_| self.drift != 0),
+            ),
+            (
+                "align.drift_ppb",
+                Some(self.drift).filter(|&drift| drift != 0),
+            ),
+            ("align.error", self.error),
+        ];
+        let known = others.into_iter();
+        facts.extend(known.filter_map(|(name, value)| Some((name, value?.to_string()))));
+        if self.pairs > 0 {
+            facts.push(("align.pairs", self.pairs.to_string()));
+        }
+        facts
+    }
+
     /// The place of a time of the trace on the timeline; `None` beyond 64 bits.
     pub fn place(&self, time: i64) -> Option<i64> {
         i64::try_from(self.exact(time)).ok()

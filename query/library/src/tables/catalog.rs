@@ -24,6 +24,7 @@ use datafusion::scalar::ScalarValue;
 use perfquet_trace::store::{ColumnSchema, ColumnType, unite};
 use perfquet_trace::tables;
 
+use crate::align::Placement;
 use crate::published::Published;
 use crate::tables::part_runs::PartFile;
 use crate::tables::parts::{Change, PartsTable, constant_column};
@@ -480,6 +481,10 @@ fn trace_info(traces: &[Trace]) -> Result<MemTable> {
         }
         for (name, value) in &trace.facts {
             rows.push((&trace.name, name.clone(), value.clone()));
+        }
+        if traces.len() > 1 {
+            let placed = trace.placement.iter().flat_map(Placement::facts);
+            rows.extend(placed.map(|(name, value)| (trace.name.as_str(), name.to_owned(), value)));
         }
     }
     let column = |values: Vec<&str>| Arc::new(StringViewArray::from(values)) as ArrayRef;

@@ -14,21 +14,23 @@ use arrow::datatypes::{Int32Type, Int64Type};
 use perfquet::Session;
 
 use super::cells::{Cell, Cells, NO_THREAD, Threads};
+use super::since::Since;
 
 /// The cells of calls that fulfill a condition; a cell whose `bar` is above 0 is that many whole slots. Calls without a time are
 /// in slot -1, with the time in themselves if it is known.
 pub(super) fn of(
     session: &Session,
     condition: &str,
-    begin: i64,
+    since: Since,
     slot: i64,
     threads: &mut Threads,
 ) -> Result<Cells> {
     // Calls of inputs without threads nest by CPU.
     let sql = format!(
-        "SELECT time - {begin} AS begin, greatest(duration, 0) AS duration, coalesce(self_time, duration) AS self_time, \
+        "SELECT {} AS begin, greatest(duration, 0) AS duration, coalesce(self_time, duration) AS self_time, \
          CAST(coalesce(tid, {NO_THREAD}) AS INT) AS tid, CAST(CASE WHEN tid IS NULL THEN cpu END AS INT) AS cpu \
-         FROM calls WHERE {condition} AND duration IS NOT NULL ORDER BY time"
+         FROM calls WHERE {condition} AND duration IS NOT NULL ORDER BY time",
+        since.of("time")
     );
     let mut busy = Busy::new(slot);
     let mut answer = session.query(&sql)?;

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 use super::busy;
 use super::cells::{Cell, Cells, NO_THREAD, Threads, fitting_steps};
+use super::sides::Side;
+use super::since::Since;
 use super::trees::Names;
 use super::{section, unless_failed};
 use crate::filter::Filters;
@@ -46,11 +48,36 @@ pub(super) struct Calls {
     chart: Chart,
 }
 
+/// The calls of a page's traces in the order of the page; none if there are none.
+pub(super) fn joined(all: Vec<(&Side<'_>, usize, Option<Calls>)>) -> Option<Calls> {
+    let mut found: Option<Calls> = None;
+    for (side, number, calls) in all {
+        let Some(mut calls) = calls else {
+            continue;
+        };
+        calls.summary = json!(format!(
+            "{}: {}",
+            side.name,
+            calls.summary.as_str().unwrap_or("")
+        ));
+        for rows in [&mut calls.rows, &mut calls.slowest] {
+            for row in rows.as_array_mut().into_iter().flatten() {
+                row["trace"] = json!(number);
+            }
+        }
+        match &mut found {
+            None => found = Some(calls),
+            Some(found) => found.append(calls),
+        }
+    }
+    found
+}
+
 /// The calls of a trace; none if there are none.
 pub(super) fn of(
     session: &Session,
     filters: &Filters,
-    begin: i64,
+    since: Since,
     slot: i64,
     threads: &mut Threads,
     omitted: &mut Vec<String>,
@@ -78,20 +105,61 @@ pub(super) fn of(
     )?;
     let functions: Vec<&str> = functions.iter().map(Option::unwrap_or_default).collect();
     let condition = filters.condition(session)?;
-    let (slowest, stacks) = slowest(session, &condition, begin)?;
+    let (slowest, stacks) = slowest(session, &condition, since)?;
     Ok(Some(Calls {
         summary: json!(durations.subtitle),
         rows: objects(&rows)?,
-        cells: cells(session, &condition, &functions, begin, slot, threads)?,
-        busy: busy::of(session, &condition, begin, slot, threads)?,
+        cells: cells(session, &condition, &functions, since, slot, threads)?,
+        busy: busy::of(session, &condition, since, slot, threads)?,
         slot,
         slowest,
         stacks,
-        chart: Chart::of(session, &condition, begin, threads)?,
+        chart: Chart::of(session, &condition, since, threads)?,
     }))
 }
 
 impl Calls {
+    /// Adds the calls of another trace.
+    fn append(&mut self, mut other: Calls) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        self.summary = json!([text(&self.summary), text(&other.summary)].join("; "));
+        let functions = self.rows.as_array().map_or(0, Vec::len) as u32;
+        for cell in &mut other.cells.0 {
+            cell.node += functions;
+        }
+        self.cells.0.append(&mut other.cells.0);
+        self.busy.0.append(&mut other.busy.0);
+        let stacks = self.stacks.as_array().map_or(0, Vec::len);
+        for row in other.slowest.as_array_mut().into_iter().flatten() {
+            for name in ["user_stack", "kernel_stack"] {
+                if let Some(index) = row[name].as_u64() {
+                    row[name] = json!(index + stacks as u64);
+                }
+            }
+        }
+        for (all, more) in [
+            (&mut self.rows, &mut other.rows),
+            (&mut self.slowest, &mut other.slowest),
+            (&mut self.stacks, &mut other.stacks),
+        ] {
+            if let (Value::Array(all), Value::Array(more)) = (all, more) {
+                all.append(more);
+            }
+        }
+        if let Value::Array(slowest) = &mut self.slowest {
+            slowest.sort_by_key(|row| Reverse(row["duration"].as_i64()));
+        }
+        let names = self.chart.names.len() as u32;
+        for call in &mut other.chart.calls {
+            call.function += names;
+        }
+        self.chart.names.append(&mut other.chart.names);
+        self.chart.calls.append(&mut other.chart.calls);
+        // The longest first, as of one trace.
+        self.chart.calls.sort_by_key(|call| Reverse(call.length));
+        self.chart.all += other.chart.all;
+    }
+
     /// The calls, with slots that are `joined` times as long, and a part of the limits.
     pub(super) fn json(
         &self,
@@ -127,7 +195,7 @@ fn cells(
     session: &Session,
     condition: &str,
     functions: &[&str],
-    begin: i64,
+    since: Since,
     slot: i64,
     threads: &mut Threads,
 ) -> Result<Cells> {
@@ -136,10 +204,11 @@ fn cells(
         return Ok(Cells::default());
     }
     let sql = format!(
-        "SELECT coalesce((time - {begin}) / {slot}, -1) AS slot, CAST(coalesce(tid, {NO_THREAD}) AS INT) AS tid, coalesce(function, '[unknown]') AS function, \
+        "SELECT coalesce({time} / {slot}, -1) AS slot, CAST(coalesce(tid, {NO_THREAD}) AS INT) AS tid, coalesce(function, '[unknown]') AS function, \
          CAST(floor(log2(CAST(greatest(duration, 1) AS DOUBLE)) * {BARS}) AS BIGINT) AS bar, sum(duration) AS total, count(*) AS count FROM calls \
          WHERE {condition} AND duration IS NOT NULL AND coalesce(function, '[unknown]') IN ({}) GROUP BY 1, 2, 3, 4",
-        names.join(", ")
+        names.join(", "),
+        time = since.of("time"),
     );
     let index: HashMap<&str, u32> = functions.iter().copied().zip(0..).collect();
     let mut cells = Vec::new();
@@ -165,11 +234,12 @@ fn cells(
 }
 
 /// The slowest calls, a row each, and their stacks, which are the same for many.
-fn slowest(session: &Session, condition: &str, begin: i64) -> Result<(Value, Value)> {
+fn slowest(session: &Session, condition: &str, since: Since) -> Result<(Value, Value)> {
     let sql = format!(
-        "SELECT time - {begin} AS time, duration, tid, comm, coalesce(function, '[unknown]') AS function, module, caller, args, retval, \
+        "SELECT {} AS time, duration, tid, comm, coalesce(function, '[unknown]') AS function, module, caller, args, retval, \
          stack_text(user_stack) AS user_stack, stack_text(kernel_stack) AS kernel_stack \
-         FROM calls WHERE {condition} AND duration IS NOT NULL ORDER BY duration DESC, time LIMIT {SLOWEST}"
+         FROM calls WHERE {condition} AND duration IS NOT NULL ORDER BY duration DESC, time LIMIT {SLOWEST}",
+        since.of("time")
     );
     let mut rows = Vec::new();
     for batch in session.collect(&sql)? {
@@ -214,11 +284,17 @@ struct Boxed {
 }
 
 impl Chart {
-    fn of(session: &Session, condition: &str, begin: i64, threads: &mut Threads) -> Result<Chart> {
+    fn of(
+        session: &Session,
+        condition: &str,
+        since: Since,
+        threads: &mut Threads,
+    ) -> Result<Chart> {
         let timed = format!("{condition} AND duration IS NOT NULL AND time IS NOT NULL");
         let sql = format!(
-            "SELECT time - {begin} AS begin, duration, CAST(coalesce(tid, {NO_THREAD}) AS INT) AS tid, CAST(coalesce(depth, 0) AS INT) AS depth, \
-             coalesce(function, '[unknown]') AS function FROM calls WHERE {timed} ORDER BY duration DESC, depth, time LIMIT {CHART}"
+            "SELECT {} AS begin, duration, CAST(coalesce(tid, {NO_THREAD}) AS INT) AS tid, CAST(coalesce(depth, 0) AS INT) AS depth, \
+             coalesce(function, '[unknown]') AS function FROM calls WHERE {timed} ORDER BY duration DESC, depth, time LIMIT {CHART}",
+            since.of("time")
         );
         let mut chart = Chart {
             calls: Vec::new(),

@@ -164,18 +164,31 @@ pub(super) fn fitting_steps(all: &[&Cells], rows: i64, longest: i64, part: usize
 /// Threads by their ID.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    all: Vec<(i32, Option<i32>, Option<String>)>,
-    indexes: HashMap<i32, u32>,
-    /// Process and last name of each thread in the trace.
+    all: Vec<Thread>,
+    /// By trace and ID.
+    indexes: HashMap<(usize, i32), u32>,
+    /// The trace of the threads that are added now, by its number on the page.
+    trace: usize,
+    /// Process and last name of each thread in that trace.
     known: HashMap<i32, (Option<i32>, Option<String>)>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    tid: i32,
+    pid: Option<i32>,
+    comm: Option<String>,
+    trace: usize,
 }
 
 /// Thread ID of rows that have none.
 pub(super) const NO_THREAD: i32 = -1;
 
 impl Threads {
-    pub(super) fn read(session: &Session) -> Result<Threads> {
-        let mut threads = Threads::default();
+    /// Adds threads of a trace from now on, by its number on the page.
+    pub(super) fn enter(&mut self, session: &Session, trace: usize) -> Result<()> {
+        self.trace = trace;
+        self.known.clear();
         let sql = "SELECT tid, pid, comm FROM threads WHERE tid IS NOT NULL ORDER BY start_time";
         for batch in session.collect(sql)? {
             let number =
@@ -189,26 +202,37 @@ impl Threads {
             for row in 0..batch.num_rows() {
                 let pid = pids.is_valid(row).then(|| pids.value(row));
                 let comm = comms.is_valid(row).then(|| comms.value(row).to_owned());
-                threads.known.insert(tids.value(row), (pid, comm));
+                self.known.insert(tids.value(row), (pid, comm));
             }
         }
-        Ok(threads)
+        Ok(())
     }
 
-    /// The index of a thread.
+    /// The index of a thread of the trace that was entered last.
     pub(super) fn of(&mut self, tid: i32) -> u32 {
         let next = self.all.len() as u32;
-        let index = *self.indexes.entry(tid).or_insert(next);
+        let index = *self.indexes.entry((self.trace, tid)).or_insert(next);
         if index == next {
             let (pid, comm) = self.known.get(&tid).cloned().unwrap_or_default();
-            self.all.push((tid, pid, comm));
+            let trace = self.trace;
+            self.all.push(Thread {
+                tid,
+                pid,
+                comm,
+                trace,
+            });
         }
         index
     }
 
-    /// Thread ID, process ID and name of each.
+    /// Thread ID, process ID and name of each; of several traces, also the number of its trace.
     pub(super) fn json(&self) -> Value {
-        json!(self.all)
+        let is_one = self.trace == 0;
+        let thread = |thread: &Thread| match is_one {
+            true => json!([thread.tid, thread.pid, thread.comm]),
+            false => json!([thread.tid, thread.pid, thread.comm, thread.trace]),
+        };
+        self.all.iter().map(thread).collect()
     }
 }
 

@@ -9,6 +9,7 @@ use perfquet::unit::in_fitting_unit;
 use super::calls::Calls;
 use super::cells::{Threads, fitting_steps};
 use super::profiles::{self, MOST_NODES, Profile, Untimed};
+use super::sides::Side;
 use super::trees::Names;
 use super::{LEAST_SLOTS, changes, facts, tracks};
 use crate::filter::Filters;
@@ -25,27 +26,33 @@ const SMALLEST_PART: usize = 64;
 const LEAST_PART_OF_LINES: usize = 8;
 
 /// All that a page shows.
-pub(super) struct Contents {
+pub(super) struct Contents<'s> {
+    /// The traces of the page's time; none for a difference.
+    pub(super) sides: Vec<Side<'s>>,
     /// None for two traces.
     pub(super) time: Option<Time>,
     pub(super) profiles: Vec<Profile>,
+    /// The side of each profile.
+    pub(super) of_profiles: Vec<usize>,
     /// What `diff` finds between two traces.
     pub(super) changes: Vec<Value>,
     /// The profiles within the usual limits, until they are written.
     pub(super) pruned: Option<Pruned>,
     pub(super) untimed: Vec<Untimed>,
+    /// The side of each of them.
+    pub(super) of_untimed: Vec<usize>,
     /// Counters, aggregates and numbers of events; null for two traces.
     pub(super) summaries: Value,
     /// Counters over time; null without any.
     pub(super) lines: Value,
     pub(super) calls: Option<Calls>,
-    pub(super) tracks: Option<tracks::Found>,
+    /// With the number of the side.
+    pub(super) tracks: Vec<(usize, tracks::Found)>,
     pub(super) threads: Threads,
 }
 
 /// The time of a trace, in nanoseconds.
 pub(super) struct Time {
-    pub(super) begin: i64,
     pub(super) length: i64,
     /// A row of the grid.
     pub(super) shortest: i64,
@@ -95,38 +102,41 @@ impl Pruned {
     }
 }
 
-impl Contents {
+impl<'s> Contents<'s> {
     pub(super) fn of_difference(
         session: &Session,
         filters: &Filters,
         events: &[String],
         omitted: &mut Vec<String>,
-    ) -> Result<Contents> {
+    ) -> Result<Contents<'s>> {
         Ok(Contents {
+            sides: Vec::new(),
             time: None,
             profiles: Vec::new(),
+            of_profiles: Vec::new(),
             pruned: None,
             untimed: profiles::difference(session, filters, events, omitted)?,
+            of_untimed: Vec::new(),
             changes: changes::of(session, filters, events, omitted)?,
             summaries: Value::Null,
             lines: Value::Null,
             calls: None,
-            tracks: None,
+            tracks: Vec::new(),
             threads: Threads::default(),
         })
     }
 
-    /// The data of the page. The limits are halved until it is small enough.
+    /// The data of a page that has `axes` of them. The limits are halved until it is small enough.
     pub(super) fn fitted(
         &mut self,
-        session: &Session,
         head: &Value,
         omitted: &[String],
+        axes: usize,
     ) -> Result<PageData> {
         let mut part = 1;
         loop {
-            let data = self.limited(session, head, omitted, part)?;
-            if data.size_of_page() <= LARGEST || part >= SMALLEST_PART {
+            let data = self.limited(head, omitted, part)?;
+            if data.size_of_page() <= LARGEST / axes || part >= SMALLEST_PART {
                 return Ok(data);
             }
             part *= 2;
@@ -134,13 +144,7 @@ impl Contents {
     }
 
     /// The data within a part of the limits.
-    fn limited(
-        &mut self,
-        session: &Session,
-        head: &Value,
-        omitted: &[String],
-        part: usize,
-    ) -> Result<PageData> {
+    fn limited(&mut self, head: &Value, omitted: &[String], part: usize) -> Result<PageData> {
         let mut omitted = omitted.to_vec();
         let (mut names, mut columns) = (Names::default(), Columns::default());
         let mut pruned = match self.pruned.take().filter(|_| part == 1) {
@@ -167,14 +171,18 @@ impl Contents {
             data["length"] = json!(time.length);
             data["slot"] = json!(slot);
             data["column"] = json!(time.column);
-            data["losses"] = facts::loss_times(session, time.begin, slot)?;
+            data["losses"] = facts::loss_times(&self.sides, slot)?;
         }
         pruned.coarsen(joined, slot);
-        let mut all: Vec<Value> = (pruned.profiles.into_iter())
-            .map(|profile| profile.json(&mut names, &mut columns))
-            .collect();
-        for stacks in &self.untimed {
-            all.push(stacks.json(MOST_NODES / part, &mut names, &mut columns, &mut omitted));
+        let of = |side: &[usize], number: usize| side.get(number).copied();
+        let mut all: Vec<Value> = Vec::new();
+        for (number, profile) in pruned.profiles.into_iter().enumerate() {
+            let json = profile.json(&mut names, &mut columns);
+            all.push(self.named(json, of(&self.of_profiles, number)));
+        }
+        for (number, stacks) in self.untimed.iter().enumerate() {
+            let json = stacks.json(MOST_NODES / part, &mut names, &mut columns, &mut omitted);
+            all.push(self.named(json, of(&self.of_untimed, number)));
         }
         data["profiles"] = json!(all);
         data["changes"] = json!(self.changes);
@@ -194,11 +202,26 @@ impl Contents {
             &mut columns,
             &mut omitted
         )));
-        let tracks = self.tracks.as_mut();
-        data["tracks"] = json!(tracks.map(|tracks| tracks.json(part, &mut columns, &mut omitted)));
+        let sides = &self.sides;
+        let mut tracks: Vec<_> = (self.tracks.drain(..))
+            .map(|(side, found)| (sides[side].name, side, found))
+            .collect();
+        data["tracks"] = tracks::json(&mut tracks, part, &mut columns, &mut omitted);
+        let tracks = tracks.into_iter();
+        self.tracks = tracks.map(|(_, side, found)| (side, found)).collect();
         data["threads"] = self.threads.json();
         data["names"] = names.json();
         data["omitted"] = json!(omitted);
         PageData::pack(&data, &columns)
+    }
+
+    /// Stacks of one of several traces have its name and number.
+    fn named(&self, mut stacks: Value, side: Option<usize>) -> Value {
+        if let (Some(number), 2..) = (side, self.sides.len()) {
+            let name = stacks["name"].as_str().unwrap_or_default();
+            stacks["name"] = json!(format!("{}: {name}", self.sides[number].name));
+            stacks["trace"] = json!(number);
+        }
+        stacks
     }
 }

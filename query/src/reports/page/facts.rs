@@ -5,10 +5,11 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use serde_json::{Value, json};
 
-use perfquet::Session;
 use perfquet::stacks::strings;
 use perfquet::unit::in_fitting_unit;
+use perfquet::{Session, Trace};
 
+use super::sides::Side;
 use crate::commands::info;
 use crate::losses::is_lost;
 
@@ -21,9 +22,15 @@ pub(super) fn traces(session: &Session) -> Result<Value> {
             1 => None,
             _ => Some(session.alone(trace)?),
         };
-        let session = own.as_ref().unwrap_or(session);
-        let length = trace.length();
-        all.push(json!({
+        all.push(of_trace(own.as_ref().unwrap_or(session), trace)?);
+    }
+    Ok(Value::Array(all))
+}
+
+/// The facts of a trace that is open alone.
+pub(super) fn of_trace(session: &Session, trace: &Trace) -> Result<Value> {
+    let length = trace.length();
+    Ok(json!({
             "name": trace.name,
             "path": trace.path.display().to_string(),
             "facts": trace.facts,
@@ -34,9 +41,7 @@ pub(super) fn traces(session: &Session) -> Result<Value> {
             "problems": pairs(session, "SELECT message, sum(count) FROM problems GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10")?,
             "incomplete": trace.incompleteness(),
             "info": info::about(session, trace)?,
-        }));
-    }
-    Ok(Value::Array(all))
+    }))
 }
 
 /// A name and its count; null if the count is not known.
@@ -60,15 +65,20 @@ fn pairs(session: &Session, sql: &str) -> Result<Value> {
 }
 
 /// Slots of time with losses.
-pub(super) fn loss_times(session: &Session, begin: i64, slot: i64) -> Result<Value> {
-    let sql = format!(
-        "SELECT DISTINCT (time - {begin}) / {slot} AS slot FROM losses WHERE time >= {begin} AND {} ORDER BY 1 LIMIT 10000",
-        is_lost(true)
-    );
+pub(super) fn loss_times(sides: &[Side<'_>], slot: i64) -> Result<Value> {
     let mut slots: Vec<i64> = Vec::new();
-    for batch in session.collect(&sql)? {
-        slots.extend(batch.column(0).as_primitive::<Int64Type>().values());
+    for side in sides {
+        let sql = format!(
+            "SELECT DISTINCT {since} / {slot} AS slot FROM losses WHERE {since} >= 0 AND {} ORDER BY 1 LIMIT 10000",
+            is_lost(true),
+            since = side.since.of("time")
+        );
+        for batch in side.session.collect(&sql)? {
+            slots.extend(batch.column(0).as_primitive::<Int64Type>().values());
+        }
     }
+    slots.sort_unstable();
+    slots.dedup();
     Ok(json!(slots))
 }
 

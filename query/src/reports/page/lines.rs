@@ -5,9 +5,10 @@
 //! ```
 
 use anyhow::Result;
-use perfquet::Session;
+use perfquet::{Session, Trace};
 use serde_json::{Value, json};
 
+use super::sides::Side;
 use super::unless_failed;
 use crate::counters::{self, Counter, Span};
 use crate::filter::Filters;
@@ -19,34 +20,34 @@ const STEPS: (usize, usize) = (500, 100);
 /// Points of all lines, about.
 const POINTS: usize = 30_000;
 
-/// The lines of a trace from `begin` on, in nanoseconds; null if it has none, or if its threads or rows are selected, which counters do not know.
+/// The lines of a trace; none if its threads or rows are selected, which counters do not know. `length` is that of the page.
 pub(super) fn of(
-    session: &Session,
+    side: &Side<'_>,
+    is_one_of_several: bool,
     filters: &Filters,
-    begin: i64,
-    length: i64,
-    omitted: &mut Vec<String>,
-) -> Result<Value> {
-    if !filters.are_of_time_only() {
-        return Ok(Value::Null);
-    }
-    let found = lines(session, filters, begin, length, omitted);
-    let lines = unless_failed(found, "counters over time", omitted)?.unwrap_or_default();
-    Ok(match lines.is_empty() {
-        true => Value::Null,
-        false => json!(lines),
-    })
-}
-
-fn lines(
-    session: &Session,
-    filters: &Filters,
-    begin: i64,
     length: i64,
     omitted: &mut Vec<String>,
 ) -> Result<Vec<Value>> {
+    if !filters.are_of_time_only() {
+        return Ok(Vec::new());
+    }
+    let found = lines(side, is_one_of_several, filters, length, omitted);
+    Ok(unless_failed(found, "counters over time", omitted)?.unwrap_or_default())
+}
+
+fn lines(
+    side: &Side<'_>,
+    is_one_of_several: bool,
+    filters: &Filters,
+    length: i64,
+    omitted: &mut Vec<String>,
+) -> Result<Vec<Value>> {
+    let (session, trace) = (side.session, &side.session.traces()[0]);
     let ask = |sql: &str| session.collect(sql);
-    let all = counters::of(session, &session.traces()[0], &ask)?;
+    let all = counters::of(session, trace, &ask)?;
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
     if all.len() > LINES {
         omitted.push(format!(
             "counters over time: {LINES} of {} drawn",
@@ -54,9 +55,10 @@ fn lines(
         ));
     }
     let drawn: Vec<&Counter> = all.iter().take(LINES).collect();
-    let steps = (POINTS / drawn.len().max(1)).clamp(STEPS.1, STEPS.0) as i64;
+    let steps = (POINTS / drawn.len()).clamp(STEPS.1, STEPS.0) as i64;
+    let (begin, last) = own_range(session, trace)?;
     // The last point may be at the very end.
-    let end = length.saturating_add(1);
+    let end = last.saturating_sub(begin).saturating_add(1);
     let within = |time: i64| time.saturating_sub(begin).clamp(0, end);
     let (from, to) = match filters.time_bounds(begin) {
         Some((from, to)) => (within(from), within(to)),
@@ -72,10 +74,30 @@ fn lines(
     for counter in drawn {
         let points = counters::points(counter, &span, &ask)?;
         // The sum of a whole recording is no course.
-        if points.len() > 1 {
-            lines.push(json!({ "name": counter.name, "unit": counter.unit, "is_period": counter.is_period, "points": points,
-                "sql": counter.sql.replace("{window}", "time IS NOT NULL") }));
+        if points.len() < 2 {
+            continue;
         }
+        let placed = |mut point: Value| {
+            for place in [0, 1] {
+                let time = begin + point[place].as_i64().unwrap_or_default();
+                point[place] = json!(side.since.place(trace, time));
+            }
+            point
+        };
+        let points: Vec<Value> = points.into_iter().map(placed).collect();
+        let name = match is_one_of_several {
+            true => format!("{}: {}", side.name, counter.name),
+            false => counter.name.clone(),
+        };
+        lines.push(json!({ "name": name, "unit": counter.unit, "is_period": counter.is_period, "points": points,
+            "sql": counter.sql.replace("{window}", "time IS NOT NULL") }));
     }
     Ok(lines)
+}
+
+/// First and last time of a trace by its own clock: as in `--time`, from the first event on, up to counts after the last one.
+pub(super) fn own_range(session: &Session, trace: &Trace) -> Result<(i64, i64)> {
+    let counts = counters::time_range(session, &|sql: &str| session.collect(sql))?;
+    let (begin, end) = trace.time_range().or(counts).unwrap_or((0, 0));
+    Ok((begin, end.max(counts.map_or(end, |(_, end)| end))))
 }

@@ -1,4 +1,4 @@
-//! `report`: one HTML file with pictures and tables of a trace, or of the difference between two.
+//! `report`: one HTML file with pictures and tables of a trace, of several on one timeline, or of the difference between two.
 //!
 //! ```text
 //! trace ─► profiles (stacks by time and thread), calls, tracks, facts ─► JSON ─► one HTML file
@@ -15,6 +15,8 @@ mod facts;
 mod lines;
 mod off_cpu;
 mod profiles;
+mod sides;
+mod since;
 mod stretches;
 mod summaries;
 mod tracks;
@@ -30,6 +32,8 @@ use serde_json::{Value, json};
 
 use self::cells::Threads;
 use self::contents::{Contents, Pruned, Time};
+use self::profiles::Profile;
+use self::sides::{Axis, Side};
 use perfquet::Session;
 use perfquet::failure::{Interrupted, Misuse};
 
@@ -40,7 +44,7 @@ use crate::filter::Filters;
 use crate::limits::Limits;
 use crate::render::flame;
 use crate::render::grid::{Grid, ROWS};
-use crate::render::page::Page;
+use crate::render::page::{Page, PageData};
 use crate::render::{Answered, Form, Section, Shape};
 use crate::report::{self, Report};
 use crate::settings::{Overwriting, Traces};
@@ -54,6 +58,8 @@ pub(super) const REPORT: Subcommand = report::subcommand::<PageReport>();
   perfquet-query report a.pqt -o a.html
   # Write a page of the difference between two traces
   perfquet-query report before.pqt after.pqt -o difference.html
+  # Show several traces on one time axis
+  perfquet-query report host.pqt guest.pqt --timeline -o both.html
   # Say what to look at
   perfquet-query report a.pqt --note 'See the second from 3.2 s on' -o a.html
   # Select a part of the trace
@@ -64,6 +70,11 @@ struct PageReport {
     /// Event whose stacks to show; repeatable [default: up to 4 events, sampled ones first]
     #[arg(short = 'e', long = "event", value_name = "EVENT")]
     events: Vec<String>,
+    /// Show several traces on one time axis instead of comparing two
+    ///
+    /// Traces are placed as by `align`; one whose place is not known has a time axis of its own.
+    #[arg(long)]
+    timeline: bool,
     /// Title of the page
     #[arg(long, help_heading = "Output", value_name = "TEXT")]
     title: Option<String>,
@@ -102,79 +113,156 @@ impl Report for PageReport {
     }
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
-        let traces: Vec<&str> = session.traces().iter().map(|t| t.name.as_str()).collect();
-        let usual = match traces.as_slice() {
-            [one] => (*one).to_owned(),
-            [before, after] => format!("{before} → {after}"),
-            _ => bail!(Misuse(format!(
-                "expected one trace, or two to compare, found {}",
-                traces.len()
+        let traces = session.traces();
+        let title = match traces {
+            [one] => one.name.clone(),
+            all if self.timeline => {
+                let names: Vec<&str> = all.iter().map(|trace| trace.name.as_str()).collect();
+                names.join(" + ")
+            }
+            [before, after] => format!("{} → {}", before.name, after.name),
+            all => bail!(Misuse(format!(
+                "expected one trace, or two to compare, found {}\nhint: --timeline shows several traces on one time axis",
+                all.len()
             ))),
         };
-        let title = self.title.clone().unwrap_or(usual);
-        let mut omitted = Vec::new();
-        let found = self.findings(session, &mut omitted)?;
-        let head = json!({
-            "title": title,
-            "version": env!("CARGO_PKG_VERSION"),
-            "traces": facts::traces(session)?,
-            "filters": self.filters.arguments(),
-            "condition": self.filters.words(),
-            "note": self.note,
-            "colors": flame::colors(),
-            "findings": found,
-        });
-        let mut contents = match session.traces().len() {
-            1 => self.one(session, &mut omitted)?,
-            _ => Contents::of_difference(session, &self.filters, &self.events, &mut omitted)?,
+        let title = self.title.clone().unwrap_or(title);
+        let data = match traces.len() {
+            1 => {
+                let axis = Axis::own(0, lines::own_range(session, &traces[0])?);
+                let sides = vec![Side {
+                    session,
+                    name: &traces[0].name,
+                    since: axis.since(),
+                }];
+                let mut head = self.head(&title);
+                head["traces"] = facts::traces(session)?;
+                vec![self.of_axis(&axis, sides, head, 1)?]
+            }
+            _ if self.timeline => self.on_timeline(session, &title)?,
+            _ => {
+                let mut omitted = Vec::new();
+                let (filters, events) = (&self.filters, &self.events);
+                let mut contents = Contents::of_difference(session, filters, events, &mut omitted)?;
+                let mut head = self.head(&title);
+                head["traces"] = facts::traces(session)?;
+                vec![contents.fitted(&head, &omitted, 1)?]
+            }
         };
-        let data = contents.fitted(session, &head, &omitted)?;
         Ok(Answered::new(Section::Page(Page { title, data })).with_summary("report".to_owned()))
     }
 }
 
 impl PageReport {
-    /// What the report `findings` lists, as objects; null for two traces.
-    fn findings(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Value> {
-        if session.traces().len() > 1 {
-            return Ok(Value::Null);
-        }
-        let found = findings::find(session, self.filters.scope());
-        let Some(found) = unless_failed(found, "findings", omitted)? else {
-            return Ok(Value::Null);
-        };
-        let rows = found.rows.into_iter();
-        Ok(rows
-            .map(|[severity, title, detail, why, sql]| {
-                json!({"severity": severity, "title": title, "detail": detail, "why": why, "sql": sql})
-            })
-            .collect())
+    fn head(&self, title: &str) -> Value {
+        json!({
+            "title": title,
+            "version": env!("CARGO_PKG_VERSION"),
+            "filters": self.filters.arguments(),
+            "condition": self.filters.words(),
+            "note": self.note,
+            "colors": flame::colors(),
+            "findings": null,
+        })
     }
 
-    fn one(&self, session: &Session, omitted: &mut Vec<String>) -> Result<Contents> {
-        let counts = counters::time_range(session, &|sql: &str| session.collect(sql))?;
-        // As in `--time`, times are relative to the first event; there may be counts long after the last one.
-        let range = session.traces()[0].time_range().or(counts);
-        let (begin, end) = range.unwrap_or((0, 0));
-        let end = end.max(counts.map_or(end, |(_, end)| end));
-        let length = end.saturating_sub(begin).max(1);
+    /// The data of each time axis: one for the traces that are placed on the timeline of the first, one for each of the others.
+    fn on_timeline(&self, session: &Session, title: &str) -> Result<Vec<PageData>> {
+        let traces = session.traces();
+        let alone: Result<Vec<Session>> =
+            (traces.iter().map(|trace| session.alone_on_timeline(trace))).collect();
+        let alone = alone?;
+        let axes = Axis::all(traces)?;
+        let names = axes.iter().map(|axis| {
+            let names = axis
+                .traces
+                .iter()
+                .map(|&number| traces[number].name.as_str());
+            names.collect::<Vec<_>>().join(" + ")
+        });
+        let names: Vec<String> = names.collect();
+        let mut all = Vec::new();
+        for (place, axis) in axes.iter().enumerate() {
+            let mut head = self.head(title);
+            head["axes"] = json!(names);
+            head["axis"] = json!(place);
+            let mut facts = Vec::new();
+            for &number in &axis.traces {
+                let (trace, own) = (&traces[number], &alone[number]);
+                let mut of = facts::of_trace(own, trace)?;
+                of["name"] = json!(trace.name);
+                of["placement"] = json!(sides::words(&traces[0].name, trace));
+                of["place"] = axis.place_of(trace);
+                facts.push(of);
+            }
+            head["traces"] = json!(facts);
+            let sides = axis.traces.iter().map(|&number| Side {
+                session: &alone[number],
+                name: &traces[number].name,
+                since: axis.since(),
+            });
+            all.push(self.of_axis(axis, sides.collect(), head, axes.len())?);
+        }
+        Ok(all)
+    }
+
+    /// What the report `findings` lists, as objects.
+    fn findings(&self, sides: &[Side<'_>], omitted: &mut Vec<String>) -> Result<Value> {
+        let mut all = Vec::new();
+        for (number, side) in sides.iter().enumerate() {
+            let found = findings::find(side.session, self.filters.scope());
+            let Some(found) = unless_failed(found, "findings", omitted)? else {
+                continue;
+            };
+            for [severity, title, detail, why, sql] in found.rows {
+                let mut row = json!({"severity": severity, "title": title, "detail": detail, "why": why, "sql": sql});
+                if sides.len() > 1 {
+                    row["title"] = json!(format!("{}: {title}", side.name));
+                    row["trace"] = json!(number);
+                }
+                all.push(row);
+            }
+        }
+        Ok(Value::Array(all))
+    }
+
+    /// The data of a time axis; there are `axes` of them on the page.
+    fn of_axis(
+        &self,
+        axis: &Axis,
+        sides: Vec<Side<'_>>,
+        mut head: Value,
+        axes: usize,
+    ) -> Result<PageData> {
+        let mut omitted = Vec::new();
+        head["findings"] = self.findings(&sides, &mut omitted)?;
+        let mut contents = self.contents(axis, sides, &mut omitted)?;
+        contents.fitted(&head, &omitted, axes)
+    }
+
+    fn contents<'s>(
+        &self,
+        axis: &Axis,
+        sides: Vec<Side<'s>>,
+        omitted: &mut Vec<String>,
+    ) -> Result<Contents<'s>> {
+        let length = axis.length();
         let column = Grid::fitting_column(length);
-        let mut threads = Threads::read(session)?;
         let shortest = column / ROWS;
         let filters = &self.filters;
-        let off_cpu = match self.events.as_slice() {
-            [] => off_cpu::of(session, filters, begin, shortest, &mut threads, omitted)?,
-            _ => None,
-        };
-        let mut profiles = profiles::of_events(
-            session,
-            filters,
-            &self.events,
-            begin,
-            shortest,
-            &mut threads,
-            off_cpu,
-        )?;
+        let mut threads = Threads::default();
+        let (mut profiles, mut of_profiles) = (Vec::new(), Vec::new());
+        for (number, side) in sides.iter().enumerate() {
+            threads.enter(side.session, number)?;
+            let found = self.profiles(side, shortest, &mut threads, omitted);
+            // An event may be in one of several traces only.
+            let found = match sides.len() {
+                1 => Some(found?),
+                _ => unless_failed(found, side.name, omitted)?,
+            };
+            of_profiles.extend(found.iter().flatten().map(|_| number));
+            profiles.extend(found.into_iter().flatten());
+        }
         let mut pruned = Pruned::of(&profiles, 1);
         let steps = pruned.rows_of_slot(length / shortest / LEAST_SLOTS);
         pruned.coarsen(steps, shortest);
@@ -182,29 +270,77 @@ impl PageReport {
             profile.coarsen(steps, shortest);
         }
         let slot = shortest * steps;
-        let untimed = profiles::without_time(session, filters, &self.events, omitted)?;
-        let summaries = summaries::of(session, filters, omitted)?;
-        let lines = lines::of(session, filters, begin, length, omitted)?;
-        let calls = calls::of(session, filters, begin, slot, &mut threads, omitted)?;
-        let tracks = tracks::of(session, filters, begin, slot, &mut threads, omitted)?;
+        let (mut untimed, mut of_untimed) = (Vec::new(), Vec::new());
+        let (mut summaries, mut all_calls, mut all_tracks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lines = Vec::new();
+        for (number, side) in sides.iter().enumerate() {
+            let (session, since) = (side.session, side.since);
+            threads.enter(session, number)?;
+            let found = profiles::without_time(session, filters, &self.events, omitted)?;
+            of_untimed.extend(found.iter().map(|_| number));
+            untimed.extend(found);
+            summaries.push((side.name, summaries::of(session, filters, omitted)?));
+            let calls = calls::of(session, filters, since, slot, &mut threads, omitted)?;
+            all_calls.push((side, number, calls));
+            lines.extend(lines::of(side, sides.len() > 1, filters, length, omitted)?);
+            let tracks = tracks::of(session, filters, since, slot, &mut threads, omitted)?;
+            all_tracks.extend(tracks.map(|tracks| (number, tracks)));
+        }
+        let is_one = sides.len() == 1;
+        let calls = match is_one {
+            true => all_calls.pop().and_then(|(_, _, calls)| calls),
+            false => calls::joined(all_calls),
+        };
+        let summaries = match is_one {
+            true => summaries.pop().map_or(Value::Null, |(_, found)| found),
+            false => summaries::joined(summaries),
+        };
         Ok(Contents {
             time: Some(Time {
-                begin,
                 length,
                 shortest,
                 slot,
                 column,
             }),
             profiles,
+            of_profiles,
             changes: Vec::new(),
             pruned: Some(pruned),
             untimed,
+            of_untimed,
             summaries,
-            lines,
+            lines: match lines.is_empty() {
+                true => Value::Null,
+                false => Value::Array(lines),
+            },
             calls,
-            tracks,
+            tracks: all_tracks,
             threads,
+            sides,
         })
+    }
+
+    fn profiles(
+        &self,
+        side: &Side<'_>,
+        slot: i64,
+        threads: &mut Threads,
+        omitted: &mut Vec<String>,
+    ) -> Result<Vec<Profile>> {
+        let (session, since, filters) = (side.session, side.since, &self.filters);
+        let off_cpu = match self.events.as_slice() {
+            [] => off_cpu::of(session, filters, since, slot, threads, omitted)?,
+            _ => None,
+        };
+        profiles::of_events(
+            session,
+            filters,
+            &self.events,
+            since,
+            slot,
+            threads,
+            off_cpu,
+        )
     }
 }
 

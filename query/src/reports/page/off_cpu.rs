@@ -15,6 +15,7 @@ use perfquet_trace::count::counted;
 
 use super::cells::{Cell, Cells, NO_THREAD, Threads};
 use super::profiles::{Profile, Source};
+use super::since::Since;
 use super::unless_failed;
 use crate::filter::Filters;
 use crate::reports::boxes::{Groups, Incomplete, Merge, Naming, Shape};
@@ -29,7 +30,7 @@ const NAME: &str = "off-CPU time";
 pub(super) fn of(
     session: &Session,
     filters: &Filters,
-    begin: i64,
+    since: Since,
     slot: i64,
     threads: &mut Threads,
     omitted: &mut Vec<String>,
@@ -37,7 +38,7 @@ pub(super) fn of(
     if !is_recorded(session, "off_cpu")? {
         return Ok(None);
     }
-    let found = profile(session, filters, begin, slot, threads);
+    let found = profile(session, filters, since, slot, threads);
     // A condition may have columns that only samples or calls have.
     let profile = unless_failed(found, NAME, omitted)?;
     Ok(profile.filter(|profile| profile.samples > 0))
@@ -46,12 +47,12 @@ pub(super) fn of(
 fn profile(
     session: &Session,
     filters: &Filters,
-    begin: i64,
+    since: Since,
     slot: i64,
     threads: &mut Threads,
 ) -> Result<Profile> {
     let condition = filters.condition(session)?;
-    let event = event(begin, slot);
+    let event = event(since, slot);
     let groups = Groups::new(&[])?;
     let key = groups.sql_with(&[STATE.to_owned(), waker()]);
     let numbers = [
@@ -112,16 +113,17 @@ fn profile(
 }
 
 /// Parts of the periods, a row each: those of `part` 0 and 2 are in one slot, that of 1 is all `cell_slots` slots between them.
-fn event(begin: i64, slot: i64) -> WeightedEvent {
-    let first = format!("((time - {begin}) / {slot})");
-    let last = format!("((time + duration - {begin}) / {slot})");
+fn event(since: Since, slot: i64) -> WeightedEvent {
+    let begin = since.of("time");
+    let first = format!("({begin} / {slot})");
+    let last = format!("(({begin} + duration) / {slot})");
     let table = format!(
         "(SELECT *, CASE part WHEN 0 THEN {first} WHEN 1 THEN {first} + 1 ELSE {last} END AS cell, \
          CASE part WHEN 1 THEN {last} - {first} - 1 ELSE 0 END AS cell_slots, \
-         CASE part WHEN 0 THEN least(duration, {begin} + ({first} + 1) * {slot} - time) WHEN 1 THEN ({last} - {first} - 1) * {slot} \
-         ELSE time + duration - {begin} - {last} * {slot} END AS cell_time \
+         CASE part WHEN 0 THEN least(duration, ({first} + 1) * {slot} - {begin}) WHEN 1 THEN ({last} - {first} - 1) * {slot} \
+         ELSE {begin} + duration - {last} * {slot} END AS cell_time \
          FROM (SELECT * FROM off_cpu WHERE duration > 0) CROSS JOIN (VALUES (0), (1), (2)) AS parts(part) \
-         WHERE part = 0 OR part = 1 AND {last} - {first} > 1 OR part = 2 AND {last} > {first} AND time + duration - {begin} > {last} * {slot}) AS off"
+         WHERE part = 0 OR part = 1 AND {last} - {first} > 1 OR part = 2 AND {last} > {first} AND {begin} + duration > {last} * {slot}) AS off"
     );
     WeightedEvent {
         name: NAME.to_owned(),

@@ -8,6 +8,7 @@ use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
 use super::cells::{Cell, Cells, NO_THREAD, Threads};
+use super::since::Since;
 use super::trees::{Names, packed};
 use super::{EXACT, section, unless_failed};
 use crate::filter::Filters;
@@ -47,7 +48,7 @@ pub(super) fn of_events(
     session: &Session,
     filters: &Filters,
     wanted: &[String],
-    begin: i64,
+    since: Since,
     slot: i64,
     threads: &mut Threads,
     mut off_cpu: Option<Profile>,
@@ -58,7 +59,7 @@ pub(super) fn of_events(
         if event.table != "samples" {
             profiles.extend(off_cpu.take());
         }
-        let profile = of_event(session, filters, event, begin, slot, threads)?;
+        let profile = of_event(session, filters, event, since, slot, threads)?;
         if profile.samples > 0 || !wanted.is_empty() {
             profiles.push(profile);
         }
@@ -111,7 +112,7 @@ fn of_event(
     session: &Session,
     filters: &Filters,
     event: WeightedEvent,
-    begin: i64,
+    since: Since,
     slot: i64,
     threads: &mut Threads,
 ) -> Result<Profile> {
@@ -119,7 +120,10 @@ fn of_event(
     let groups = Groups::new(&[])?;
     let key = groups.sql_with(&[]);
     let numbers = [
-        format!("coalesce(CAST((time - {begin}) / {slot} AS BIGINT), -1)"),
+        format!(
+            "coalesce(CAST({} / {slot} AS BIGINT), -1)",
+            since.of("time")
+        ),
         format!("coalesce(CAST(tid AS BIGINT), {NO_THREAD})"),
     ];
     let mut cells = Vec::new();

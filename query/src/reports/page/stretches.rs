@@ -154,7 +154,7 @@ impl Tracks {
     }
 
     /// Tracks column by column. A begin is the distance from the end of the stretch before.
-    pub(super) fn json(&mut self, columns: &mut Columns) -> Value {
+    pub(super) fn json(&mut self, columns: &mut Columns) -> Vec<Value> {
         let tracks = self.all.iter_mut().map(|track| {
             track.exact.sort_unstable();
             let mut end = 0;

@@ -18,6 +18,28 @@ const ROWS: usize = 1_000;
 /// Periods of a counter that are drawn; longer series are added up to as many.
 const PERIODS: usize = 200;
 
+/// The rows of several traces: each has the name of its trace before its own.
+pub(super) fn joined(all: Vec<(&str, Value)>) -> Value {
+    let mut found = json!({});
+    for (table, key) in [
+        ("counters", "event"),
+        ("aggregates", "keys"),
+        ("events", "event"),
+    ] {
+        let mut rows = Vec::new();
+        for (name, value) in &all {
+            for row in value[table].as_array().into_iter().flatten() {
+                let mut row = row.clone();
+                let own = row[key].as_str().unwrap_or_default();
+                row[key] = json!(format!("{name}: {own}"));
+                rows.push(row);
+            }
+        }
+        found[table] = json!(rows);
+    }
+    found
+}
+
 /// The rows of the tables, by name; a table without rows is an empty list.
 pub(super) fn of(session: &Session, filters: &Filters, omitted: &mut Vec<String>) -> Result<Value> {
     let mut found = json!({});

@@ -12,6 +12,7 @@ use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
 use super::cells::Threads;
+use super::since::Since;
 use super::stretches::{MOST, Place, Stretch, Tracks};
 use super::unless_failed;
 use super::wakes::{self, Wakes};
@@ -29,14 +30,14 @@ const CPUS: usize = 128;
 pub(super) fn of(
     session: &Session,
     filters: &Filters,
-    begin: i64,
+    since: Since,
     slot: i64,
     threads: &mut Threads,
     omitted: &mut Vec<String>,
 ) -> Result<Option<Found>> {
     let has_states = is_recorded(session, "thread_states")?;
     let of = if has_states { of_states } else { of_samples };
-    let found = of(session, filters, begin, slot, threads);
+    let found = of(session, filters, since, slot, threads);
     // A condition may have columns that only samples or calls have.
     let Some(mut found) = unless_failed(found, "tracks of CPUs and threads", omitted)? else {
         return Ok(None);
@@ -44,18 +45,70 @@ pub(super) fn of(
     if found.tracks.all.is_empty() {
         return Ok(None);
     }
-    found.wakes = wakes::of(session, filters, begin, &found.tids, threads, omitted)?;
+    found.wakes = wakes::of(session, filters, since, &found.tids, threads, omitted)?;
     Ok(Some(found))
 }
 
+/// The tracks of a page's traces, each with its name and number, with a part of the limit of stretches: a smaller part each time. Null
+/// if there are none.
+pub(super) fn json(
+    all: &mut [(&str, usize, Found)],
+    part: usize,
+    columns: &mut Columns,
+    omitted: &mut Vec<String>,
+) -> Value {
+    let traces = all.len();
+    // What CPUs are known from is said once, unless it differs.
+    let source = all.first().and_then(|(_, _, found)| found.source.clone());
+    let is_alike = all.iter().all(|(_, _, found)| found.source == source);
+    let (mut tracks, mut notes) = (Vec::new(), Vec::new());
+    let mut wakes: Option<Wakes> = None;
+    for (name, number, found) in all.iter_mut() {
+        let (mut own, own_notes) = found.json(part * traces, columns);
+        notes.extend(own_notes.into_iter().map(|note| match traces {
+            1 => note,
+            _ => format!("{name}: {note}"),
+        }));
+        if traces > 1 {
+            for track in own.iter_mut() {
+                track["trace"] = json!(number);
+                track["grain"] = json!(found.tracks.grain());
+                track["source"] = json!(found.source);
+            }
+        }
+        tracks.append(&mut own);
+        match (&mut wakes, found.wakes.clone()) {
+            (Some(all), Some(more)) => all.append(more),
+            (none, more) => *none = none.take().or(more),
+        }
+    }
+    let Some((_, _, first)) = all.first() else {
+        return Value::Null;
+    };
+    let wakes = wakes.map(|wakes| {
+        let (wakes, note) = wakes.json(part, columns);
+        notes.extend(note);
+        wakes
+    });
+    omitted.extend(notes.iter().map(|note| format!("tracks: {note}")));
+    let command = match &first.source {
+        None => vec!["utilization", "--by", "thread"],
+        Some(event) => vec!["top", "--event", event, "--by", "comm"],
+    };
+    json!({
+        "states": STATES,
+        "grain": first.tracks.grain(),
+        "source": source.filter(|_| is_alike),
+        "notes": notes,
+        "command": command,
+        "all": tracks,
+        "wakes": wakes,
+    })
+}
+
 impl Found {
-    /// The tracks, with a part of the limit of stretches; a smaller part each time.
-    pub(super) fn json(
-        &mut self,
-        part: usize,
-        columns: &mut Columns,
-        omitted: &mut Vec<String>,
-    ) -> Value {
+    /// The tracks, with a part of the limit of stretches, and notes on what was left out.
+    fn json(&mut self, part: usize, columns: &mut Columns) -> (Vec<Value>, Vec<String>) {
         self.tracks.shrink(MOST / part);
         let mut notes = Vec::new();
         let mut left_out = |kind: &str, most: usize, all: usize| {
@@ -73,25 +126,7 @@ impl Found {
             let grain = in_fitting_unit(grain as f64);
             notes.push(format!("stretches shorter than {grain} are merged"));
         }
-        let wakes = self.wakes.as_ref().map(|wakes| {
-            let (wakes, note) = wakes.json(part, columns);
-            notes.extend(note);
-            wakes
-        });
-        omitted.extend(notes.iter().map(|note| format!("tracks: {note}")));
-        let command = match &self.source {
-            None => vec!["utilization", "--by", "thread"],
-            Some(event) => vec!["top", "--event", event, "--by", "comm"],
-        };
-        json!({
-            "states": STATES,
-            "grain": grain,
-            "source": self.source,
-            "notes": notes,
-            "command": command,
-            "all": self.tracks.json(columns),
-            "wakes": wakes,
-        })
+        (self.tracks.json(columns), notes)
     }
 }
 
@@ -111,7 +146,7 @@ pub(super) struct Found {
 fn of_states(
     session: &Session,
     filters: &Filters,
-    begin: i64,
+    since: Since,
     slot: i64,
     threads: &mut Threads,
 ) -> Result<Found> {
@@ -152,8 +187,9 @@ fn of_states(
         .map(|&tid| (tid, tracks.push(Place::Thread(threads.of(tid)))))
         .collect();
     let sql = format!(
-        "SELECT time - {begin} AS begin, duration, CAST(cpu AS INT) AS cpu, CAST(tid AS INT) AS tid, coalesce(state, 'unknown') AS state \
+        "SELECT {} AS begin, duration, CAST(cpu AS INT) AS cpu, CAST(tid AS INT) AS tid, coalesce(state, 'unknown') AS state \
          FROM thread_states WHERE {condition} AND duration > 0 AND (state = 'running' AND cpu IN ({}) OR tid IN ({}))",
+        since.of("time"),
         list(&cpus),
         list(&tids)
     );
@@ -199,7 +235,7 @@ fn of_states(
 fn of_samples(
     session: &Session,
     filters: &Filters,
-    begin: i64,
+    since: Since,
     slot: i64,
     threads: &mut Threads,
 ) -> Result<Found> {
@@ -225,8 +261,9 @@ fn of_samples(
     let event = strings(batch.column(0))?;
     let event = event.value(0).to_owned();
     let sql = format!(
-        "SELECT CAST(cpu AS INT) AS cpu, (time - {begin}) / {slot} AS slot, CAST(coalesce(tid, -1) AS INT) AS tid, count(*) AS count FROM samples \
+        "SELECT CAST(cpu AS INT) AS cpu, {} / {slot} AS slot, CAST(coalesce(tid, -1) AS INT) AS tid, count(*) AS count FROM samples \
          WHERE {condition} AND event = {} AND cpu IS NOT NULL AND time IS NOT NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+        since.of("time"),
         perfquet::sql::names::literal(&event)
     );
     let mut cells: BTreeMap<i32, Vec<(i64, u32, i64)>> = BTreeMap::new();

@@ -8,6 +8,7 @@ use perfquet_trace::count::grouped;
 use serde_json::{Value, json};
 
 use super::cells::Threads;
+use super::since::Since;
 use super::unless_failed;
 use crate::filter::Filters;
 use crate::render::columns::Columns;
@@ -17,6 +18,7 @@ use crate::reports::row_source::is_recorded;
 const MOST: usize = 50_000;
 
 /// Wake-ups, those with the longest waits first.
+#[derive(Clone)]
 pub(super) struct Wakes {
     /// Time, waker and woken thread.
     all: Vec<(i64, u32, u32)>,
@@ -28,7 +30,7 @@ pub(super) struct Wakes {
 pub(super) fn of(
     session: &Session,
     filters: &Filters,
-    begin: i64,
+    since: Since,
     tids: &[i32],
     threads: &mut Threads,
     omitted: &mut Vec<String>,
@@ -36,7 +38,7 @@ pub(super) fn of(
     if tids.is_empty() || !is_recorded(session, "wakeups")? {
         return Ok(None);
     }
-    let found = wakes(session, filters, begin, tids, threads);
+    let found = wakes(session, filters, since, tids, threads);
     // A condition may have columns that only samples or calls have.
     let found = unless_failed(found, "wake-ups", omitted)?;
     Ok(found.filter(|wakes| !wakes.all.is_empty()))
@@ -45,14 +47,15 @@ pub(super) fn of(
 fn wakes(
     session: &Session,
     filters: &Filters,
-    begin: i64,
+    since: Since,
     tids: &[i32],
     threads: &mut Threads,
 ) -> Result<Wakes> {
     let list: Vec<String> = tids.iter().map(ToString::to_string).collect();
     let sql = format!(
-        "SELECT time - {begin} AS time, CAST(waker_tid AS INT) AS waker, CAST(tid AS INT) AS tid FROM wakeups WHERE {} \
+        "SELECT {} AS time, CAST(waker_tid AS INT) AS waker, CAST(tid AS INT) AS tid FROM wakeups WHERE {} \
          AND tid IN ({}) AND waker_tid > 0 AND coalesce(waker_context, 'task') = 'task' ORDER BY latency DESC NULLS LAST, time",
+        since.of("time"),
         filters.condition(session)?,
         list.join(", ")
     );
@@ -77,6 +80,24 @@ fn wakes(
 }
 
 impl Wakes {
+    /// Adds the wake-ups of another trace.
+    pub(super) fn append(&mut self, mut other: Wakes) {
+        // Those with the longest waits of each stay first.
+        let (mut own, mut more) = (
+            std::mem::take(&mut self.all).into_iter(),
+            other.all.drain(..),
+        );
+        loop {
+            let pair = [own.next(), more.next()];
+            if pair == [None, None] {
+                break;
+            }
+            self.all.extend(pair.into_iter().flatten());
+        }
+        drop(more);
+        self.count += other.count;
+    }
+
     /// Returns the wake-ups by column, in order of time, up to the limit divided by `part`, and a note on those left out.
     pub(super) fn json(&self, part: usize, columns: &mut Columns) -> (Value, Option<String>) {
         let mut wakes = self.all[..self.all.len().min(MOST / part)].to_vec();
