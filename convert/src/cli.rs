@@ -32,6 +32,8 @@ Examples:
   perfquet-convert perf.pqt --to folded -o stacks.folded
   # Export two seconds of one process
   perfquet-convert perf.pqt --to folded --time 3s..5s --where \"comm = 'dd'\"
+  # Export two traces on one timeline
+  perfquet-convert host.pqt guest.pqt --to perfetto -o both.pftrace
   # Add traces to the lake of a fleet, and drop those older than 30 days
   perfquet-convert h001.pqt h002.pqt --to lake -o /srv/lake --retain 30d
   # Export a trace of a lake
@@ -47,9 +49,10 @@ Examples:
 #[derive(Parser)]
 #[command(name = "perfquet-convert", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Trace files to import, - for stdin; or one trace directory
+    /// Trace files to import, - for stdin; or trace directories
     ///
     /// A trace directory is completed if its recorder was killed, symbolized with --symbols, --lines or --debuginfod, or exported with --to.
+    /// Several trace directories, or an alignment of perfquet-query align, are exported on one timeline by --to perfetto and --to chrome.
     /// With --to, also a trace of a lake: lake:DIR?host=PATTERN&date=PATTERN&trace=PATTERN, where each condition is optional.
     #[arg(value_name = "INPUT", value_parser = paths::read(), required_unless_present_any = ["list", "retain", "compact"])]
     pub(crate) inputs: Vec<PathBuf>,

@@ -62,6 +62,7 @@ pub(crate) fn written(name: &str, bytes: u64, exporter: &Exporter, tally: &Tally
     }
     let next = match exporter.output {
         Output::File { next, .. }
+        | Output::Timeline { next, .. }
         | Output::Directory { next, .. }
         | Output::Archive { next, .. }
             if name != "stdout" =>

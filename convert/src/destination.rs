@@ -60,6 +60,7 @@ impl Destination {
             (
                 None,
                 Output::File { ending, .. }
+                | Output::Timeline { ending, .. }
                 | Output::Directory { ending, .. }
                 | Output::Archive { ending, .. },
             ) => Some(named_after(input, ending)),
@@ -101,7 +102,9 @@ impl Destination {
                     "use -o DIR",
                 ));
             }
-            Output::File { ending, .. } | Output::Archive { ending, .. } => {
+            Output::File { ending, .. }
+            | Output::Timeline { ending, .. }
+            | Output::Archive { ending, .. } => {
                 if io::stdout().is_terminal() {
                     return Err(misuse(
                         format!("--to {}: not text, stdout is a terminal", exporter.name),
@@ -133,10 +136,30 @@ impl Destination {
                 write(source, &mut out, tally)?;
                 out.finish()
             }
+            (Destination::Stream(mut out), Output::Timeline { write, .. }) => {
+                write(std::slice::from_ref(source), &mut out, tally)?;
+                out.finish()
+            }
             (Destination::Directory(folder), Output::Directory { write, .. }) => {
                 write(source, folder.temporary(), tally)?;
                 let (path, bytes) = folder.finish()?;
                 Ok((path.display().to_string(), bytes))
+            }
+            _ => Err(other_kind()),
+        }
+    }
+
+    /// Writes the export of traces on one timeline. Returns its name and its size in bytes.
+    pub(crate) fn write_timeline(
+        self,
+        exporter: &Exporter,
+        sources: &[Source<'_>],
+        tally: &mut Tally,
+    ) -> Result<(String, u64)> {
+        match (self, exporter.output) {
+            (Destination::Stream(mut out), Output::Timeline { write, .. }) => {
+                write(sources, &mut out, tally)?;
+                out.finish()
             }
             _ => Err(other_kind()),
         }

@@ -54,6 +54,7 @@ pub(crate) fn exporter(arguments: &Arguments) -> Result<&'static Exporter> {
         Output::Text { .. }
         | Output::Reference { .. }
         | Output::File { .. }
+        | Output::Timeline { .. }
         | Output::Directory { .. } => Ok(exporter),
     }
 }

@@ -14,6 +14,7 @@ mod misuse;
 mod passing;
 mod progress;
 mod run;
+mod timeline;
 
 use std::io;
 use std::process::ExitCode;

@@ -6,6 +6,7 @@
 //! complete trace --to X                 export
 //! complete trace --symbols, --lines or --debuginfod    symbolize again
 //! trace of a killed recorder            complete
+//! complete traces, or an alignment, --to perfetto       export on one timeline
 //! complete traces --to lake             publish
 //! archive (.pqtz)                       unpack
 //! lake:DIR?trace=NAME --to X            export a trace of a lake
@@ -30,12 +31,15 @@ use perfquet_trace::symbols::{self, Debuginfod, KernelSource, LineReader};
 use crate::cli::Arguments;
 use crate::closing_line;
 use crate::destination::{self, Destination};
-use crate::export::{EXPORTERS, Exporter, Output, Selection, Source, Tally, lake, pqtz};
+use crate::export::{
+    EXPORTERS, Exporter, Output, Selection, Source, Tally, first_time, lake, pqtz,
+};
 use crate::from_lake;
 use crate::interrupt;
 use crate::misuse::{Misuse, misuse};
 use crate::passing::Passing;
 use crate::progress::Line;
+use crate::timeline::{self, Placed};
 
 /// The running program, even if its file has been replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -72,6 +76,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if arguments.partition.is_some() || arguments.retain.is_some() || arguments.compact {
         return Err(without_lake());
     }
+    let is_whole = |path: &Path| look_at(path) == Found::Whole;
+    if let Some(exporter) = arguments.to
+        && let Some(placed) = timeline::traces(arguments, exporter, is_whole)?
+    {
+        return export_timeline(arguments, exporter, &placed);
+    }
     match (traces.first(), arguments.inputs.len()) {
         (None, _) => import_files(arguments),
         (Some((trace, found)), 1) => take_up(arguments, trace, *found),
@@ -80,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
                 "{}: a trace directory cannot be combined with other inputs",
                 trace.display()
             ),
-            "to query several traces, run: perfquet-query sql TRACE...",
+            "to query several traces, run: perfquet-query sql TRACE...; to export them on one timeline, use --to perfetto",
         )),
     }
 }
@@ -396,7 +406,10 @@ fn refuse_selection(arguments: &Arguments, exporter: &Exporter) -> Result<()> {
         Output::Reference { .. } => "it refers to files with all rows",
         Output::Lake => "a lake has all rows of a trace",
         Output::Archive { .. } => "it has all rows of the trace",
-        Output::Text { .. } | Output::File { .. } | Output::Directory { .. } => return Ok(()),
+        Output::Text { .. }
+        | Output::File { .. }
+        | Output::Timeline { .. }
+        | Output::Directory { .. } => return Ok(()),
     };
     let option = [
         (arguments.time.is_some(), "--time"),
@@ -436,6 +449,59 @@ fn export(
     closing_line::written(&name, bytes, exporter, &tally);
     closing_line::excluded(&name, source.excluded());
     Ok(())
+}
+
+/// Exports several traces on the timeline of the first.
+fn export_timeline(
+    arguments: &Arguments,
+    exporter: &Exporter,
+    placed: &[Placed],
+) -> Result<Outcome> {
+    let destination = Destination::open(arguments, exporter, &arguments.inputs[0])?;
+    let line = Line::new();
+    let progress = line.rows();
+    let mut tally = Tally::default();
+    let firsts = placed.iter().filter_map(|one| {
+        let first = first_time(&one.trace)?;
+        one.placement.place(first)
+    });
+    let begin = firsts.min().unwrap_or(0);
+    let (mut sources, mut unknown) = (Vec::new(), None);
+    for (number, one) in placed.iter().enumerate() {
+        let selection = Selection {
+            time: None,
+            events: arguments.event.clone(),
+            condition: arguments.condition.clone(),
+        };
+        let symbols = symbol_options(arguments)?;
+        // An event or a column may be in one of the traces only.
+        let mut source = match Source::open(&one.trace, &selection, symbols, &progress) {
+            Ok(source) => source,
+            Err(error) => {
+                let reason = error.to_string();
+                let reason = reason.lines().next().unwrap_or_default();
+                tally.note(format!("{} left out: {reason}", one.name));
+                unknown.get_or_insert(error);
+                continue;
+            }
+        };
+        source.name.clone_from(&one.name);
+        source.place(one.placement, number, arguments.time, begin)?;
+        if number > 0 {
+            tally.note(timeline::words(&placed[0], one));
+        }
+        sources.push(source);
+    }
+    if let (true, Some(error)) = (sources.is_empty(), unknown) {
+        return Err(error);
+    }
+    let (name, bytes) = destination.write_timeline(exporter, &sources, &mut tally)?;
+    drop(line);
+    closing_line::written(&name, bytes, exporter, &tally);
+    for source in &sources {
+        closing_line::excluded(&name, source.excluded());
+    }
+    Ok(Outcome::Done)
 }
 
 fn import_options(arguments: &Arguments) -> Result<ImportOptions> {

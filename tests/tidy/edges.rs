@@ -89,6 +89,8 @@ fn query_uses_the_trace_directory_only() {
         "perfquet_trace::remote",
         "perfquet_remote",
         "perfquet_trace::tables",
+        // Clocks of several traces.
+        "perfquet_trace::align",
         "perfquet_trace::function_name",
         "perfquet_trace::system_call",
         // Plurals in messages.

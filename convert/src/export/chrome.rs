@@ -27,7 +27,7 @@ use super::{Exporter, Output, SLICES_DEEPEST, Tally};
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "chrome",
     about: "Chrome's trace event JSON, for Perfetto and chrome://tracing",
-    output: Output::File {
+    output: Output::Timeline {
         ending: ".trace.json.gz",
         next: "open it in https://ui.perfetto.dev",
         write,
@@ -45,30 +45,48 @@ const MOST_REUSED: usize = 60;
 /// Numbers in JavaScript are exact up to this one.
 const EXACT: i64 = 1 << 53;
 
-fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
+fn write(sources: &[Source<'_>], out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
+    let firsts = sources.iter().map(Source::first_time);
     let mut export = Export {
         json: Json::new(out),
-        first: source.first_time(),
-        threads: Threads::read(source.trace)?,
+        first: firsts.min().unwrap_or(0),
+        threads: Threads::default(),
         rows: HashMap::new(),
         processes: HashMap::new(),
         next_row: FIRST_ROW,
+        trace: None,
+        others: HashMap::new(),
     };
-    export.facts(source)?;
+    export.facts(sources)?;
     let mut counts = Counts::default();
-    export.calls(source, &mut counts)?;
-    for table in source.events() {
-        export.events(source, table, &mut counts)?;
+    for source in sources {
+        export.threads = Threads::of(source)?;
+        export.trace = source.is_placed().then(|| Placed {
+            number: source.number(),
+            name: source.name.clone(),
+        });
+        // The same IDs are other threads in each trace.
+        export.rows.clear();
+        export.others.clear();
+        export.calls(source, &mut counts)?;
+        for table in source.events() {
+            export.events(source, table, &mut counts)?;
+        }
+        export.losses(source, tally)?;
+        problems(source, tally)?;
+        let samples = source.samples().map(|table| source.table_rows(table));
+        let samples = samples.fold(0, u64::saturating_add);
+        tally.omit("sample", "Chrome's format has no stacks", samples);
+        tally.omit(
+            "aggregate",
+            "Chrome's format has no aggregates",
+            source.aggregate_rows(),
+        );
     }
-    export.losses(source, tally)?;
     export.json.raw("\n]}\n")?;
     export.json.flush()?;
-    problems(source, tally)?;
     tally.wrote("event", counts.events);
     tally.wrote("call", counts.calls);
-    let samples = source.samples().map(|table| source.table_rows(table));
-    let samples = samples.fold(0, u64::saturating_add);
-    tally.omit("sample", "Chrome's format has no stacks", samples);
     tally.omit(
         "stack",
         "of a row: Chrome's format has no stacks",
@@ -81,11 +99,6 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         counts.too_deep,
     );
     tally.omit("call", "without a timestamp", counts.calls_without_time);
-    tally.omit(
-        "aggregate",
-        "Chrome's format has no aggregates",
-        source.aggregate_rows(),
-    );
     if counts.events + counts.calls > MANY_ROWS {
         tally.note("viewers hold about 2,000,000 events: use --time, or --to perfetto".to_owned());
     }
@@ -125,15 +138,33 @@ struct Export<'o> {
     rows: HashMap<Row, (i64, i64)>,
     processes: HashMap<i64, ()>,
     next_row: i64,
+    /// The trace, if it is one of several.
+    trace: Option<Placed>,
+    /// The IDs of processes and threads of later traces: their own are those of others.
+    others: HashMap<i64, i64>,
+}
+
+struct Placed {
+    number: usize,
+    name: String,
 }
 
 impl Export<'_> {
-    fn facts(&mut self, source: &Source<'_>) -> Result<()> {
+    fn facts(&mut self, sources: &[Source<'_>]) -> Result<()> {
+        let Some(source) = sources.first() else {
+            return Ok(());
+        };
         let manifest = source.trace.manifest();
         let facts = &manifest.facts;
         let wall = facts
             .wall_offset
-            .map(|offset| offset.saturating_add(self.first).to_string());
+            .filter(|_| source.number() == 0)
+            .map(|offset| {
+                offset
+                    .saturating_sub(source.at(0))
+                    .saturating_add(self.first)
+                    .to_string()
+            });
         let start = self.first.to_string();
         self.json
             .raw("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"exporter\":")?;
@@ -153,6 +184,11 @@ impl Export<'_> {
                 self.json.raw(format!(",\"{name}\":"))?;
                 self.json.text(value)?;
             }
+        }
+        let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+        if source.is_placed() {
+            self.json.raw(",\"traces\":")?;
+            self.json.text(&names.join(", "))?;
         }
         self.json.raw("},\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"trace\",\"pid\":0,\"tid\":0,\"args\":{}}")
     }
@@ -210,11 +246,23 @@ impl Export<'_> {
                 }
             }
         };
+        let is_of_cpus = pid == FIRST_ROW;
+        let shown = |name: String, id: i64| match &self.trace {
+            Some(trace) if trace.number > 0 && id < FIRST_ROW => format!("{name} [{id}]"),
+            _ => name,
+        };
+        let name = shown(name, tid);
+        let process = process.map(|process| shown(process, pid));
+        let (pid, tid) = (self.other(pid), self.other(tid));
         self.rows.insert(row, (pid, tid));
         if self.processes.insert(pid, ()).is_none() {
-            let process = match pid {
-                FIRST_ROW => "CPUs".to_owned(),
-                _ => process.unwrap_or_else(|| name.clone()),
+            let process = match is_of_cpus {
+                true => "CPUs".to_owned(),
+                false => process.unwrap_or_else(|| name.clone()),
+            };
+            let process = match &self.trace {
+                Some(trace) => format!("{}: {process}", trace.name),
+                None => process,
             };
             self.json.raw(format!(
                 ",\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":{}}}}}",
@@ -226,6 +274,20 @@ impl Export<'_> {
             text(&name)
         ))?;
         Ok((pid, tid))
+    }
+
+    /// The ID of a process or thread in the file.
+    fn other(&mut self, id: i64) -> i64 {
+        match &self.trace {
+            Some(trace) if trace.number > 0 => {
+                let next = &mut self.next_row;
+                *self.others.entry(id).or_insert_with(|| {
+                    *next += 1;
+                    *next
+                })
+            }
+            _ => id,
+        }
     }
 
     fn calls(&mut self, source: &Source<'_>, counts: &mut Counts) -> Result<()> {
@@ -350,6 +412,7 @@ impl Export<'_> {
                     buffer.and_then(|column| counter_of(text_at(column, row)?))
                 {
                     let value: f64 = value.parse().unwrap_or(0.0);
+                    let pid = self.other(pid.into());
                     self.line(
                         &format!(
                             "{{\"ph\":\"C\",\"name\":{},\"pid\":{pid},\"tid\":{pid},\"ts\":{time}",
@@ -404,6 +467,10 @@ impl Export<'_> {
             };
             written += 1;
             let time = decimal(time.saturating_sub(self.first), 3);
+            let of_trace = match &self.trace {
+                Some(trace) => format!("{}: ", trace.name),
+                None => String::new(),
+            };
             let mut args = format!("{{\"reason\":{}", text(&loss.reason));
             if let Some(count) = loss.count {
                 args += &format!(",\"count\":{count}");
@@ -411,7 +478,7 @@ impl Export<'_> {
             self.line(
                 &format!(
                     "{{\"ph\":\"i\",\"s\":\"g\",\"cat\":\"losses\",\"name\":{},\"pid\":0,\"tid\":0,\"ts\":{time}",
-                    text(&loss.sentence())
+                    text(&format!("{of_trace}{}", loss.sentence()))
                 ),
                 args.as_bytes(),
             )

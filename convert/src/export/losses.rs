@@ -78,7 +78,10 @@ pub(super) fn each_loss(
                 let count = loss.count.unwrap_or(0).unsigned_abs();
                 counts.events = counts.events.saturating_add(count);
             }
-            pass(&loss)?;
+            pass(&Loss {
+                time: loss.time.map(|time| source.at(time)),
+                ..loss
+            })?;
         }
     }
     if counts.rows > 0 {

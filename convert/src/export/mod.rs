@@ -49,7 +49,7 @@ use anyhow::Result;
 
 pub(crate) use condition::Condition;
 pub(crate) use ddl::Catalog;
-pub(crate) use source::{Excluded, Selection, Source};
+pub(crate) use source::{Excluded, Selection, Source, first_time};
 pub(crate) use tally::Tally;
 
 /// An exporter as listed on the command line.
@@ -65,6 +65,9 @@ pub(crate) struct Exporter {
 
 /// Writes the selected rows as a stream of bytes.
 pub(crate) type WriteFile = fn(&Source<'_>, &mut dyn Write, &mut Tally) -> Result<()>;
+
+/// Writes the selected rows of traces on one timeline.
+pub(crate) type WriteTraces = fn(&[Source<'_>], &mut dyn Write, &mut Tally) -> Result<()>;
 
 /// Writes the selected rows into an empty directory.
 pub(crate) type WriteDirectory = fn(&Source<'_>, &Path, &mut Tally) -> Result<()>;
@@ -89,6 +92,13 @@ pub(crate) enum Output {
         /// How to open it, for the closing line.
         next: &'static str,
         write: WriteFile,
+    },
+    /// The same, of one trace or of several on one timeline.
+    Timeline {
+        ending: &'static str,
+        /// How to open it, for the closing line.
+        next: &'static str,
+        write: WriteTraces,
     },
     /// Several files, in a directory named after the input.
     Directory {

@@ -8,12 +8,14 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use arrow_array::{BooleanArray, RecordBatch};
+use arrow_array::{BooleanArray, Int64Array, RecordBatch};
 use arrow_select::filter::filter_record_batch;
 use perfquet_cli::{glob_matches, nearest, suggestion};
 use perfquet_events::Error;
+use perfquet_trace::align::Placement;
 use perfquet_trace::normalize::TimeRange;
 use perfquet_trace::store::{ColumnSchema, Directory, Form};
 use perfquet_trace::{symbols, tables};
@@ -51,6 +53,8 @@ pub(crate) struct Source<'t> {
     condition: Option<Condition>,
     /// The selected sampled events; `None` for all.
     sampled: Option<BTreeSet<String>>,
+    /// Its place on the timeline of several traces, and its number among them; `None` for one trace.
+    placed: Option<(Placement, usize)>,
     /// By table and form: a table that is read twice is counted once.
     excluded: RefCell<BTreeMap<usize, Excluded>>,
     not_in_events: u64,
@@ -109,6 +113,7 @@ impl<'t> Source<'t> {
             window: selection.time.map(|time| window(trace, time)),
             condition: selection.condition.clone(),
             sampled: chosen.sampled.clone(),
+            placed: None,
             excluded: RefCell::default(),
             not_in_events: 0,
         };
@@ -128,6 +133,63 @@ impl<'t> Source<'t> {
         }
         source.check_columns()?;
         Ok(source)
+    }
+
+    /// Places the trace on the timeline of several, of which `begin` is the first time, and selects a time range of that timeline.
+    pub(crate) fn place(
+        &mut self,
+        placement: Placement,
+        number: usize,
+        time: Option<TimeRange>,
+        begin: i64,
+    ) -> Result<()> {
+        let own = |offset: Option<i64>, missing: i64| match offset {
+            Some(offset) => placement
+                .first_at(begin.saturating_add(offset))
+                .unwrap_or(i64::MAX),
+            None => missing,
+        };
+        self.window = time.map(|time| (own(time.start, i64::MIN), own(time.end, i64::MAX)));
+        self.placed = Some((placement, number));
+        let ends = [self.first_time_of_own(), self.last_time_of_own()];
+        match ends.iter().all(|&time| placement.place(time).is_some()) {
+            true => Ok(()),
+            false => bail!("{}: its times are too far away", self.name),
+        }
+    }
+
+    /// Whether the trace is one of several on a timeline.
+    pub(super) fn is_placed(&self) -> bool {
+        self.placed.is_some()
+    }
+
+    /// The number of the trace among several; 0 for the first, and for one trace.
+    pub(super) fn number(&self) -> usize {
+        self.placed.map_or(0, |(_, number)| number)
+    }
+
+    /// The time of the timeline at which something was; that of the trace if it is alone.
+    pub(super) fn at(&self, time: i64) -> i64 {
+        match self.placed {
+            // Times outside of the trace, such as the start of a process, may be beyond 64 bits.
+            Some((placement, _)) => placement.place(time).unwrap_or(time),
+            None => time,
+        }
+    }
+
+    /// Moves the times of a batch to the timeline.
+    fn on_timeline(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        let Some((place, times)) = self
+            .placed
+            .and(batch.schema_ref().column_with_name("time"))
+            .and_then(|(place, _)| Some((place, i64_column(&batch, "time")?)))
+        else {
+            return Ok(batch);
+        };
+        let times: Int64Array = times.iter().map(|time| Some(self.at(time?))).collect();
+        let mut columns = batch.columns().to_vec();
+        columns[place] = Arc::new(times);
+        Ok(RecordBatch::try_new(batch.schema(), columns)?)
     }
 
     /// Rejects a condition on a column that no selected table has.
@@ -283,12 +345,20 @@ impl<'t> Source<'t> {
 
     /// Returns the time of the first event in the selection, or the beginning of `--time`.
     pub(super) fn first_time(&self) -> i64 {
+        self.at(self.first_time_of_own())
+    }
+
+    fn first_time_of_own(&self) -> i64 {
         let first = first_time(self.trace).unwrap_or(0);
         self.window.map_or(first, |(start, _)| first.max(start))
     }
 
     /// Returns the time of the last event in the selection.
     pub(super) fn last_time(&self) -> i64 {
+        self.at(self.last_time_of_own())
+    }
+
+    fn last_time_of_own(&self) -> i64 {
         let tables = self.trace.tables().filter(|(name, _)| has_times(name));
         let last = tables.filter_map(|(_, table)| table.time_range());
         let last = last.map(|(_, last)| last).max().unwrap_or(0);
@@ -377,7 +447,8 @@ impl Iterator for TableRows<'_> {
             };
             let batch = batch.map_err(anyhow::Error::from).and_then(|batch| {
                 (self.source.progress)(batch.num_rows() as u64);
-                self.select(batch)
+                let selected = self.select(batch)?;
+                self.source.on_timeline(selected)
             });
             // An error ends the export.
             if batch.as_ref().is_ok_and(|batch| batch.num_rows() == 0) {
@@ -467,7 +538,7 @@ fn has_times(table: &str) -> bool {
     table == tables::samples::NAME || table == tables::calls::NAME || table.starts_with("events/")
 }
 
-pub(super) fn first_time(trace: &Directory) -> Option<i64> {
+pub(crate) fn first_time(trace: &Directory) -> Option<i64> {
     let tables = trace.tables().filter(|(name, _)| has_times(name));
     let ranges = tables.filter_map(|(_, table)| table.time_range());
     ranges.map(|(first, _)| first).min()

@@ -53,6 +53,9 @@ fn exported_with(
         | Output::Archive { write, .. } => {
             write(&source, &mut out, &mut tally).unwrap();
         }
+        Output::Timeline { write, .. } => {
+            write(std::slice::from_ref(&source), &mut out, &mut tally).unwrap();
+        }
         Output::Directory { write, .. } => {
             let output = folder.path().join("out");
             std::fs::create_dir(&output).unwrap();

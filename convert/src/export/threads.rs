@@ -7,6 +7,7 @@ use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
 
 use super::batch::BatchRow;
+use super::source::Source;
 
 /// A row of `threads`.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +31,17 @@ pub(super) struct Threads {
 }
 
 impl Threads {
+    /// Reads `threads`, with times of the export's timeline.
+    pub(super) fn of(source: &Source<'_>) -> Result<Threads> {
+        let mut threads = Threads::read(source.trace)?;
+        for thread in &mut threads.threads {
+            for time in [&mut thread.start_time, &mut thread.end_time] {
+                *time = time.map(|time| source.at(time));
+            }
+        }
+        Ok(threads)
+    }
+
     /// Reads `threads`.
     pub(super) fn read(trace: &Directory) -> Result<Threads> {
         let mut threads = Threads::default();

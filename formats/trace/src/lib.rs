@@ -50,6 +50,7 @@
     )
 )]
 
+pub mod align;
 pub mod count;
 pub mod function_name;
 pub mod lake;

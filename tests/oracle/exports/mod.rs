@@ -9,6 +9,7 @@ mod perfetto;
 mod pprof;
 mod speedscope;
 mod tables;
+mod timeline;
 
 use std::collections::BTreeMap;
 use std::path::Path;

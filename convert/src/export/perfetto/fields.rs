@@ -17,6 +17,7 @@ pub(super) mod packet {
     pub(in crate::export::perfetto) const DEFAULTS: u32 = 59;
     pub(in crate::export::perfetto) const TRACK_DESCRIPTOR: u32 = 60;
     pub(in crate::export::perfetto) const PERF_SAMPLE: u32 = 66;
+    pub(in crate::export::perfetto) const MACHINE_ID: u32 = 98;
     pub(in crate::export::perfetto) const TRACE_ATTRIBUTES: u32 = 126;
 }
 

@@ -43,7 +43,7 @@ use tracks::{Annotation, Track, TrackEvent, Tracks};
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "perfetto",
     about: "Perfetto's trace format, for ui.perfetto.dev and trace_processor",
-    output: Output::File {
+    output: Output::Timeline {
         ending: ".pftrace",
         next: "open it in https://ui.perfetto.dev",
         write,
@@ -53,15 +53,45 @@ pub(super) const EXPORTER: Exporter = Exporter {
 /// Number of rows beyond which Perfetto's UI runs out of memory in many browsers.
 const MANY_ROWS: u64 = 5_000_000;
 
-fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
-    let threads = Threads::read(source.trace)?;
-    let stacks = Stacks::read(source.trace)?;
+/// Of several traces, each is a machine: threads and CPUs with the same IDs are others.
+fn write(sources: &[Source<'_>], out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
     let mut packets = Packets::new(out);
+    // The wall clock of the first is that of the timeline.
+    let first = sources.first().filter(|first| first.number() == 0);
+    let wall = first.and_then(|first| {
+        let offset = first.trace.manifest().facts.wall_offset?;
+        offset.checked_sub(first.at(0))
+    });
+    for source in sources {
+        packets.machine = source.number() as u64;
+        write_trace(source, wall, &mut packets, tally)?;
+    }
+    packets.flush()?;
+    let rows: u64 = tally.written().iter().map(|(_, count)| count).sum();
+    if rows > MANY_ROWS {
+        tally.note(
+            "browsers hold about 5,000,000 events: use --time, or trace_processor --httpd with the UI"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn write_trace(
+    source: &Source<'_>,
+    wall: Option<i64>,
+    packets: &mut Packets<'_>,
+    tally: &mut Tally,
+) -> Result<()> {
+    let threads = Threads::of(source)?;
+    let stacks = Stacks::read(source.trace)?;
+    let machine = packets.machine;
     let mut export = Export {
         source,
+        wall,
         threads: &threads,
-        packets: &mut packets,
-        tracks: Tracks::new(&threads),
+        packets,
+        tracks: Tracks::new(&threads, machine),
         samples: SampleSequences::new(&stacks),
         bundles: Bundles::default(),
     };
@@ -72,19 +102,11 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
     export.samples(tally)?;
     slices::write(source, export.packets, &mut export.tracks, tally)?;
     export.losses(tally)?;
-    packets.flush()?;
     tally.omit(
         "aggregate",
         "Perfetto has no aggregates",
         source.aggregate_rows(),
     );
-    let rows: u64 = tally.written().iter().map(|(_, count)| count).sum();
-    if rows > MANY_ROWS {
-        tally.note(
-            "browsers hold about 5,000,000 events: use --time, or trace_processor --httpd with the UI"
-                .to_owned(),
-        );
-    }
     Ok(())
 }
 
@@ -102,6 +124,8 @@ fn is_of_some_threads(source: &Source<'_>) -> bool {
 
 struct Export<'e, 'o> {
     source: &'e Source<'e>,
+    /// Offset of the timeline to wall-clock time.
+    wall: Option<i64>,
     threads: &'e Threads,
     packets: &'e mut Packets<'o>,
     tracks: Tracks<'e>,
@@ -114,9 +138,7 @@ impl Export<'_, '_> {
     fn facts(&mut self, problems: u64) -> Result<()> {
         let facts = &self.source.trace.manifest().facts;
         let start = self.source.first_time().max(0);
-        let wall = facts
-            .wall_offset
-            .and_then(|offset| start.checked_add(offset));
+        let wall = self.wall.and_then(|offset| start.checked_add(offset));
         self.packets.add(|message| {
             message.message(packet::CLOCK_SNAPSHOT, |message| {
                 let mut clock = |id, time: i64| {
@@ -155,6 +177,10 @@ impl Export<'_, '_> {
         let state = self.source.trace.manifest().state.as_str();
         let problems = (problems > 0).then(|| problems.to_string());
         let known = [
+            (
+                "perfquet.trace",
+                Some(self.source.name.as_str()).filter(|_| self.source.is_placed()),
+            ),
             ("perfquet.clock", facts.clock.as_deref()),
             ("perfquet.host", facts.host.as_deref()),
             ("perfquet.cpu_model", facts.cpu_model.as_deref()),

@@ -16,6 +16,8 @@ pub(super) type SequenceId = u32;
 pub(super) struct Packets<'o> {
     out: &'o mut dyn Write,
     buffer: Message,
+    /// The machine of the packets; 0 for the first.
+    pub(super) machine: u64,
 }
 
 impl<'o> Packets<'o> {
@@ -23,12 +25,19 @@ impl<'o> Packets<'o> {
         Packets {
             out,
             buffer: Message::default(),
+            machine: 0,
         }
     }
 
     /// Adds a packet.
     pub(super) fn add(&mut self, write: impl FnOnce(&mut Message)) -> Result<()> {
-        self.buffer.message(trace::PACKET, write);
+        let machine = self.machine;
+        self.buffer.message(trace::PACKET, |message| {
+            if machine > 0 {
+                message.uint(packet::MACHINE_ID, machine);
+            }
+            write(message);
+        });
         if self.buffer.as_bytes().len() >= BUFFER_BYTES {
             self.flush()?;
         }

@@ -66,6 +66,8 @@ pub(super) struct TrackEvent<'e> {
 pub(super) struct Tracks<'t> {
     threads: &'t Threads,
     uuids: HashMap<Track, u64>,
+    /// The machine, whose tracks are others than those of the machines before it.
+    machine: u64,
     strings: HashMap<(u32, String), u64>,
     /// Interned data for the next packet.
     new_strings: Message,
@@ -73,9 +75,10 @@ pub(super) struct Tracks<'t> {
 }
 
 impl<'t> Tracks<'t> {
-    pub(super) fn new(threads: &'t Threads) -> Tracks<'t> {
+    pub(super) fn new(threads: &'t Threads, machine: u64) -> Tracks<'t> {
         Tracks {
             threads,
+            machine,
             uuids: HashMap::new(),
             strings: HashMap::new(),
             new_strings: Message::default(),
@@ -216,7 +219,7 @@ impl<'t> Tracks<'t> {
             Some(parent) => Some(self.uuid(packets, &parent, comm)?),
             None => None,
         };
-        let uuid = self.uuids.len() as u64 + 1;
+        let uuid = (self.machine << 40) + self.uuids.len() as u64 + 1;
         self.uuids.insert(track.clone(), uuid);
         let name = self.name(track, comm);
         packets.add(|message| {

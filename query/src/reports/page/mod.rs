@@ -39,7 +39,6 @@ use perfquet::failure::{Interrupted, Misuse};
 
 use super::findings;
 use crate::commands::Subcommand;
-use crate::counters;
 use crate::filter::Filters;
 use crate::limits::Limits;
 use crate::render::flame;

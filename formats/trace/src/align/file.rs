@@ -10,11 +10,12 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
-use perfquet_trace::remote::is_url;
+use perfquet_events::Error;
+use perfquet_events::event::Place;
 use serde_json::{Map, Value};
 
 use super::{DRIFT_MAX, Method, Placement};
+use crate::remote::is_url;
 
 /// Ending of file names.
 pub const ENDING: &str = ".align.json";
@@ -26,7 +27,7 @@ const KEY: &str = "perfquet_alignment";
 const SIZE_MAX: u64 = 64 << 20;
 
 /// Whether a path is an alignment.
-pub(crate) fn is_alignment(path: &Path) -> bool {
+pub fn is_alignment(path: &Path) -> bool {
     path.to_string_lossy().ends_with(ENDING) && path.is_file()
 }
 
@@ -35,26 +36,36 @@ pub(crate) fn is_alignment(path: &Path) -> bool {
 /// # Errors
 ///
 /// The file is unreadable, damaged, or of a newer version.
-pub(crate) fn read(path: &Path) -> Result<Vec<(PathBuf, Option<Placement>)>> {
-    let wrong = |what: &str| anyhow!("{}: {what}", path.display());
-    let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+pub fn read(path: &Path) -> Result<Vec<(PathBuf, Option<Placement>)>, Error> {
+    let wrong = |what: &str| Error::Damaged {
+        input: path.display().to_string(),
+        place: Place::Whole,
+        message: what.to_owned(),
+    };
+    let failed = |source| Error::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let file = std::fs::File::open(path).map_err(failed)?;
     let mut text = String::new();
     file.take(SIZE_MAX + 1)
         .read_to_string(&mut text)
-        .with_context(|| path.display().to_string())?;
+        .map_err(failed)?;
     if text.len() as u64 > SIZE_MAX {
-        bail!(wrong(
-            "expected an alignment, found a file of more than 64 MiB"
+        return Err(wrong(
+            "expected an alignment, found a file of more than 64 MiB",
         ));
     }
     let content: Value = serde_json::from_str(&text)
         .map_err(|error| wrong(&format!("expected an alignment: {error}")))?;
     match content.get(KEY).and_then(Value::as_u64) {
         Some(VERSION) => {}
-        Some(version) => bail!(wrong(&format!(
-            "version {version} is newer than this program"
-        ))),
-        None => bail!(wrong("expected an alignment, found other JSON")),
+        Some(version) => {
+            return Err(wrong(&format!(
+                "version {version} is newer than this program"
+            )));
+        }
+        None => return Err(wrong("expected an alignment, found other JSON")),
     }
     let traces = content.get("traces").and_then(Value::as_array);
     let traces = traces.ok_or_else(|| wrong("no traces"))?;
@@ -68,8 +79,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(PathBuf, Option<Placement>)>> {
         {
             Ok(entries)
         }
-        Some(_) => bail!(wrong("its first trace is not the reference")),
-        None => bail!(wrong("no traces")),
+        Some(_) => Err(wrong("its first trace is not the reference")),
+        None => Err(wrong("no traces")),
     }
 }
 
@@ -108,19 +119,18 @@ fn entry(value: &Value, folder: &Path) -> Option<(PathBuf, Option<Placement>)> {
 pub fn text<'t>(
     traces: impl IntoIterator<Item = (&'t Path, Option<Placement>)>,
     folder: &Path,
-) -> Result<String> {
-    let folder = folder
-        .canonicalize()
-        .with_context(|| folder.display().to_string())?;
+) -> Result<String, Error> {
+    let folder = folder.canonicalize().map_err(|source| Error::Io {
+        path: folder.to_owned(),
+        source,
+    })?;
     let mut entries = Vec::new();
     for (path, placement) in traces {
         let utf8 = |path: &Path| {
             let text = path.to_str().map(str::to_owned);
-            text.ok_or_else(|| {
-                anyhow!(
-                    "{}: a path that is not UTF-8 cannot be written to an alignment",
-                    path.display()
-                )
+            text.ok_or_else(|| Error::Unsupported {
+                input: path.display().to_string(),
+                message: "a path that is not UTF-8 cannot be written to an alignment".to_owned(),
             })
         };
         let name = utf8(path)?;
@@ -148,8 +158,7 @@ pub fn text<'t>(
                 entry.insert("pairs".to_owned(), placement.pairs.into());
             }
         }
-        let line = serde_json::to_string(&Value::Object(entry))?;
-        entries.push(format!("  {line}"));
+        entries.push(format!("  {}", Value::Object(entry)));
     }
     let entries = entries.join(",\n");
     Ok(format!(
