@@ -7,6 +7,10 @@
 //! 10.2%  204.0 ms     61  kworker/1:2  9021   running                                   1
 //! ```
 
+mod across;
+mod messages;
+mod rows;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,6 +24,8 @@ use perfquet::Session;
 use perfquet::failure::Misuse;
 use perfquet::sql::names::literal;
 use perfquet::unit::in_fitting_unit;
+
+use self::across::Across;
 
 use crate::commands::Subcommand;
 use crate::filter::Filters;
@@ -37,12 +43,17 @@ pub(super) const REPORT: Subcommand = report::subcommand::<CriticalPath>();
   perfquet-query critical-path a.pqt --tid 812
   # The same for the thread of this name that ran the longest
   perfquet-query critical-path a.pqt --comm postgres
+  # Follow a thread's waits for messages into the process that sent them, recorded at the same time
+  perfquet-query critical-path client.pqt server.pqt --tid 812
   # List the parts of one interval in their order
   perfquet-query critical-path a.pqt --tid 812 --time 1.2s..1.25s --parts")]
 struct CriticalPath {
     #[command(flatten)]
     traces: Traces,
-    /// Thread whose time is explained
+    /// Thread whose time is explained; of several traces, one of the first
+    ///
+    /// The path then leads from trace to trace where a thread waits for a message over TCP, if both ends of the connection were recorded: with
+    /// sock:sock_send_length, sock:sock_recv_length and tcp:tcp_rcv_space_adjust.
     #[arg(long, value_name = "TID", required_unless_present = "comm")]
     tid: Option<i32>,
     /// Name of the thread; of several, the one that ran the longest within the time range
@@ -79,6 +90,9 @@ impl Report for CriticalPath {
     }
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
+        if session.traces().len() > 1 {
+            return self.across(session);
+        }
         let trace = session.only_trace()?;
         let filters = Filters::of(None, self.time.clone());
         // Reports a wrong range.
@@ -95,8 +109,8 @@ impl Report for CriticalPath {
             (None, None) => bail!(Misuse("expected --tid or --comm".to_owned())),
         };
         let sql = match self.parts {
-            true => include_str!("critical_path_parts.sql"),
-            false => include_str!("critical_path.sql"),
+            true => include_str!("parts.sql"),
+            false => include_str!("summary.sql"),
         };
         let limit = match self.limit {
             0 => String::new(),
@@ -125,6 +139,41 @@ impl Report for CriticalPath {
             batches.push(batch);
         }
         let rows = concat_batches(&schema, &batches)?;
+        Ok(Answered::new(Section::Table(rows)))
+    }
+}
+
+impl CriticalPath {
+    /// The path through several traces, by the clock of the first.
+    fn across<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
+        let mut across = Across::open(session)?;
+        let first = across.session(0);
+        let filters = Filters::of(None, self.time.clone());
+        // Reports a wrong range.
+        filters.time_condition(first)?;
+        let (start, end) = session.traces()[0].time_range().unwrap_or_default();
+        let bounds = filters.time_bounds(start);
+        let (from, to) = bounds.map_or((start, end), |(from, to)| (from.max(start), to.min(end)));
+        let tid = match (self.tid, &self.comm) {
+            (Some(tid), _) => tid,
+            (None, Some(comm)) => {
+                let range = [from, to].map(|time| time.to_string());
+                let range = bounds.map(|_| [range[0].as_str(), range[1].as_str()]);
+                busiest(first, comm, range)?
+            }
+            (None, None) => bail!(Misuse("expected --tid or --comm".to_owned())),
+        };
+        let parts = across.path(0, tid, (from, to))?;
+        across::note_errors(session.traces());
+        let names: Vec<&str> = session
+            .traces()
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect();
+        let rows = match self.parts {
+            true => rows::listed(&parts, &names, start, self.limit)?,
+            false => rows::summed(&parts, &names, self.limit)?,
+        };
         Ok(Answered::new(Section::Table(rows)))
     }
 }
