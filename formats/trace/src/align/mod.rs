@@ -267,10 +267,8 @@ fn has_several_clocks(trace: &Clock<'_>) -> bool {
         let Some((input, fact)) = name.split_once('.') else {
             return false;
         };
-        if !input
-            .strip_prefix("input")
-            .is_some_and(|number| number.parse::<u32>().is_ok())
-        {
+        let number = input.strip_prefix("input");
+        if number.is_none_or(|number| number.parse::<u32>().is_err()) {
             return false;
         }
         match fact {
