@@ -14,6 +14,8 @@
 
 #[path = "sql/findings.rs"]
 mod findings;
+#[path = "sql/overlap.rs"]
+mod overlap;
 #[path = "sql/widths.rs"]
 mod widths;
 

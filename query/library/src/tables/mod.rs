@@ -4,6 +4,7 @@ mod archived;
 pub mod catalog;
 mod checked_reader;
 mod location;
+mod overlap_conditions;
 mod part_runs;
 mod parts;
 mod row_range;

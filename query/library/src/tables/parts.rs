@@ -36,6 +36,7 @@ use perfquet_trace::store::{Part, Root, part_path};
 use crate::tables::archived;
 use crate::tables::checked_reader::CheckedReaders;
 use crate::tables::location;
+use crate::tables::overlap_conditions::OverlapConditions;
 use crate::tables::part_runs::{self, PartFile};
 use crate::tables::row_range;
 use crate::tables::stored_columns::StoredColumns;
@@ -344,6 +345,17 @@ impl PartsTable {
                 let mut files = Vec::new();
                 for file in std::mem::take(group).into_inner() {
                     let file = conditions.skip_row_groups(file, stored, readers.as_ref());
+                    files.push(file.await?);
+                }
+                *group = FileGroup::new(files);
+            }
+        }
+        let overlaps = OverlapConditions::of(filters, self.schema.file_schema());
+        if !overlaps.is_empty() {
+            for group in &mut groups {
+                let mut files = Vec::new();
+                for file in std::mem::take(group).into_inner() {
+                    let file = overlaps.skip_rows(file, stored, readers.as_ref());
                     files.push(file.await?);
                 }
                 *group = FileGroup::new(files);

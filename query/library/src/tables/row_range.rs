@@ -38,6 +38,11 @@ pub(super) fn plan(
     }
 }
 
+/// Whether a scan reads only a part's rows of a file.
+pub(super) fn is_restricted(file: &PartitionedFile) -> bool {
+    file.extension::<RowRange>().is_some()
+}
+
 /// Makes a scan read only the rows of the part.
 pub(super) fn restricted(file: PartitionedFile) -> PartitionedFile {
     let is_planned = file.extension::<ParquetAccessPlan>().is_some();

@@ -52,6 +52,11 @@ impl StoredColumns {
         }
     }
 
+    /// Name in the file of a column whose values are stored as they are; `None` if they may not be.
+    pub(crate) fn same_column<'c>(&self, column: &'c str) -> Option<&'c str> {
+        self.published.is_none().then_some(column)
+    }
+
     /// Name in the file of a column of strings; `None` if the file may lack it.
     pub(crate) fn text_column<'c>(&'c self, column: &'c str) -> Option<&'c str> {
         match &self.published {
