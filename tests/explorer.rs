@@ -1,5 +1,7 @@
 //! `perfquet-query serve`: who is answered, that tiles have the counts of SQL, and the page in headless Chromium.
 
+#[path = "explorer/active.rs"]
+mod active;
 #[path = "explorer/index.rs"]
 mod index;
 #[path = "explorer/lines.rs"]
@@ -576,6 +578,9 @@ fn counts_on_the_screen_are_those_of_sql() {
         let inside = format!("time >= {} AND time < {}", start + from, start + to);
         let mut expected = Vec::new();
         for row in rows.split("; ") {
+            if row.ends_with("without events in view") {
+                continue;
+            }
             let (name, counts) = row.rsplit_once(": ").unwrap();
             let sql = match name.split_once(' ') {
                 Some(("CPU", cpu)) => format!(
@@ -594,7 +599,9 @@ fn counts_on_the_screen_are_those_of_sql() {
                 counts.split_once(' ').unwrap().1
             ));
         }
-        assert_eq!(rows, expected.join("; "), "{from} to {to}, step {step}");
+        let is_counted = |row: &&str| !row.ends_with("without events in view");
+        let rows: Vec<&str> = rows.split("; ").filter(is_counted).collect();
+        assert_eq!(rows, expected, "{from} to {to}, step {step}");
     }
     assert!(seen > 1_000, "{seen}");
 }

@@ -1,6 +1,8 @@
 //! The scripts of pictures and of the report page: they are TypeScript, and their bundles are committed, so that building
 //! perfquet needs no npm. Pages are opened in headless Chromium.
 
+#[path = "page/code.rs"]
+mod code;
 #[path = "page/keys.rs"]
 mod keys;
 #[path = "page/kinds.rs"]

@@ -1,6 +1,6 @@
 //! Recordings that still run, the end of the server, traces of another host.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -132,6 +132,23 @@ fn a_server_ends_with_its_last_tab() {
     assert_eq!(unopened.child.try_wait().unwrap(), None);
 }
 
+/// Passes connections to a port on to another one, as `ssh -L` does.
+fn forward(from: u16, to: u16) {
+    let listener = TcpListener::bind(("127.0.0.1", from)).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let other = TcpStream::connect(("127.0.0.1", to)).unwrap();
+            let ends = (stream.try_clone().unwrap(), other.try_clone().unwrap());
+            let copy = |mut from: TcpStream, mut to: TcpStream| {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Write);
+            };
+            std::thread::spawn(move || copy(stream, other));
+            std::thread::spawn(move || copy(ends.1, ends.0));
+        }
+    });
+}
+
 /// Traces of another host: no word of the user is in a command line for a shell, and the server there ends with ours.
 #[test]
 fn traces_of_another_host_are_tunneled() {
@@ -189,6 +206,20 @@ fn traces_of_another_host_are_tunneled() {
         TcpStream::connect(("127.0.0.1", port)).is_err()
     });
     assert!(!directory.path().join("injected").exists());
+    // Where both hosts are this one, the server has another port than the browser.
+    let mut server = Server::spawned(&mut command("me@localhost"));
+    let words = std::fs::read_to_string(&log).unwrap();
+    let here = format!("127.0.0.1:{}:127.0.0.1:", server.port);
+    let there = words.lines().find_map(|word| word.strip_prefix(&here));
+    let there: u16 = there.unwrap().parse().unwrap();
+    assert_ne!(there, server.port);
+    forward(server.port, there);
+    assert_eq!(server.rows("SELECT count(*) FROM sched_switch")[0][0], 900);
+    let direct =
+        format!("GET /api/meta HTTP/1.1\r\nHost: 127.0.0.1:{there}\r\nConnection: close\r\n\r\n");
+    assert_eq!(server.raw(&direct).0, 403);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
     // Whatever else the other host prints is not opened.
     program(
         &directory.path().join("ssh"),

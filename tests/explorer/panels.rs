@@ -1,5 +1,6 @@
 //! Panels of a selection: each shows what its command prints.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use perfquet_tests::{bin, needs, root};
@@ -184,26 +185,32 @@ fn the_flame_graph_zooms_and_leads_to_code() {
     visited(&server, &steps);
 }
 
-/// The panel of a function's code has the lines that `annotate` prints, with their shares.
-#[test]
-fn code_is_that_of_annotate() {
-    let directory = tempfile::tempdir().unwrap();
-    let program = directory.path().join("program");
+/// A recording of a program with a hot function, `mix`.
+fn recorded(directory: &Path, events: &[&str]) -> PathBuf {
+    let program = directory.join("program");
     let compiled = Command::new("cc")
         .args(["-O1", "-g", "-o"])
         .arg(&program)
         .arg(root().join("tests/oracle/annotated.c"))
         .status();
     assert!(compiled.unwrap().success());
-    let trace = directory.path().join("a.pqt");
-    let recorded = Command::new(bin("perfquet-record"))
-        .args(["-F", "997", "-e", "cpu-clock", "-o"])
-        .arg(&trace)
-        .arg("--")
-        .arg(&program)
-        .output()
-        .unwrap();
+    let trace = directory.join("a.pqt");
+    let mut record = Command::new(bin("perfquet-record"));
+    record.args(["-F", "997"]);
+    for event in events {
+        record.args(["-e", event]);
+    }
+    let recorded = record.arg("-o").arg(&trace).arg("--").arg(&program);
+    let recorded = recorded.output().unwrap();
     assert!(recorded.status.success(), "{recorded:?}");
+    trace
+}
+
+/// The panel of a function's code has the lines that `annotate` prints, with their shares.
+#[test]
+fn code_is_that_of_annotate() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = recorded(directory.path(), &["cpu-clock"]);
     let server = Server::of(&[&trace]);
     let length = server.get("/api/meta")["traces"][0]["length"]
         .as_i64()
@@ -238,6 +245,78 @@ fn code_is_that_of_annotate() {
         missing["command"].as_str().unwrap().ends_with(" -- --all"),
         "{missing}"
     );
+}
+
+/// Code and functions are of the events that one chooses: one, or several side by side.
+#[test]
+fn code_is_of_the_chosen_events() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = recorded(directory.path(), &["cpu-clock", "task-clock"]);
+    let server = Server::of(&[&trace]);
+    let tracks = server.get("/api/tracks?trace=0");
+    let mut sampled: Vec<String> = serde_json::from_value(tracks["sampled"].clone()).unwrap();
+    sampled.sort();
+    assert_eq!(sampled, ["cpu-clock", "task-clock"]);
+    let length = server.get("/api/meta")["traces"][0]["length"]
+        .as_i64()
+        .unwrap();
+    let range = format!("trace=0&from=0&to={length}&ids=");
+    for events in [
+        ["task-clock"].as_slice(),
+        &["cpu-clock", "task-clock"],
+        &["task-clock", "cpu-clock"],
+    ] {
+        let chosen: String = events
+            .iter()
+            .map(|event| format!("&event={event}"))
+            .collect();
+        let code = server.get(&format!("/api/code?{range}&function=mix{chosen}"));
+        let command = code["command"].as_str().unwrap();
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        let output = Command::new(bin("perfquet-query"))
+            .args(words)
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines = code["lines"].as_array().unwrap();
+        let text: Vec<&str> = lines.iter().map(|line| line[1].as_str().unwrap()).collect();
+        assert_eq!(text, printed.lines().collect::<Vec<_>>(), "{command}");
+        let heading: Vec<usize> = events
+            .iter()
+            .map(|event| text[0].find(&format!("% of {event}")).unwrap())
+            .collect();
+        assert!(heading.is_sorted(), "{}", text[0]);
+    }
+    let functions = server.get(&format!(
+        "/api/panel?{range}&name=functions&event=task-clock"
+    ));
+    let command = functions["command"].as_str().unwrap();
+    assert!(command.contains("--event=task-clock"), "{command}");
+    let many = "&event=a".repeat(9);
+    let (status, _, _) = server.request(
+        &format!("GET /api/code?{range}&function=mix{many}"),
+        &server.own(),
+        "",
+    );
+    assert_eq!(status, 400);
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let steps = [
+        ("open tab=selection&ev=task-clock", None),
+        ("wait #content .grid", None),
+        ("text #sampled [aria-pressed=true]", Some("task-clock")),
+        ("open tab=selection&panel=code&code=mix&ev=task-clock", None),
+        ("wait #content .code", None),
+        (
+            "push #sampled [aria-pressed=false]",
+            Some("tab=selection&panel=code&code=mix&ev=task-clock&ev=cpu-clock"),
+        ),
+        ("wait #content .code", None),
+        ("open tab=selection&panel=flame graph&of=task-clock", None),
+        ("wait #flame canvas", None),
+    ];
+    visited(&server, &steps);
 }
 
 /// Two times of a trace, and two traces, are compared as `diff` does; a link shows the same.

@@ -14,7 +14,7 @@ async function drawn(page) {
 /** Width that a page needs beyond the window, and what is too wide. */
 function overflow() {
   const wide = [...document.querySelectorAll('main *')].filter(one =>
-    one.getBoundingClientRect().right > innerWidth + 1 && one.closest('.table') === null && getComputedStyle(one).display !== 'none');
+    one.getBoundingClientRect().right > innerWidth + 1 && one.closest('.table, .code') === null && getComputedStyle(one).display !== 'none');
   const name = one => `${one.tagName.toLowerCase()}${one.id ? `#${one.id}` : ''} in #${one.closest('section')?.id}`;
   return `overflow ${document.documentElement.scrollWidth - innerWidth > 0 ? 'page' : wide.length > 0 ? name(wide[0]) : 'none'}`;
 }

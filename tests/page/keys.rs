@@ -164,7 +164,7 @@ fn paper_has_whole_tables_and_no_buttons() {
 }
 
 /// What the page shows after each step, then what it wrote to the console and requested.
-fn browsed(page: &Path, steps: &[&str]) -> Vec<String> {
+pub(super) fn browsed(page: &Path, steps: &[&str]) -> Vec<String> {
     let mut node = Command::new("node");
     node.arg(root().join("tests/page/browse.js"))
         .arg(page)

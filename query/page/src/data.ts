@@ -217,11 +217,25 @@ export interface Data {
   calls: Calls | null;
   tracks: TrackData | null;
   summaries?: { counters: CounterRow[]; aggregates: AggregateRow[]; events: EventRow[] } | null;
+  /** The code of the hottest functions, of `most` of each event. */
+  code?: { most: number; functions: FunctionCode[] } | null;
   /** Counters over time. */
   lines?: CounterLine[] | null;
   /** Thread ID, process ID, name; of several traces also the number of the trace. */
   threads: [number, number | null, string | null, number?][];
   colors: Record<"kinds" | "off_cpu" | "modules" | "changes", [string, string][]> & { names: string[] };
+}
+
+/** Instructions and source lines with their shares, of which some may be omitted; or the reason why there are none. */
+export interface FunctionCode {
+  event: string;
+  function: string;
+  module: string;
+  /** Share of the event. */
+  percent: number;
+  lines?: [number | null, string][];
+  omitted?: number;
+  reason?: string;
 }
 
 /** A counter of --stat or perf stat: its sum, the part of the time for which it ran, its sum in each of at most 200 periods. */

@@ -48,6 +48,7 @@ function start(meta: Meta): void {
   document.body.append(make("main", {}, head, timeline.element, make("footer", {}, timeline.status, timeline.legend), drawer.element), help, tip.element);
 
   let opened = -1;
+  let isFirst = true;
   const open = async (trace: number, grows = false) => {
     opened = trace;
     if (!grows) timeline.set(null);
@@ -59,8 +60,11 @@ function start(meta: Meta): void {
     try {
       const [list, { counters }] = await Promise.all([get<TrackList>("tracks", { trace }), get<{ counters: Counter[] }>("counters", { trace })]);
       if (opened !== trace) return;
-      drawer.setEvents(list.events.map((event) => event.name.replace(".", ":")));
+      drawer.setEvents(list.events.map((event) => event.name.replace(".", ":")), list.sampled);
       timeline.set(list, counters, grows);
+      // The rows of a profile of one program leave most of the page empty.
+      if (!grows && isFirst && location.hash === "" && list.samples && timeline.isLow) drawer.open("selection");
+      isFirst = false;
     } catch (error) {
       timeline.status.textContent = message(error);
       timeline.status.classList.add("bad");

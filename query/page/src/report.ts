@@ -9,6 +9,7 @@ import { Findings } from "./findings.ts";
 import { Flame } from "./flame.ts";
 import { amount, cut, duration, grouped, percent } from "./format.ts";
 import { cpus } from "./rates.ts";
+import { Listings } from "./listings.ts";
 import { Stacks } from "./stacks.ts";
 import { State, exactTime } from "./state.ts";
 import { Aggregates, Counters, Events, totals } from "./summaries.ts";
@@ -196,6 +197,7 @@ async function main(): Promise<void> {
     const arrange = { element: pair, update: () => { pair.classList.toggle("beside", state.selection.view === "sandwich"); } };
     shown.push(arrange, ...both);
   }
+  if (Listings.has(data)) shown.push(new Listings(data, state));
   if (data.calls !== null) shown.push(new Durations(data.calls, data, state, tip), new Slowest(data.calls, data, state));
   if (Events.has(data)) shown.push(new Events(data, state));
   const help = make("span", { class: "keys" }, " · keys: / search, Esc back, 0 everything; in pictures: arrows, Enter, o callers");

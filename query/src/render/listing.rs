@@ -124,6 +124,29 @@ impl Paint {
     }
 }
 
+/// The lines of a function for a page, each with the percentage of the first event.
+pub(crate) fn shaded_lines(function: &ListedFunction) -> Vec<(Option<f64>, String)> {
+    let paint = Paint {
+        is_colored: false,
+        is_unicode: true,
+        width: None,
+    };
+    let text = text(function, &paint);
+    let share = |line: &ListedLine| match line {
+        ListedLine::Heading(_) => None,
+        ListedLine::Source { percents, .. }
+        | ListedLine::Instruction { percents, .. }
+        | ListedLine::Gap { percents, .. } => percents.first().copied(),
+    };
+    let shares = function.lines.iter().map(share);
+    // What is above the lines has none.
+    let head = text.len().saturating_sub(function.lines.len());
+    let shares = std::iter::repeat_n(None, head).chain(shares);
+    let shares = shares.map(|share| share.filter(|share| *share > 0.0));
+    let rounded = shares.map(|share| share.map(|share| (share * 100.0).round() / 100.0));
+    rounded.zip(text).collect()
+}
+
 /// The text of a function, line by line.
 fn text(function: &ListedFunction, paint: &Paint) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();

@@ -47,7 +47,7 @@ pub(crate) use calls::{CALL_COLUMNS, Calls};
 pub(crate) use destination::Destination;
 use destination::Named;
 pub(crate) use drawing::axis_label;
-pub(crate) use listing::{ListedFunction, ListedLine, Listing};
+pub(crate) use listing::{ListedFunction, ListedLine, Listing, shaded_lines};
 pub(crate) use notes::Notes;
 pub(crate) use output::{Form, Output, Shape};
 pub(crate) use people::{INDENT, SPARE, TERMINAL, with_display, with_spares};

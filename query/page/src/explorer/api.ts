@@ -34,6 +34,8 @@ export interface TrackList {
   has_states: boolean;
   states: string[];
   samples: boolean;
+  /** Names of the sampled events, the one with the most samples first. */
+  sampled: string[];
   events: { name: string; table: string; rows: number }[];
   threads: Thread[];
   losses: Loss[];
@@ -132,6 +134,11 @@ export interface Code {
   error?: string;
 }
 
+/** Threads with events in a range; null if that is not known yet. */
+export interface Active {
+  tids: number[] | null;
+}
+
 /** How far the index of a trace is that is computed; null if none is. */
 export interface Progress {
   thousandths: number | null;
@@ -145,8 +152,8 @@ async function answered<T>(response: Response): Promise<T> {
   return (await response.json()) as T;
 }
 
-export async function get<T>(path: string, parameters: Record<string, string | number>, signal?: AbortSignal): Promise<T> {
-  const query = Object.entries(parameters).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
+export async function get<T>(path: string, parameters: Record<string, string | number | string[]>, signal?: AbortSignal): Promise<T> {
+  const query = Object.entries(parameters).flatMap(([name, value]) => [value].flat().map((one) => `${name}=${encodeURIComponent(one)}`)).join("&");
   return answered<T>(await fetch(`/api/${path}?${query}`, signal === undefined ? {} : { signal }));
 }
 

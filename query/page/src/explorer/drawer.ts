@@ -11,7 +11,7 @@ import { GridTable } from "./grid.ts";
 import type { Wake } from "./marks.ts";
 import { SqlPanel } from "./sqlpanel.ts";
 import type { Place } from "./timeline.ts";
-import { PANELS, TABS, type View } from "./view.ts";
+import { MOST_EVENTS, PANELS, TABS, type View } from "./view.ts";
 
 /** Margin of a shown time, as a part of the range in view. */
 const NEAR = 1 / 50;
@@ -43,9 +43,11 @@ export class Drawer {
   private readonly flame: FlameView;
   /** Events whose stacks the flame graph can show, by trace. */
   private events: string[] = [];
+  /** Events that were sampled. */
+  private sampled: string[] = [];
 
   constructor(private readonly view: View, tip: Tip) {
-    this.flame = new FlameView(view, tip, (name) => this.showCode(name, ""));
+    this.flame = new FlameView(view, tip, (name) => this.showFlameCode(name));
     this.element.append(make("header", {}, this.tabs, button("×", "Close (Esc)", () => this.open(""))), this.body);
     this.sql = new SqlPanel(view, tip, () => this.cancel(), (grid) => this.grid(grid), (name) => this.showCode(name, ""));
     this.update();
@@ -78,7 +80,7 @@ export class Drawer {
 
   /** Follows the view. */
   update(): void {
-    const { tab, selection, tids, trace, from, to, at, panel, of, code, module, base, by, metric, per } = this.view.now;
+    const { tab, selection, tids, trace, from, to, at, panel, of, code, module, ev, base, by, metric, per } = this.view.now;
     this.element.hidden = tab === "";
     this.tabs.replaceChildren(...TABS.map((name) => {
       const one = button(name === "sql" ? "SQL" : name[0]!.toUpperCase() + name.slice(1), "", () => this.open(this.tab === name ? "" : name));
@@ -97,7 +99,7 @@ export class Drawer {
     }
     // A selection is of its own time; without one, the panels show what is in view.
     const range = selection ?? [from, to];
-    const key = tab === "selection" ? JSON.stringify([trace, range, tids, panel, panel === "flame graph" ? of : "", ...(panel === "code" ? [code, module] : []), ...(panel === "compare" ? [base, by, metric, per] : [])]) : tab === "details" ? `details ${trace} ${at}` : "";
+    const key = tab === "selection" ? JSON.stringify([trace, range, tids, panel, panel === "flame graph" ? of : "", ...(panel === "code" ? [code, module, ev] : panel === "functions" ? [ev] : []), ...(panel === "compare" ? [base, by, metric, per] : [])]) : tab === "details" ? `details ${trace} ${at}` : "";
     if (!isNew && key === this.key) {
       // Zooming a flame graph asks for nothing.
       if (tab === "selection" && panel === "flame graph") this.flame.draw();
@@ -193,8 +195,20 @@ export class Drawer {
   }
 
   /** The event types of the shown trace, for the flame graph. */
-  setEvents(events: string[]): void {
+  setEvents(events: string[], sampled: string[]): void {
     this.events = events;
+    this.sampled = sampled;
+    // The panels offer them.
+    if (this.tab === "selection") {
+      this.key = "";
+      this.update();
+    }
+  }
+
+  /** The events whose shares are shown. Of several sampled ones, one is always named, so that the pressed button is what is shown. */
+  private get chosen(): string[] {
+    const { ev } = this.view.now;
+    return ev.length > 0 ? ev : this.sampled.length > 1 ? this.sampled.slice(0, 1) : [];
   }
 
   /** Keeps the selection, or what is in view, to compare others with it. */
@@ -247,11 +261,35 @@ export class Drawer {
   private async drawRows(parameters: Parameters, tids: number[], signal: AbortSignal): Promise<HTMLElement[]> {
     const { panel } = this.view.now;
     const found = panel === "events" ? await this.eventRows(parameters.from, parameters.to, tids, signal)
-      : await get<PanelRows>("panel", { ...parameters, name: panel }, signal);
+      : await get<PanelRows>("panel", { ...parameters, name: panel, ...(panel === "functions" ? { event: this.chosen[0] ?? "" } : {}) }, signal);
     const { grid } = found;
     const isEmpty = grid === undefined || grid.rows.length === 0;
-    return [isEmpty ? make("pre", { class: "note" }, harmlessLines(found.error ?? "no rows")) : this.grid(grid, panel === "functions" ? this.codeLinks(grid) : {}),
+    return [...(panel === "functions" ? this.eventChoice(false) : []), isEmpty ? make("pre", { class: "note" }, harmlessLines(found.error ?? "no rows")) : this.grid(grid, panel === "functions" ? this.codeLinks(grid) : {}),
       ...this.command(found.command, found.notes)];
+  }
+
+  /** Which sampled event is counted: one, or several side by side. Of a single one, there is no choice. */
+  private eventChoice(several: boolean): HTMLElement[] {
+    const { chosen } = this;
+    const names = [...new Set([...this.sampled, ...chosen])];
+    if (names.length < 2) return [];
+    const choices = names.map((name) => {
+      const isChosen = several ? chosen.includes(name) : chosen[0] === name;
+      const one = button(harmless(name), several ? `Show or hide the column of ${harmless(name)}` : `Functions by ${harmless(name)}`, () => {
+        const others = chosen.filter((other) => other !== name);
+        this.view.change({ ev: !several ? [name] : !chosen.includes(name) ? [...chosen, name].slice(-MOST_EVENTS) : others.length > 0 ? others : chosen });
+      });
+      one.setAttribute("aria-pressed", String(isChosen));
+      return one;
+    });
+    return [make("div", { class: "tabs", id: "sampled", role: "group", "aria-label": several ? "Events, side by side" : "Event" }, ...choices)];
+  }
+
+  /** The code of a function of the flame graph, by the event of its stacks. */
+  private showFlameCode(name: string): void {
+    const { of } = this.view.now;
+    if (of !== "" && of !== "off_cpu") this.view.change({ ev: [of] });
+    this.showCode(name, "");
   }
 
   /** A click at a function shows its code. */
@@ -287,10 +325,10 @@ export class Drawer {
   private async drawCode(parameters: Parameters, signal: AbortSignal): Promise<HTMLElement[]> {
     const { code, module } = this.view.now;
     if (code === "") return [make("p", { class: "note" }, "Click a function in the panels functions or flame graph: its instructions and source lines are shown here.")];
-    const found = await get<Code>("code", { ...parameters, function: code, module }, signal);
+    const found = await get<Code>("code", { ...parameters, function: code, module, event: this.chosen }, signal);
     const shown = found.lines === undefined ? make("pre", { class: "note" }, harmlessLines(found.error ?? "")) : codeLines(found.lines);
     const isCut = found.is_cut === true ? [make("p", { class: "note" }, "only the first 2 MB are shown")] : [];
-    return [make("h3", {}, harmless(code)), shown, ...isCut, ...this.command(found.command, found.notes)];
+    return [...this.eventChoice(true), make("h3", {}, harmless(code)), shown, ...isCut, ...this.command(found.command, found.notes)];
   }
 
   /** Events by type. */

@@ -1,7 +1,7 @@
 // The rows of the timeline: CPUs, event types, processes with their threads; which are open, and where each is.
 
 import type { Thread, TrackList } from "./api.ts";
-import { harmless, pattern } from "../format.ts";
+import { grouped, harmless, pattern } from "../format.ts";
 
 export type RowKind = "group" | "cpu" | "event" | "counter" | "thread";
 
@@ -39,6 +39,13 @@ export function threadName(thread: Thread): string {
 
 const weight = (thread: Thread) => thread.samples + thread.calls + thread.switches;
 
+/** Group of the threads whose processes have no event in view. */
+export const QUIET = "quiet";
+
+function quietText(count: number): string {
+  return `${grouped(count)} thread${count === 1 ? "" : "s"} without events in view`;
+}
+
 /** A row in the list of pinned ones. */
 export function pinOf(row: Row): string {
   return `${row.kind}${row.id}`;
@@ -57,19 +64,22 @@ export class Rows {
   constructor(private readonly list: TrackList, private readonly counters: string[], before: Rows | null = null) {
     const byPid = new Map<number | null, Thread[]>();
     for (const thread of list.threads) {
-      // Without any rows, there is nothing to see.
+      // Without any rows, there is nothing to see; what idles is seen at the CPUs.
       if (weight(thread) === 0 && !list.has_states) continue;
+      if (list.has_states && thread.tid === 0 && thread.samples + thread.calls === 0) continue;
       const known = byPid.get(thread.pid);
       if (known === undefined) byPid.set(thread.pid, [thread]);
       else known.push(thread);
     }
     const total = (threads: Thread[]) => threads.reduce((sum, thread) => sum + weight(thread), 0);
+    // Samples are time; an event that is recorded at each switch says little of it. What idles is not busy.
+    const samples = (threads: Thread[]) => threads.reduce((sum, thread) => sum + thread.samples, 0);
     this.processes = [...byPid].map(([pid, threads]) => {
-      threads.sort((a, b) => weight(b) - weight(a) || a.tid - b.tid);
+      threads.sort((a, b) => b.samples - a.samples || weight(b) - weight(a) || a.tid - b.tid);
       const leader = threads.find((thread) => thread.tid === pid) ?? threads[0]!;
       const name = pid === null ? "threads without a process" : `${harmless(leader.comm ?? "process")} · process ${pid}`;
       return { pid, name, threads };
-    }).sort((a, b) => total(b.threads) - total(a.threads) || (a.pid ?? -1) - (b.pid ?? -1));
+    }).sort((a, b) => Number(a.pid === 0) - Number(b.pid === 0) || samples(b.threads) - samples(a.threads) || total(b.threads) - total(a.threads) || (a.pid ?? -1) - (b.pid ?? -1));
     this.processes.forEach((process, place) => this.isOpen.set(this.groupOf(process.pid), place < OPEN && process.threads.length <= FEW));
     this.isOpen.set("CPUs", true);
     this.isOpen.set("Counters", counters.length <= MANY);
@@ -89,9 +99,13 @@ export class Rows {
     return this.isOpen.get(group) ?? false;
   }
 
-  /** Lists the rows whose names match a filter; a match opens its group. */
-  layout(filter: string, pins: string[]): void {
+  /**
+   * Lists the rows whose names match a filter; a match opens its group. Without a filter, threads that are not in `active` are behind a line
+   * that opens them, unless they are selected; `null`: it is not known which those are.
+   */
+  layout(filter: string, pins: string[], active: ReadonlySet<number> | null = null, selected: number[] = []): void {
     const expression = pattern(filter);
+    const isQuiet = (thread: Thread) => active !== null && expression === null && !active.has(thread.tid) && !selected.includes(thread.tid);
     const rows: Row[] = [];
     let y = 0;
     const add = (kind: RowKind, id: number, name: string, group: string, height: number, thread: Thread | null = null) => {
@@ -118,12 +132,37 @@ export class Rows {
       const name = harmless(counter);
       return { name, add: () => add("counter", place, name, "Counters", LINE + GAP) };
     }));
-    for (const process of this.processes) {
+    const listed = (process: { pid: number | null; name: string; threads: Thread[] }) => {
       const group = this.groupOf(process.pid);
-      section(group, process.name, process.threads.map((thread) => {
+      const ofThread = (thread: Thread) => {
         const name = threadName(thread);
         return { name, add: () => add("thread", thread.tid, name, group, this.heightOf(thread), thread) };
-      }));
+      };
+      // A line above the only thread would repeat its name.
+      const only = process.threads.length === 1 && process.threads[0]!.tid === process.pid ? ofThread(process.threads[0]!) : null;
+      if (only !== null) {
+        if (matches(only.name) || matches(process.name)) only.add();
+        return;
+      }
+      const quiet = process.threads.filter(isQuiet);
+      // Of a process without any, its own line opens them.
+      if (quiet.length === 0 || quiet.length === process.threads.length) return section(group, process.name, process.threads.map(ofThread));
+      const others = process.threads.filter((thread) => !isQuiet(thread)).map(ofThread);
+      const line = `${QUIET} ${group}`;
+      const opens = { name: "", add: () => {
+        add("group", quiet.length, quietText(quiet.length), line, HEAD);
+        if (this.open(line)) for (const thread of quiet) ofThread(thread).add();
+      } };
+      section(group, process.name, [...others, opens]);
+      rows.find((row) => row.group === group && row.kind === "group")!.id = process.threads.length;
+    };
+    const isAllQuiet = (process: { threads: Thread[] }) => process.threads.every(isQuiet);
+    this.processes.filter((process) => !isAllQuiet(process)).forEach(listed);
+    const asleep = this.processes.filter(isAllQuiet);
+    if (asleep.length > 0) {
+      const count = asleep.reduce((sum, process) => sum + process.threads.length, 0);
+      add("group", count, quietText(count), QUIET, HEAD);
+      if (this.open(QUIET)) asleep.forEach(listed);
     }
     this.all = rows;
     this.height = y;

@@ -10,7 +10,8 @@ import { nameNumber, paletteColor } from "./palette.ts";
 import { type Counter, valueText } from "../lines.ts";
 import { Lines } from "./lines.ts";
 import { type Frame, type Wake, drawMarks, drawWakes, markText, marked, wakeAt } from "./marks.ts";
-import { BAND, CALL, GAP, HEAD, LINE, type Row, Rows, TICKS, pinOf } from "./rows.ts";
+import { ActiveThreads } from "./active.ts";
+import { BAND, CALL, GAP, HEAD, LINE, QUIET, type Row, Rows, TICKS, pinOf } from "./rows.ts";
 import { type Shown, Tiles } from "./tiles.ts";
 import { MOST_PINS, type View } from "./view.ts";
 
@@ -86,6 +87,7 @@ export class Timeline {
   private hatchKey = "";
   private shown = new Map<Kind, Map<string, TileRow>>();
   private steps = new Map<Kind, Shown>();
+  private readonly active = new ActiveThreads(() => this.draw());
 
   constructor(private readonly view: View, private readonly tip: Tip, private readonly onPlace: (place: Place) => void) {
     this.spacer.append(this.canvas.element);
@@ -104,8 +106,14 @@ export class Timeline {
     this.names = new Map(list?.threads.map((thread) => [thread.tid, `${harmless(thread.comm ?? "[unknown]")} (${thread.tid})`]) ?? []);
     this.legend.replaceChildren(...(list?.has_states ? legendOf(list.states) : []));
     this.tiles.clear(grows);
+    this.active.clear(grows);
     if (!grows) this.element.scrollTop = 0;
     this.draw();
+  }
+
+  /** Whether the rows take a small part of the picture. */
+  get isLow(): boolean {
+    return (this.rows?.height ?? 0) < this.element.clientHeight * 0.4;
   }
 
   focus(): void {
@@ -354,13 +362,27 @@ export class Timeline {
     return { lines: [row.name, ...lines, ...note], place: place(from, to, row.id) };
   }
 
+  /** Places the rows. Returns by how much the first row in view has moved. */
+  private layout(): number {
+    const { rows, list } = this;
+    if (rows === null || list === null) return 0;
+    const { trace, from, to, filter, pins, tids } = this.view.now;
+    const scroll = this.element.scrollTop;
+    const first = scroll === 0 ? undefined : rows.all.find((row) => row.y + row.height > scroll);
+    rows.layout(filter, pins, this.active.of(trace, from, to), tids);
+    const now = first === undefined ? undefined : rows.all.find((row) => row.kind === first.kind && row.group === first.group && row.id === first.id);
+    return first === undefined || now === undefined ? 0 : now.y - first.y;
+  }
+
   /** Draws, and asks for what is missing. */
   draw(): void {
     const high = this.element.clientHeight;
-    this.rows?.layout(this.view.now.filter, this.view.now.pins);
+    const shift = this.layout();
     const pinned = Math.min(this.rows?.pinnedHeight ?? 0, Math.floor(high * MOST_PINNED));
     const all = (this.rows?.height ?? 0) + pinned;
     this.spacer.style.height = `${Math.max(high, all + RULER)}px`;
+    // What is looked at stays where it is.
+    if (shift !== 0 && this.element.scrollTop > 0) this.element.scrollTop += shift;
     if (high === 0 || !this.canvas.fit(high)) return;
     const { context, width } = this.canvas;
     const { from, to, selection, tids } = this.view.now;
@@ -467,6 +489,7 @@ export class Timeline {
       if (row.kind !== "group" && seen.has(pinOf(row))) continue;
       seen.add(pinOf(row));
       const parts: string[] = [];
+      if (row.kind === "group" && row.group.startsWith(QUIET)) lines.push(row.name);
       if (row.kind === "counter") parts.push(this.lines.summary(row.id, from, to));
       const add = (kind: Kind, noun: string, depths = 1) => {
         let sum = 0;
@@ -496,7 +519,7 @@ export class Timeline {
     const { dataset } = document.documentElement;
     if (about === null) delete dataset["about"];
     else dataset["about"] = String(about);
-    if (this.tiles.isLoading || this.lines.isLoading || this.list === null) delete dataset["drawn"];
+    if (this.tiles.isLoading || this.lines.isLoading || this.active.isLoading || this.list === null) delete dataset["drawn"];
     else {
       // For readers of the screen, and for tests: what the picture says.
       this.counts.replaceChildren(...lines.map((line) => make("li", {}, line)));
@@ -517,8 +540,12 @@ export class Timeline {
         context.fillStyle = color("ink");
         context.font = `600 ${PLAIN}`;
         const open = this.rows?.open(row.group) ?? false;
+        if (row.group.startsWith(QUIET)) {
+          context.font = PLAIN;
+          context.fillStyle = color("quiet");
+        }
         context.fillText(`${open ? "▾" : "▸"} ${cut(row.name, Math.floor((width - 20) / 6.2))}`, 6, y + HEAD / 2 - 1);
-        const note = ["CPUs", "Events", "Counters"].includes(row.group) || row.id === 1 ? "" : `${grouped(row.id)} threads`;
+        const note = ["CPUs", "Events", "Counters"].includes(row.group) || row.group.startsWith(QUIET) || row.id === 1 ? "" : `${grouped(row.id)} threads`;
         context.font = PLAIN;
         context.fillStyle = color("quiet");
         context.textAlign = "right";

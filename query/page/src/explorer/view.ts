@@ -35,6 +35,8 @@ export interface Viewed {
   /** Function whose code is shown, and its file if known. */
   code: string;
   module: string;
+  /** Sampled events whose shares functions and code have, side by side; without any, the server chooses. */
+  ev: string[];
   /** What the selection is compared with: trace, begin, end; and how, as the options of `diff`. */
   base: [number, number, number] | null;
   by: string;
@@ -52,6 +54,8 @@ export const PANELS = [
 /** Frames of a path in the URL. */
 const DEEPEST = 40;
 export const MOST_PINS = 30;
+/** Events side by side, as many as the server takes. */
+export const MOST_EVENTS = 8;
 
 const signed = (ns: number) => (ns < 0 ? `-${exactTime(-ns)}` : exactTime(ns));
 
@@ -125,7 +129,7 @@ export class View {
   /** Opens a trace as a whole. */
   open(trace: number): void {
     const length = this.meta.traces[trace]?.length ?? 1;
-    this.change({ trace, from: 0, to: Math.max(SHORTEST, length), selection: null, tids: [], marks: [], pins: [], at: "" });
+    this.change({ trace, from: 0, to: Math.max(SHORTEST, length), selection: null, tids: [], marks: [], pins: [], at: "", ev: [] });
   }
 
   private notify(): void {
@@ -138,7 +142,7 @@ export class View {
   }
 
   fragment(): string {
-    const { trace, from, to, selection, tids, filter, tab, marks, pins, at, panel, of, zoom, code, module, base, by, metric, per, sql, chart } = this.now;
+    const { trace, from, to, selection, tids, filter, tab, marks, pins, at, panel, of, zoom, code, module, ev, base, by, metric, per, sql, chart } = this.now;
     const parts: string[] = [];
     const add = (name: string, value: string) => parts.push(`${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
     if (trace > 0) add("trace", String(trace));
@@ -155,6 +159,7 @@ export class View {
     if (zoom.length > 0 && zoom.length <= DEEPEST) add("zoom", zoom.join(";"));
     if (code !== "") add("code", code);
     if (module !== "") add("module", module);
+    for (const event of ev.slice(0, MOST_EVENTS)) add("ev", event);
     if (base !== null) add("base", `${base[0]}:${signed(base[1])}..${signed(base[2])}`);
     if (by !== "") add("by", by);
     if (metric !== "") add("metric", metric);
@@ -185,6 +190,7 @@ export class View {
       marks: list("m").map(signedTime).filter((time) => Number.isFinite(time)).slice(0, 2), pins: list("pin").slice(0, MOST_PINS), at: parts.get("at") ?? "",
       panel: PANELS.find((panel) => panel === parts.get("panel")) ?? PANELS[0]!, of: parts.get("of") ?? "",
       zoom: (parts.get("zoom") ?? "").split(";").filter((frame) => frame !== ""), code: parts.get("code") ?? "", module: parts.get("module") ?? "",
+      ev: parts.getAll("ev").filter((event) => event !== "").slice(0, MOST_EVENTS),
       base: this.readBase(parts.get("base")), by: parts.get("by") ?? "", metric: parts.get("metric") ?? "", per: parts.get("per") ?? "", sql: parts.get("sql") ?? "", chart: parts.get("chart") ?? "",
     };
   }

@@ -20,7 +20,10 @@ use super::{Served, Server};
 /// Bytes of a listing.
 const MOST_BYTES: u64 = 2 << 20;
 
-/// Answers `function` in `from`, `to` and `ids`; `module` and `by` if there are any.
+/// Events side by side.
+const MOST_EVENTS: usize = 8;
+
+/// Answers `function` in `from`, `to` and `ids`; `module`, `by` and any number of `event` if there are any.
 pub(super) fn answer(
     server: &Server,
     served: &Served,
@@ -38,6 +41,11 @@ pub(super) fn answer(
     {
         report.push(format!("--module={module}"));
     }
+    let events = request.parameters("event");
+    if events.len() > MOST_EVENTS {
+        bail!(Misuse(format!("event: expected at most {MOST_EVENTS}")));
+    }
+    report.extend(events.iter().map(|event| format!("--event={event}")));
     match request.parameter("by").as_deref() {
         None | Some("" | "instruction") => {}
         Some("line") => report.push("--by=line".to_owned()),
@@ -69,12 +77,16 @@ fn text(out: ChildStdout, _: Limit) -> (String, bool) {
     (String::from_utf8_lossy(&bytes).into_owned(), is_cut)
 }
 
-/// Lines with their percentages: the first number of a line, unless it is only that of a source line.
+/// Lines with their percentages: the largest of the first numbers of a line, one for each event that has any there. The number of a source
+/// line is none.
 fn lines(text: &str) -> Vec<Value> {
     let line = |line: &str| {
-        let first = line.split_whitespace().next().unwrap_or_default();
-        let is_share = line.starts_with(' ') && first.contains('.');
-        let share: Option<f64> = first.parse().ok().filter(|_| is_share);
+        let words = line.split_whitespace();
+        let shares = words.map_while(|word| word.parse().ok().filter(|_| word.contains('.')));
+        let share: Option<f64> = match line.starts_with(' ') {
+            true => shares.reduce(f64::max),
+            false => None,
+        };
         json!([share, line])
     };
     text.lines().map(line).collect()
@@ -86,8 +98,18 @@ mod tests {
 
     #[test]
     fn shares_of_lines() {
-        let text = "mix: 62.09% of cpu-clock\n   27.55  1273 │  │  add     $0x1,%esi\n            20    │   x / 7;\n  3.5 not\n";
+        let text = "mix: 62.09% of cpu-clock\n   27.55  1273 │  │  add     $0x1,%esi\n            20    │   x / 7;\n  3.5 not\n   1.00   27.50  1273  add\n            27.50  1273  add\n";
         let shares: Vec<Value> = lines(text).iter().map(|line| line[0].clone()).collect();
-        assert_eq!(shares, [json!(null), json!(27.55), json!(null), json!(3.5)]);
+        assert_eq!(
+            shares,
+            [
+                json!(null),
+                json!(27.55),
+                json!(null),
+                json!(3.5),
+                json!(27.5),
+                json!(27.5),
+            ]
+        );
     }
 }

@@ -62,6 +62,17 @@ impl Request {
         let (_, value) = pairs.find(|(other, _)| *other == name)?;
         decoded(value)
     }
+
+    /// Decoded values of a parameter that may be there several times, without empty ones.
+    pub(super) fn parameters(&self, name: &str) -> Vec<String> {
+        let pairs = self
+            .query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='));
+        let values = pairs.filter(|(other, _)| *other == name);
+        let values = values.filter_map(|(_, value)| decoded(value));
+        values.filter(|value| !value.is_empty()).collect()
+    }
 }
 
 /// `a%20b+c` as `a b c`; `None` if it is no UTF-8.

@@ -7,6 +7,7 @@
 //! connection has a thread; a request whose connection was closed by the browser ends its queries.
 
 mod access;
+mod active;
 mod browser;
 mod calls;
 mod code;
@@ -82,6 +83,9 @@ struct Serve {
         hide_default_value = true
     )]
     port: u16,
+    /// Port of the browser's host that leads here, if it is another one
+    #[arg(long, value_name = "PORT", hide = true)]
+    public_port: Option<u16>,
     /// Print the address without opening it in the browser
     #[arg(long)]
     no_browser: bool,
@@ -145,7 +149,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, serve.port))
         .with_context(|| format!("cannot listen on port {}", serve.port))?;
     let port = listener.local_addr()?.port();
-    let access = Arc::new(access::Access::new(port)?);
+    let access = Arc::new(access::Access::new(serve.public_port.unwrap_or(port))?);
     let address = access.address();
     let mut out = render::stdout();
     writeln!(out, "{address}")?;
@@ -187,9 +191,13 @@ fn end_with_tabs(tabs: Arc<tabs::Tabs>) -> Result<()> {
 }
 
 impl Serve {
-    /// The arguments of the server of another host.
-    fn words(&self, port: u16) -> Vec<OsString> {
-        let mut words = vec![OsString::from(format!("--port={port}"))];
+    /// The arguments of the server of another host, which listens on a port of that host, and is reached by one of this host.
+    fn words(&self, here: u16, there: u16) -> Vec<OsString> {
+        let mut words = vec![OsString::from(format!("--port={there}"))];
+        if here != there {
+            // Older servers do not know this option, nor need it.
+            words.push(OsString::from(format!("--public-port={here}")));
+        }
         words.extend(self.limits.arguments().into_iter().map(OsString::from));
         words.push("--".into());
         words.extend(self.traces.traces.iter().map(|trace| trace.into()));

@@ -108,6 +108,11 @@ pub(super) fn rows(
     if !["findings", "threads"].contains(&name.as_str()) {
         report.extend(["-n", MOST_ROWS].map(str::to_owned));
     }
+    if name == "functions"
+        && let Some(event) = request.parameter("event").filter(|event| !event.is_empty())
+    {
+        report.push(format!("--event={event}"));
+    }
     let words = Words::of(served, request, &report, &[])?;
     let most = Limit::COMMAND;
     table(server, words, most, peer)

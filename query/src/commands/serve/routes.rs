@@ -4,6 +4,7 @@
 //! GET  /, /explorer.js, /explorer.css            the page
 //! GET  /api/meta                                 traces
 //! GET  /api/tracks?trace=0                       rows of its timeline, losses
+//! GET  /api/active?trace=0&from=…&to=…           threads with events there
 //! GET  /api/progress?trace=0                     how far its index is
 //! GET  /api/tile?trace=0&kind=calls&from=…&to=…&step=…&ids=…
 //! GET  /api/detail?trace=0&kind=events&id=…&from=…&to=…
@@ -28,7 +29,7 @@ use super::engine::{Gone, Late, Limit};
 use super::http::{Answer, Peer, Request};
 use super::tiles::{self, Window, ids, integer};
 use super::{
-    Served, Server, calls, code, compare, counters, details, flame, library, panels, states,
+    Served, Server, active, calls, code, compare, counters, details, flame, library, panels, states,
 };
 
 const PAGE: &str = concat!(
@@ -64,6 +65,12 @@ pub(super) fn answer(server: &Server, request: &Request, peer: &Peer<'_>) -> Ans
                 "thousandths": served.progress.thousandths(), "is_done": served.is_indexed(),
             }))
         }),
+        ("GET", "/api/active") => of_trace(server, request)
+            .and_then(|served| {
+                let _answering = served.progress.answering();
+                active::answer(served, request, peer)
+            })
+            .map(|value| Answer::json(&value)),
         ("GET", "/api/tile") => tile(server, request, peer),
         ("GET", "/api/detail") => of_trace(server, request)
             .and_then(|served| details::answer(served, request, peer))

@@ -16,6 +16,12 @@ use crate::thread_states::STATES;
 /// Losses that are listed one by one.
 const MOST_LOSSES: usize = 10_000;
 
+/// Ending of the cached list; the digit is the version of what is in it.
+const TRACKS: &str = "tracks1";
+
+/// Sampled events that are offered.
+const MOST_EVENTS: usize = 50;
+
 /// Time that the list may take without being kept for the next server.
 const LONG: Duration = Duration::from_millis(100);
 
@@ -48,7 +54,7 @@ impl Served {
             self.start_index()?;
         }
         let place = self.place.as_ref();
-        if let Some(known) = place.and_then(|place| place.read("tracks")) {
+        if let Some(known) = place.and_then(|place| place.read(TRACKS)) {
             return Ok(known);
         }
         let begin = Instant::now();
@@ -56,7 +62,7 @@ impl Served {
         if let Some(place) = place.filter(|_| begin.elapsed() > LONG)
             && place.is_of(self.trace())
         {
-            place.write("tracks", &tracks);
+            place.write(TRACKS, &tracks);
         }
         Ok(tracks)
     }
@@ -98,6 +104,7 @@ fn list(served: &Served, peer: &Peer<'_>) -> Result<Value> {
     if has("samples") {
         count("samples", "0", |thread, rows, _| thread.samples = rows)?;
     }
+    let sampled = sampled_events(served, peer)?;
     if has("calls") {
         count("calls", "max(depth) + 1", |thread, rows, levels| {
             (thread.calls, thread.levels) = (rows, levels.max(1));
@@ -132,10 +139,31 @@ fn list(served: &Served, peer: &Peer<'_>) -> Result<Value> {
         "has_states": has_states,
         "states": STATES,
         "samples": has("samples"),
+        "sampled": sampled,
         "events": events,
         "threads": threads.collect::<Vec<_>>(),
         "losses": losses(served, peer)?,
     }))
+}
+
+/// Names of the events that were sampled, the one with the most samples first.
+fn sampled_events(served: &Served, peer: &Peer<'_>) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    if !served.session.has_rows("samples") {
+        return Ok(names);
+    }
+    let sql = format!(
+        "SELECT event FROM samples WHERE event IS NOT NULL GROUP BY event ORDER BY count(*) DESC, event LIMIT {MOST_EVENTS}"
+    );
+    for batch in rows(&served.session, &sql, Limit::OWN, peer)?.batches {
+        names.extend(
+            strings(batch.column(0))?
+                .iter()
+                .flatten()
+                .map(str::to_owned),
+        );
+    }
+    Ok(names)
 }
 
 /// Losses with a time, relative to the start.

@@ -4,6 +4,9 @@
 //! ssh -L 127.0.0.1:41234:127.0.0.1:41234 -- HOST "exec sh -c 'eval …'"      stdin: the script; its end ends the server there
 //!     ◄── http://127.0.0.1:41234/?token=8f1c…
 //! ```
+//! Where the other host cannot listen on the port of this one, as where both are the same host, the second port is another one, and the server there is
+//! told which one the browser uses.
+//!
 //! sshd gives a command line to the login shell, which may be any; so that line has no word of the user, and the traces
 //! arrive on stdin, quoted for POSIX sh. `PERFQUET_SSH` replaces the command `ssh`, as for `perfquet-record --ssh`.
 
@@ -37,13 +40,18 @@ const BODY: &str = "exec 3<&0\n\
 
 /// Serves the traces of another host until the connection ends.
 pub(super) fn run(host: &str, serve: &Serve) -> Result<()> {
-    let tries = if serve.port == 0 { TRIES } else { 1 };
-    for _ in 0..tries {
+    let tries = if serve.port == 0 { TRIES } else { 2 };
+    for attempt in 0..tries {
         let port = match serve.port {
             0 => free_port()?,
             port => port,
         };
-        let (mut ssh, stdin, line) = start(host, port, &serve.words(port))?;
+        // The same port at both ends, unless that is taken there: always, where both are this host.
+        let there = match attempt {
+            0 if !is_this_host(host) => port,
+            _ => free_port()?,
+        };
+        let (mut ssh, stdin, line) = start(host, (port, there), &serve.words(port, there))?;
         let Some(address) = address(&line, port) else {
             // Its end is that of the server there.
             drop(stdin);
@@ -74,6 +82,22 @@ pub(super) fn run(host: &str, serve: &Serve) -> Result<()> {
     )
 }
 
+/// Whether a name is certainly that of this host; an alias of ssh_config may be, too.
+fn is_this_host(host: &str) -> bool {
+    let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
+    let own = own_name();
+    name == "localhost"
+        || name == "::1"
+        || name.starts_with("127.")
+        || own.is_some_and(|own| own == name)
+}
+
+/// The name of this host.
+fn own_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim_end().to_owned())
+}
+
 /// A port of this host that is free now.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
@@ -81,7 +105,11 @@ fn free_port() -> Result<u16> {
 }
 
 /// Starts the client, and returns the first line that the other host wrote.
-fn start(host: &str, port: u16, words: &[OsString]) -> Result<(Child, ChildStdin, String)> {
+fn start(
+    host: &str,
+    (here, there): (u16, u16),
+    words: &[OsString],
+) -> Result<(Child, ChildStdin, String)> {
     let script = script(words);
     let mut ssh = Command::new("sh");
     let mut line = OsString::from("exec ");
@@ -92,7 +120,7 @@ fn start(host: &str, port: u16, words: &[OsString]) -> Result<(Child, ChildStdin
     ssh.args(["-T", "-x", "-o", "ExitOnForwardFailure=yes"]);
     ssh.args(["-o", "RemoteCommand=none", "-o", "ServerAliveInterval=15"]);
     ssh.arg("-L")
-        .arg(format!("127.0.0.1:{port}:127.0.0.1:{port}"));
+        .arg(format!("127.0.0.1:{here}:127.0.0.1:{there}"));
     let count = script.len();
     let remote = format!("exec sh -c 'eval \"$(dd bs=1 count={count} 2>/dev/null)\"'");
     ssh.arg("--").arg(host).arg(remote);
@@ -148,6 +176,17 @@ mod tests {
             "file:///etc/passwd".to_owned(),
         ] {
             assert_eq!(address(&other, 7), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn this_host_is_recognized() {
+        let own = own_name().unwrap();
+        for host in ["localhost", "me@localhost", "127.0.0.2", "::1", &own] {
+            assert!(is_this_host(host), "{host}");
+        }
+        for host in ["localhost.example", "127", "me@other", ""] {
+            assert!(!is_this_host(host), "{host}");
         }
     }
 

@@ -11,6 +11,7 @@
 //! ```
 //! The code is that of the recorded file, found by its build ID; percentages are of the function, as in `perf annotate`.
 
+pub(super) mod embedded;
 mod instructions;
 mod listed;
 mod sampled;

@@ -45,6 +45,8 @@ pub(super) struct Contents<'s> {
     pub(super) summaries: Value,
     /// Counters over time; null without any.
     pub(super) lines: Value,
+    /// Instructions and source lines of the hottest functions, or null.
+    pub(super) code: Value,
     pub(super) calls: Option<Calls>,
     /// With the number of the side.
     pub(super) tracks: Vec<(usize, tracks::Found)>,
@@ -120,6 +122,7 @@ impl<'s> Contents<'s> {
             changes: changes::of(session, filters, events, omitted)?,
             summaries: Value::Null,
             lines: Value::Null,
+            code: Value::Null,
             calls: None,
             tracks: Vec::new(),
             threads: Threads::default(),
@@ -194,6 +197,7 @@ impl<'s> Contents<'s> {
         if part >= LEAST_PART_OF_LINES && !self.lines.is_null() {
             omitted.push("counters over time: the page would be too large".to_owned());
         }
+        data["code"] = self.code.clone();
         let calls = self.calls.as_ref();
         data["calls"] = json!(calls.map(|calls| calls.json(
             joined,

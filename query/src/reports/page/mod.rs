@@ -10,6 +10,7 @@ mod busy;
 mod calls;
 mod cells;
 mod changes;
+mod code;
 mod contents;
 mod facts;
 mod lines;
@@ -83,6 +84,9 @@ struct PageReport {
     /// Output file [default: stdout]
     #[arg(short = 'o', long, help_heading = "Output", value_name = "PATH", value_parser = paths::written())]
     output: Option<PathBuf>,
+    /// Number of the hottest functions of each event whose code to show; 0 for none
+    #[arg(long, help_heading = "Output", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=100))]
+    code: u16,
     #[command(flatten)]
     overwriting: Overwriting,
     #[command(flatten)]
@@ -294,6 +298,11 @@ impl PageReport {
             true => summaries.pop().map_or(Value::Null, |(_, found)| found),
             false => summaries::joined(summaries),
         };
+        let functions = usize::from(self.code);
+        let code = match sides.as_slice() {
+            [one] => code::of(one.session, filters, &self.events, functions, omitted)?,
+            _ => Value::Null,
+        };
         Ok(Contents {
             time: Some(Time {
                 length,
@@ -312,6 +321,7 @@ impl PageReport {
                 true => Value::Null,
                 false => Value::Array(lines),
             },
+            code,
             calls,
             tracks: all_tracks,
             threads,

@@ -195,6 +195,40 @@ impl Store {
         self.tids.len()
     }
 
+    /// The threads that have periods.
+    pub(super) fn tids_of_tracks(&self) -> impl Iterator<Item = i64> {
+        self.tracks.keys().filter_map(|track| match track {
+            Track::Thread(tid) => Some(*tid),
+            Track::Cpu(_) => None,
+        })
+    }
+
+    /// Whether a period of a thread begins in a window, or one overlaps it whose value is wanted.
+    pub(super) fn is_active(
+        &self,
+        tid: i64,
+        (from, to): (i64, i64),
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> Result<bool> {
+        let track = Track::Thread(tid);
+        let Some(blocks) = self.tracks.get(&track) else {
+            return Ok(false);
+        };
+        // The begin of a block is that of its first period.
+        let next = blocks.blocks.partition_point(|block| block.begin < from);
+        if (blocks.blocks.get(next)).is_some_and(|block| block.begin < to) {
+            return Ok(true);
+        }
+        let mut is_active = false;
+        self.visit(track, (from, to), |part| {
+            if let Part::Period(period) = part {
+                is_active |= period.begin >= from || is_wanted(period.value);
+            }
+            false
+        })?;
+        Ok(is_active)
+    }
+
     /// The counts of a table, if they were kept.
     pub(super) fn counts(&self, table: &str) -> Option<&Counts> {
         self.counts.get(table)
