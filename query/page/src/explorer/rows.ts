@@ -15,6 +15,8 @@ export interface Row {
   y: number;
   height: number;
   thread: Thread | null;
+  /** Whether it is the only row of a process, which has no line above it. */
+  isAlone?: boolean;
 }
 
 export const HEAD = 22;
@@ -141,7 +143,9 @@ export class Rows {
       // A line above the only thread would repeat its name.
       const only = process.threads.length === 1 && process.threads[0]!.tid === process.pid ? ofThread(process.threads[0]!) : null;
       if (only !== null) {
-        if (matches(only.name) || matches(process.name)) only.add();
+        if (!matches(only.name) && !matches(process.name)) return;
+        only.add();
+        rows.at(-1)!.isAlone = true;
         return;
       }
       const quiet = process.threads.filter(isQuiet);

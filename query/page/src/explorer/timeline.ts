@@ -560,10 +560,12 @@ export class Timeline {
         context.fillStyle = color("chosen");
         context.fillRect(0, y, this.left - 1, row.height - 1);
       }
-      context.font = isChosen ? `600 ${PLAIN}` : PLAIN;
-      context.fillStyle = color("ink");
-      context.fillText(cutBeforeNumber(row.name, Math.floor((this.left - 22) / 5.9)), 16, y + BAND / 2 + 1, this.left - 20);
       const isPinned = this.view.now.pins.includes(pinOf(row));
+      // A process of one thread begins where the lines of others do.
+      const isProcess = row.isAlone === true && !isPinned;
+      context.font = isChosen || isProcess ? `600 ${PLAIN}` : PLAIN;
+      context.fillStyle = color("ink");
+      context.fillText(cutBeforeNumber(row.name, Math.floor((this.left - 22) / 5.9)), isProcess ? 6 : 16, y + BAND / 2 + 1, this.left - 20);
       if (isPinned) {
         context.fillStyle = color("accent");
         context.fillRect(5, y + 4, 5, 8);
