@@ -313,7 +313,7 @@ impl Side<'_> {
         );
         let mut parts = Vec::new();
         let mut answer = self.session.query(&sql)?;
-        while let Some(batch) = answer.next()? {
+        while let Some(batch) = answer.next_batch()? {
             let time = |column: usize| batch.column(column).as_primitive::<Int64Type>();
             let id = |column: usize| batch.column(column).as_primitive::<Int32Type>();
             let (begins, ends, depths, tids) = (time(0), time(1), id(2), id(3));

@@ -110,7 +110,7 @@ impl Connections {
                    UNION ALL SELECT time, tid, sk, ret, false AS is_send FROM sock.sock_recv_length WHERE ret > 0 AND flags & 2 = 0) \
                    WHERE tid IS NOT NULL AND time IS NOT NULL ORDER BY time";
         let mut answer = session.query(sql)?;
-        while let Some(batch) = answer.next()? {
+        while let Some(batch) = answer.next_batch()? {
             let number = |column: usize| batch.column(column).as_primitive::<Int64Type>();
             let (times, bytes) = (number(0), number(3));
             let tids = batch.column(1).as_primitive::<Int32Type>();
