@@ -50,6 +50,10 @@ mod perf_data_members;
 mod perf_script;
 #[path = "oracle/printed_sums.rs"]
 mod printed_sums;
+#[path = "oracle/published.rs"]
+mod published;
+#[path = "oracle/published_ring.rs"]
+mod published_ring;
 #[path = "oracle/remote.rs"]
 mod remote;
 #[path = "oracle/reports.rs"]

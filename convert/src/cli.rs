@@ -36,6 +36,8 @@ Examples:
   perfquet-convert host.pqt guest.pqt --to perfetto -o both.pftrace
   # Add traces to the lake of a fleet, and drop those older than 30 days
   perfquet-convert h001.pqt h002.pqt --to lake -o /srv/lake --retain 30d
+  # Add a trace to a lake in a bucket, with credentials from the environment
+  perfquet-convert h001.pqt --to lake -o s3://bucket/lake
   # Export a trace of a lake
   perfquet-convert 'lake:/srv/lake?host=h001&date=2026-11-22' --to perfetto
   # Write statements that open a lake in Spark
@@ -60,8 +62,9 @@ pub(crate) struct Arguments {
     /// Output path [default: name of the first input with .pqt]
     ///
     /// A trace directory, or with --to a file: compressed if its name ends in .gz, - for stdout. With --to, the default is stdout
-    /// for text formats, otherwise the name of the input with the extension of the format.
-    #[arg(short, long, value_name = "PATH", value_parser = paths::written())]
+    /// for text formats, otherwise the name of the input with the extension of the format. With --to lake, also s3://BUCKET/LAKE, gs://
+    /// or az://, written by perfquet-query, which must be installed beside this program or in PATH.
+    #[arg(short, long, value_name = "PATH", value_parser = paths::written_or_stored())]
     pub(crate) output: Option<PathBuf>,
 
     /// Input format [default: detected]; --list prints all

@@ -1,4 +1,4 @@
-//! The directory of a trace that is exported and removed again: `perfquet-convert FILE --to FORMAT`.
+//! The directory of a trace that is exported and removed again: `perfquet-convert FILE --to FORMAT`; of a lake on its way to an object store.
 //!
 //! ```text
 //! /tmp/perfquet-passing-Xb3k0a/passing.pqt
@@ -43,6 +43,11 @@ impl Passing {
     /// Path of the trace.
     pub(crate) fn trace(&self) -> PathBuf {
         self.folder.path().join("passing.pqt")
+    }
+
+    /// Path of a lake.
+    pub(crate) fn lake(&self) -> PathBuf {
+        self.folder.path().join("lake")
     }
 }
 

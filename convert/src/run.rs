@@ -24,6 +24,7 @@ use perfquet_trace::Report;
 use perfquet_trace::lake::Address;
 use perfquet_trace::normalize::TimeRange;
 use perfquet_trace::output_directory::OutputDirectory;
+use perfquet_trace::remote::is_url;
 use perfquet_trace::reopen;
 use perfquet_trace::store::{self, Archive, Directory, WriterOptions};
 use perfquet_trace::symbols::{self, Debuginfod, KernelSource, LineReader};
@@ -58,6 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if arguments.list {
         return list();
     }
+    refuse_store(arguments)?;
     if let Some(address) = from_lake::address(arguments)? {
         return export_from_lake(arguments, &address);
     }
@@ -92,6 +94,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
             ),
             "to query several traces, run: perfquet-query sql TRACE...; to export them on one timeline, use --to perfetto",
         )),
+    }
+}
+
+/// Rejects the URL of a store as an output other than a lake.
+fn refuse_store(arguments: &Arguments) -> Result<()> {
+    let url = arguments.output.as_ref().and_then(|output| output.to_str());
+    let is_lake = |to: &Exporter| matches!(to.output, Output::Lake);
+    match url.filter(|url| is_url(url)) {
+        Some(url) if !arguments.to.is_some_and(is_lake) => Err(misuse(
+            format!(
+                "-o {url}: expected a path, found a URL: only --to lake writes to object stores"
+            ),
+            "write a file or directory, and copy it",
+        )),
+        _ => Ok(()),
     }
 }
 

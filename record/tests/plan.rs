@@ -62,6 +62,18 @@ const PLANS: &[(&[&str], &[&str])] = &[
         &["output      ring, a directory of traces"],
     ),
     (
+        &[
+            "-a",
+            "--keep",
+            "1G",
+            "--publish",
+            "s3://b/lake",
+            "--backlog",
+            "2G",
+        ],
+        &["publish     each complete trace to the lake s3://b/lake, backlog up to 2048 MiB"],
+    ),
+    (
         &["-a", "--ring", "10s"],
         &["ring        only the last events are kept"],
     ),

@@ -3,15 +3,18 @@
 //! ```text
 //! GET /bucket/a.pqt/manifest.json             a file, or a range of it
 //! GET /bucket?list-type=2&prefix=a/&delimiter=/   pages of three names
+//! PUT /bucket/a If-None-Match: *              fails if it exists; If-Match: fails if it is another
+//! POST /bucket/a?uploads                      a file in pieces
 //! ```
-//! The same files are behind HTTP, as `http://127.0.0.1:PORT/bucket/a.pqt`. Signatures are not checked.
+//! The same files are behind HTTP, as `http://127.0.0.1:PORT/bucket/a.pqt`. Signatures are not checked; moto checks the dialect otherwise.
 
-use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Names in a page of a list.
 const PAGE: usize = 3;
@@ -27,6 +30,8 @@ pub(crate) enum Fault {
     Endless,
     /// Another place.
     Redirect(String),
+    /// No answer.
+    Silence,
     /// Ranges are ignored.
     Whole,
     /// Other bytes of the same size.
@@ -40,6 +45,12 @@ struct State {
     fault: Option<(String, Fault)>,
     /// Requests that match a fault until it happens.
     before_fault: usize,
+    /// Requests that match a fault between two times that it happens; 0: it happens each time.
+    between_faults: usize,
+    /// Pieces of files, by upload and number.
+    pieces: BTreeMap<(String, usize), Vec<u8>>,
+    /// When files were written, in lists.
+    modified: Option<&'static str>,
 }
 
 /// A server of the files in a directory, until the process ends.
@@ -51,7 +62,12 @@ pub(crate) struct Server {
 impl Server {
     /// `root` is the bucket `bucket`.
     pub(crate) fn start(root: &Path) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Server::start_at(root, 0)
+    }
+
+    /// [`Self::start`] at a port that was free before.
+    pub(crate) fn start_at(root: &Path, port: u16) -> Server {
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(Mutex::new(State::default()));
         let (root, shared) = (root.to_owned(), Arc::clone(&state));
@@ -73,6 +89,18 @@ impl Server {
         let mut state = self.state.lock().unwrap();
         state.fault = Some((text.to_owned(), fault));
         state.before_fault = before;
+        state.between_faults = 0;
+    }
+
+    /// From now on, each `every`-th request fails.
+    pub(crate) fn fail_every(&self, every: usize, fault: Fault) {
+        self.fail("", every - 1, fault);
+        self.state.lock().unwrap().between_faults = every - 1;
+    }
+
+    /// When files were written, in lists from now on.
+    pub(crate) fn set_modified(&self, time: &'static str) {
+        self.state.lock().unwrap().modified = Some(time);
     }
 
     pub(crate) fn recover(&self) {
@@ -84,19 +112,30 @@ impl Server {
         std::mem::take(&mut self.state.lock().unwrap().requests)
     }
 
+    /// Number of requests since the last call of [`Self::take_requests`] whose line contains a text.
+    pub(crate) fn requests_with(&self, text: &str) -> usize {
+        let state = self.state.lock().unwrap();
+        state
+            .requests
+            .iter()
+            .filter(|line| line.contains(text))
+            .count()
+    }
+
     /// A program with the settings of a user of this server.
     pub(crate) fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        command
-            .env(
-                "AWS_ENDPOINT_URL",
-                format!("http://127.0.0.1:{}", self.port),
-            )
-            .env("AWS_ACCESS_KEY_ID", "x")
-            .env("AWS_SECRET_ACCESS_KEY", "x")
-            .env("AWS_REGION", "us-east-1");
-        command
+        with_settings(Command::new(program), self.port)
     }
+}
+
+/// A command with the settings of a user of the server at a port.
+pub(crate) fn with_settings(mut command: Command, port: u16) -> Command {
+    command
+        .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"))
+        .env("AWS_ACCESS_KEY_ID", "x")
+        .env("AWS_SECRET_ACCESS_KEY", "x")
+        .env("AWS_REGION", "us-east-1");
+    command
 }
 
 struct Request {
@@ -105,6 +144,7 @@ struct Request {
     key: String,
     query: Vec<(String, String)>,
     headers: Vec<(String, String)>,
+    body: Vec<u8>,
 }
 
 impl Request {
@@ -132,12 +172,18 @@ impl Request {
         };
         let query = query.split('&').filter(|pair| !pair.is_empty()).map(pair);
         let key = decoded(path.trim_start_matches("/bucket").trim_start_matches('/'));
-        let request = Request {
+        let mut request = Request {
             method,
             key,
             query: query.collect(),
             headers,
+            body: Vec::new(),
         };
+        let bytes = request
+            .header("content-length")
+            .map_or(0, |text| text.parse().unwrap());
+        request.body = vec![0; bytes];
+        reader.read_exact(&mut request.body).ok()?;
         Some(request)
     }
 
@@ -197,24 +243,28 @@ fn serve(stream: &TcpStream, root: &Path, state: &Mutex<State>) {
                     state.before_fault -= 1;
                     None
                 }
-                fault => fault.map(|(_, fault)| fault),
+                Some((_, fault)) => {
+                    state.before_fault = state.between_faults;
+                    Some(fault)
+                }
+                None => None,
             }
         };
-        if answer(stream, root, &request, fault).is_none() {
+        if answer(stream, root, &request, fault, state).is_none() {
             return;
         }
     }
 }
 
 /// `None` if the connection ends.
-fn answer(mut out: &TcpStream, root: &Path, request: &Request, fault: Option<Fault>) -> Option<()> {
+fn answer(
+    mut out: &TcpStream,
+    root: &Path,
+    request: &Request,
+    fault: Option<Fault>,
+    state: &Mutex<State>,
+) -> Option<()> {
     let file = root.join(&request.key);
-    let error = |mut out: &TcpStream, status: &str, code: &str| {
-        let body = format!(
-            "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{code} of a test</Message></Error>"
-        );
-        send(&mut out, status, "", body.as_bytes())
-    };
     match &fault {
         Some(Fault::Status(status, body)) => return send(&mut out, status, "", body.as_bytes()),
         Some(Fault::Redirect(place)) => {
@@ -225,14 +275,112 @@ fn answer(mut out: &TcpStream, root: &Path, request: &Request, fault: Option<Fau
                 b"",
             );
         }
+        Some(Fault::Silence) => {
+            std::thread::sleep(Duration::from_secs(600));
+            return None;
+        }
         _ => {}
     }
     match request.method.as_str() {
         "GET" if request.parameter("list-type").is_some() => {
-            send(&mut out, "200 OK", "", list(root, request).as_bytes())
+            let modified = state.lock().unwrap().modified;
+            send(
+                &mut out,
+                "200 OK",
+                "",
+                list(root, request, modified).as_bytes(),
+            )
         }
         "GET" | "HEAD" if !file.is_file() => error(out, "404 Not Found", "NoSuchKey"),
         "GET" | "HEAD" => content(out, request, &std::fs::read(&file).unwrap(), fault.as_ref()),
+        "PUT" | "POST" | "DELETE" => written(out, root, request, state),
+        _ => error(out, "405 Method Not Allowed", "MethodNotAllowed"),
+    }
+}
+
+fn error(mut out: &TcpStream, status: &str, code: &str) -> Option<()> {
+    let body = format!(
+        "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{code} of a test</Message></Error>"
+    );
+    send(&mut out, status, "", body.as_bytes())
+}
+
+/// Answers a request that changes files: one after the other, so that conditions hold.
+fn written(
+    mut out: &TcpStream,
+    root: &Path,
+    request: &Request,
+    state: &Mutex<State>,
+) -> Option<()> {
+    let mut state = state.lock().unwrap();
+    let file = root.join(&request.key);
+    let write = |content: &[u8]| {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        // A reader sees the old file or the new one.
+        let new = tempfile::NamedTempFile::new_in(root.parent().unwrap()).unwrap();
+        std::fs::write(new.path(), content).unwrap();
+        new.persist(&file).unwrap();
+        format!("ETag: {}\r\n", tag(content))
+    };
+    let pieces = request.parameter("uploadId").map(str::to_owned);
+    match (request.method.as_str(), pieces) {
+        ("PUT", Some(upload)) => {
+            let number = request.parameter("partNumber").unwrap().parse().unwrap();
+            let content = request.body.clone();
+            let headers = format!("ETag: {}\r\n", tag(&content));
+            state.pieces.insert((upload, number), content);
+            send(&mut out, "200 OK", &headers, b"")
+        }
+        ("PUT", None) => {
+            let found = std::fs::read(&file).ok().map(|bytes| tag(&bytes));
+            let is_refused = request.header("if-none-match").is_some() && found.is_some()
+                || request
+                    .header("if-match")
+                    .is_some_and(|tag| Some(tag) != found.as_deref());
+            if is_refused {
+                return error(out, "412 Precondition Failed", "PreconditionFailed");
+            }
+            let headers = write(&request.body);
+            send(&mut out, "200 OK", &headers, b"")
+        }
+        ("POST", None) if request.parameter("delete").is_some() => {
+            let text = String::from_utf8_lossy(&request.body);
+            let mut body = String::from("<DeleteResult>");
+            for key in text.split("<Key>").skip(1) {
+                let key = key.split('<').next().unwrap();
+                let _ = std::fs::remove_file(root.join(key));
+                body += &format!("<Deleted><Key>{key}</Key></Deleted>");
+            }
+            body += "</DeleteResult>";
+            send(&mut out, "200 OK", "", body.as_bytes())
+        }
+        ("POST", None) if request.parameter("uploads").is_some() => {
+            let upload = format!("u{}", state.requests.len());
+            let body = format!(
+                "<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>"
+            );
+            send(&mut out, "200 OK", "", body.as_bytes())
+        }
+        ("POST", Some(upload)) => {
+            let own = |((of, _), _): &(&(String, usize), &Vec<u8>)| *of == upload;
+            let content: Vec<u8> = state
+                .pieces
+                .iter()
+                .filter(own)
+                .flat_map(|(_, piece)| piece.clone())
+                .collect();
+            write(&content);
+            let body = format!(
+                "<CompleteMultipartUploadResult><ETag>{}</ETag></CompleteMultipartUploadResult>",
+                tag(&content)
+            );
+            send(&mut out, "200 OK", "", body.as_bytes())
+        }
+        ("DELETE", None) => {
+            let _ = std::fs::remove_file(&file);
+            send(&mut out, "204 No Content", "", b"")
+        }
+        ("DELETE", Some(_)) => send(&mut out, "204 No Content", "", b""),
         _ => error(out, "405 Method Not Allowed", "MethodNotAllowed"),
     }
 }
@@ -312,7 +460,8 @@ fn content(
 }
 
 /// A page of names, as XML.
-fn list(root: &Path, request: &Request) -> String {
+fn list(root: &Path, request: &Request, modified: Option<&str>) -> String {
+    let modified = modified.unwrap_or("2026-11-22T10:00:00.000Z");
     let prefix = request.parameter("prefix").unwrap_or_default();
     let mut files = Vec::new();
     files_below(root, root, &mut files);
@@ -324,7 +473,7 @@ fn list(root: &Path, request: &Request) -> String {
         match rest.split_once('/').filter(|_| request.parameter("delimiter").is_some()) {
             Some((folder, _)) => entries.insert(format!("<CommonPrefixes><Prefix>{prefix}{folder}/</Prefix></CommonPrefixes>")),
             None => entries.insert(format!(
-                "<Contents><Key>{file}</Key><LastModified>2026-11-22T10:00:00.000Z</LastModified><ETag>\"1\"</ETag><Size>1</Size></Contents>"
+                "<Contents><Key>{file}</Key><LastModified>{modified}</LastModified><ETag>\"1\"</ETag><Size>1</Size></Contents>"
             )),
         };
     }
@@ -346,7 +495,7 @@ fn list(root: &Path, request: &Request) -> String {
 }
 
 /// The names of all files below a directory.
-fn files_below(root: &Path, folder: &Path, files: &mut Vec<String>) {
+pub(crate) fn files_below(root: &Path, folder: &Path, files: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path: PathBuf = entry.path();
         match path.is_dir() {

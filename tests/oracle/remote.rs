@@ -10,13 +10,18 @@ use super::lake_traces::{REPORTS, difference, traces_and_lake};
 use super::objects::{Fault, Server};
 use super::several::printed;
 
-fn run(server: &Server, program: &str, words: &[&str]) -> Output {
+pub(super) fn run(server: &Server, program: &str, words: &[&str]) -> Output {
     let mut command = server.command(&bin(program));
     command.args(words).output().unwrap()
 }
 
 /// Success, and sorted lines: the order of rows without ORDER BY is undefined.
-fn asked(server: &Server, command: &str, traces: &[String], words: &[&str]) -> (bool, Vec<String>) {
+pub(super) fn asked(
+    server: &Server,
+    command: &str,
+    traces: &[String],
+    words: &[&str],
+) -> (bool, Vec<String>) {
     let mut all = vec![command];
     all.extend(traces.iter().map(String::as_str));
     all.extend(words);

@@ -38,7 +38,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ),
     // Its tests import samples of the readers.
     (LIBRARY, &[CLI, EVENTS, TRACE, REMOTE, VIEWS, IMPORT]),
-    ("perfquet-query", &[CLI, EVENTS, TRACE, LIBRARY]),
+    ("perfquet-query", &[CLI, EVENTS, TRACE, REMOTE, LIBRARY]),
     (
         "perfquet-python",
         &[

@@ -10,6 +10,22 @@ pub fn written() -> impl TypedValueParser<Value = PathBuf> {
     parser("the programs write files and directories only")
 }
 
+/// Parses a path to write, or the URL of a place in an object store.
+pub fn written_or_stored() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text: OsString| {
+        let shown = text.to_string_lossy().into_owned();
+        match STORES.iter().any(|scheme| shown.starts_with(scheme)) || !is_url(&text) {
+            true => Ok(PathBuf::from(text)),
+            false => Err(
+                "expected a path or the URL of an object store, s3://, gs:// or az://".to_owned(),
+            ),
+        }
+    })
+}
+
+/// Begin the URLs of object stores.
+const STORES: [&str; 6] = ["s3://", "s3a://", "gs://", "az://", "azure://", "abfss://"];
+
 /// Parses a path to read, for a program that opens no URLs.
 pub fn read() -> impl TypedValueParser<Value = PathBuf> {
     parser("perfquet-query opens traces at URLs; download other files first")

@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -19,6 +20,13 @@ use object_store::client::{
 pub(crate) const LARGEST: u64 = 256 << 20;
 /// Maximum size of the text of an error; the rest is dropped.
 const LARGEST_ERROR: usize = 16 << 10;
+
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+
+/// Returns how many requests this process has sent, repeated ones included.
+pub fn requests() -> u64 {
+    REQUESTS.load(Ordering::Relaxed)
+}
 
 /// Makes clients with bounds.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +66,7 @@ impl HttpService for Service {
                 None => String::new(),
             }
         );
+        REQUESTS.fetch_add(1, Ordering::Relaxed);
         let response = self.0.execute(request).await?;
         let is_success = response.status().is_success();
         if is_range && is_success {

@@ -1,4 +1,4 @@
-//! Traces and lakes in object stores and behind HTTP: their files, read in ranges.
+//! Traces and lakes in object stores and behind HTTP: their files, read in ranges; those of lakes are written to object stores.
 //!
 //! ```text
 //! s3://bucket/runs/a.pqt     AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL, …
@@ -17,8 +17,11 @@ mod file;
 mod place;
 mod reading;
 mod running;
+mod writing;
 
+pub use client::requests;
 pub use place::Place;
+pub use writing::{Content, Listed, Upload, Version};
 
 use std::sync::Arc;
 

@@ -12,9 +12,12 @@ use crate::address::Address;
 use crate::file::File;
 use crate::reading::{Inner, version};
 use crate::running;
+use crate::writing::{Listed, PIECE, Upload, Version};
 
 /// Small files that are read at once.
 const AT_ONCE: usize = 32;
+/// Small files that are written at once.
+const UPLOADS: usize = 8;
 /// The end of an archive: its directory, if it is not large.
 const TAIL: u64 = 128 << 10;
 /// Maximum number of files in a directory.
@@ -43,6 +46,98 @@ impl Place {
             lists: address.lists,
             inner: Arc::new(Inner::new(address.store, address.secrets)),
         })
+    }
+
+    /// Returns whether files can be written: in an object store, not over HTTP.
+    pub fn is_writable(&self) -> bool {
+        self.lists
+    }
+
+    /// Reads a small file and its version; `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub fn read_versioned(&self, name: &str) -> io::Result<Option<(Bytes, Version)>> {
+        let (key, inner) = (self.key(name)?, Arc::clone(&self.inner));
+        let read = running::wait(async move { inner.versioned(&key).await });
+        read.map_err(|error| self.named(name, &error))
+    }
+
+    /// Writes a small file if it still has this version, or without one, if it does not exist. Returns its new version; `None` if another
+    /// process has written it since.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub fn replace(
+        &self,
+        name: &str,
+        text: Vec<u8>,
+        former: Option<Version>,
+    ) -> io::Result<Option<Version>> {
+        let (key, inner) = (self.key(name)?, Arc::clone(&self.inner));
+        let written = running::wait(async move { inner.replace(&key, text.into(), former).await });
+        written.map_err(|error| self.named(name, &error))
+    }
+
+    /// Writes files, small ones several at once, each in place of what has its name.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or the server refuses or does not answer.
+    pub fn upload(&self, files: Vec<Upload>) -> io::Result<()> {
+        let (small, large): (Vec<Upload>, Vec<Upload>) = files
+            .into_iter()
+            .partition(|file| file.content.bytes() <= PIECE);
+        self.upload_at_once(small, UPLOADS)?;
+        // Of a large one, several pieces are in memory.
+        self.upload_at_once(large, 1)
+    }
+
+    fn upload_at_once(&self, files: Vec<Upload>, at_once: usize) -> io::Result<()> {
+        let keyed = |file: Upload| Ok((self.key(&file.name)?, file));
+        let files: Vec<(Path, Upload)> = files.into_iter().map(keyed).collect::<io::Result<_>>()?;
+        let inner = Arc::clone(&self.inner);
+        let sent = running::wait(async move {
+            let sent = stream::iter(files).map(|(key, file)| {
+                let inner = Arc::clone(&inner);
+                async move {
+                    let sent = inner.upload(&key, &file.content).await;
+                    sent.map_err(|error| {
+                        io::Error::new(error.kind(), format!("{}: {error}", file.name))
+                    })
+                }
+            });
+            let sent = sent.buffer_unordered(at_once);
+            sent.try_collect::<Vec<()>>().await
+        });
+        sent.map(drop)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}/{error}", self.shown)))
+    }
+
+    /// Removes files; those that do not exist are no errors.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub fn remove(&self, names: &[String]) -> io::Result<()> {
+        let keys = names.iter().map(|name| self.key(name));
+        let keys: Vec<Path> = keys.collect::<io::Result<_>>()?;
+        let inner = Arc::clone(&self.inner);
+        let removed = running::wait(async move { inner.remove(keys).await });
+        removed.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.shown)))
+    }
+
+    /// Returns all files below.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses, does not answer, or cannot list.
+    pub fn all(&self) -> io::Result<Vec<Listed>> {
+        let (key, inner) = (self.key.clone(), Arc::clone(&self.inner));
+        let listed = running::wait(async move { inner.all(&key).await });
+        listed.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.shown)))
     }
 
     /// The key of a file below.

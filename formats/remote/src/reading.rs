@@ -43,6 +43,10 @@ impl Inner {
         }
     }
 
+    pub(crate) fn store(&self) -> &dyn ObjectStore {
+        self.store.as_ref()
+    }
+
     pub(crate) fn block_of(&self, file: &Path, start: u64, bytes: u64) -> Block {
         let file = file.clone();
         self.blocks.block(Key { file, start }, bytes)
@@ -172,7 +176,7 @@ impl Inner {
     }
 
     /// The bytes of an answer, which must be as many as expected.
-    async fn body(&self, result: GetResult, expected: u64) -> io::Result<Bytes> {
+    pub(crate) async fn body(&self, result: GetResult, expected: u64) -> io::Result<Bytes> {
         let mut stream = result.into_stream();
         let mut bytes = BytesMut::new();
         while let Some(chunk) = stream.next().await {
@@ -210,7 +214,7 @@ impl Inner {
         )))
     }
 
-    fn failed(&self, error: &Error) -> io::Error {
+    pub(crate) fn failed(&self, error: &Error) -> io::Error {
         failure::of(error, &self.secrets)
     }
 }

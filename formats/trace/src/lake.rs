@@ -9,6 +9,14 @@
 //! LAKE/_perfquet/manifests/perf-1f….json                    its manifest; parts are rows of files of the lake
 //! ```
 //! A trace is in the lake if it has a record and no pending change. No path of a lake is followed through a symbolic link.
+//!
+//! An object store has neither renames nor locks. There, each writer gives its files names of their own, and the record, which it replaces
+//! only if nobody else has, decides which of them are in the lake:
+//! ```text
+//! LAKE/samples/date=2026-11-22/host=h001/perf-1f….9a3c….parquet   written by 9a3c…, never replaced
+//! LAKE/_perfquet/manifests/perf-1f….9a3c….json
+//! LAKE/_perfquet/traces/perf-1f….json                             its files; those of a writer that is at work
+//! ```
 
 mod address;
 
@@ -46,6 +54,8 @@ pub const RECORDS: &str = "_perfquet/traces";
 pub const MANIFESTS: &str = "_perfquet/manifests";
 /// The table with a row per trace.
 const TRACES: &str = "traces";
+/// Begins the names of files with the rows of several traces.
+pub const SHARED: &str = "compact.";
 /// Maximum size of a file of the administration.
 const LARGEST: u64 = 256 << 20;
 
@@ -73,8 +83,47 @@ pub struct Record {
     /// Host, if known.
     #[serde(default)]
     pub host: Option<String>,
-    /// Files with its rows, that of `traces` last.
+    /// Files with its rows, that of `traces` last. In an object store, none before the first writer of the trace is done, and after its removal.
     pub files: Vec<Entry>,
+    /// The writer that is at work, or was killed, in an object store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+    /// Former files that are still to be removed from an object store.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leftover: Vec<String>,
+}
+
+/// A writer in an object store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Part of the names of its files.
+    pub writer: String,
+    /// Seconds since 1970 when it began.
+    pub since: u64,
+    /// Files that are in the lake only after it is done, or are being removed.
+    pub files: Vec<String>,
+}
+
+impl Record {
+    /// Returns whether the trace is in the lake.
+    pub fn is_published(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// Returns the path of its manifest.
+    pub fn manifest(&self) -> String {
+        let is_manifest = |entry: &&Entry| entry.path.starts_with(MANIFESTS);
+        match self.files.iter().find(is_manifest) {
+            Some(entry) => entry.path.clone(),
+            None => format!("{MANIFESTS}/{}.json", self.trace),
+        }
+    }
+}
+
+/// Whether a file may have rows of several traces.
+pub fn is_shared(path: &str) -> bool {
+    let name = path.rsplit('/').next();
+    name.is_some_and(|name| name.starts_with(SHARED))
 }
 
 /// A file of a lake.
@@ -202,7 +251,7 @@ impl Lake {
                         ),
                     });
                 }
-                record => records.extend(record),
+                record => records.extend(record.filter(Record::is_published)),
             }
         }
         Ok(records)
@@ -231,14 +280,11 @@ impl Lake {
         let mut traces = BTreeSet::new();
         for folder in folders {
             for name in self.place.names(&folder)? {
-                let Some(trace) = name.strip_suffix(".parquet") else {
-                    continue;
+                match trace_of(&name) {
+                    _ if is_shared(&name) => return Ok(None),
+                    Some(trace) => traces.insert(trace.to_owned()),
+                    None => continue,
                 };
-                if !is_name(trace) {
-                    // Names of files of several traces have a point.
-                    return Ok(None);
-                }
-                traces.insert(trace.to_owned());
             }
         }
         Ok(Some(traces.into_iter().collect()))
@@ -251,8 +297,7 @@ impl Lake {
 
     /// Opens traces, as [`Self::trace`].
     pub fn traces(&self, records: &[Record]) -> Result<Vec<Option<Directory>>, Error> {
-        let file = |record: &Record| format!("{MANIFESTS}/{}.json", record.trace);
-        let files: Vec<String> = records.iter().map(file).collect();
+        let files: Vec<String> = records.iter().map(Record::manifest).collect();
         let manifests = self.place.read_all::<Manifest>(&files)?;
         let opened = manifests.into_iter().zip(files).map(|(manifest, file)| {
             let Some(manifest) = manifest else {
@@ -363,6 +408,13 @@ fn is_name(trace: &str) -> bool {
     !trace.is_empty() && trace.bytes().all(is_plain)
 }
 
+/// The trace with rows in a file: `perf-1f.parquet`, or `perf-1f.9a3c.parquet` by a writer in an object store.
+fn trace_of(file: &str) -> Option<&str> {
+    let name = file.strip_suffix(".parquet")?;
+    let (trace, writer) = name.split_once('.').unwrap_or((name, "x"));
+    (is_name(trace) && is_name(writer)).then_some(trace)
+}
+
 /// Returns the path of a name below a lake, which contains no link.
 pub fn inside(root: &Path, name: &str) -> Result<PathBuf, Error> {
     let unfit = |path: &Path, message: String| {
@@ -434,4 +486,21 @@ pub fn is_missing(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_the_names_of_their_traces() {
+        let check = |file: &str, trace: Option<&str>| assert_eq!(trace_of(file), trace, "{file}");
+        check("a_b-1f.parquet", Some("a_b-1f"));
+        check("a-1f.9a3c.parquet", Some("a-1f"));
+        check("a-1f.9a.3c.parquet", None);
+        check("a-1f.json", None);
+        check(".parquet", None);
+        assert!(is_shared("samples/host=a/compact.1f.parquet"));
+        assert!(!is_shared("samples/compact.1f/a.parquet"));
+    }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod info;
 mod mcp;
+mod publish;
 mod serve;
 mod shell;
 mod sql;
@@ -53,4 +54,5 @@ pub(crate) const COMMANDS: &[&Subcommand] = &[
     &info::COMMAND,
     &mcp::COMMAND,
     &serve::COMMAND,
+    &publish::COMMAND,
 ];

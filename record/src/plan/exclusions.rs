@@ -132,6 +132,7 @@ impl Wish {
 
 /// Fails for the first pair of options that exclude each other.
 pub(crate) fn check(cli: &Cli) -> Result<(), Failure> {
+    cli.retention.rotation.check()?;
     let pairs = EXCLUSIONS
         .iter()
         .filter(|(wish, _, _)| wish.is_in(cli))

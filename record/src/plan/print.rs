@@ -172,6 +172,9 @@ impl Lines {
             false => "",
         };
         self.add("output", format!("{}, {kind}{replaced}", path.display()));
+        if let Some(destination) = cli.retention.rotation.destination() {
+            self.add("publish", destination.describe());
+        }
     }
 }
 

@@ -9,11 +9,12 @@
 //! trace needs: names, mappings, stacks, losses. The next recorder is ready before the last one ends, and begins where that
 //! one ends ([`handover`]): each event is in one trace, except that the kernel stamps a hit once per recorder. One whose two times
 //! are on both sides of the boundary is in both traces or in neither. [`folder`] holds the directory within its limits, and finds the
-//! traces of killed recorders, which are completed. A recorder whose supervisor was killed completes its trace and ends.
+//! traces of killed recorders, which are completed. [`publishing`] passes complete traces on to a lake. A recorder whose supervisor was killed completes its trace and ends.
 
 mod children;
 mod folder;
 mod handover;
+mod publishing;
 mod recovery;
 mod supervisor;
 
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use perfquet_cli::{paths, quantity};
 use perfquet_events::event::Selection;
 use perfquet_trace::store::JOURNAL;
 
@@ -32,12 +34,15 @@ use crate::sys::procfs;
 use crate::target::Family;
 
 pub(crate) use handover::Handover;
+pub(crate) use publishing::Destination;
 pub(crate) use supervisor::{End, Request, run};
 
 /// Smallest size of --keep: a trace has some dozen files, and the next one grows while the oldest is removed.
 const LEAST_KEPT_BYTES: u64 = 16 << 20;
 /// Part of the size of --keep that a trace may have, and that is reserved for the data written between two checks.
 const PARTS: u64 = 8;
+/// Default of --backlog.
+const DEFAULT_BACKLOG_BYTES: u64 = 8 << 30;
 
 /// Command-line options.
 #[derive(Debug, Clone, Default, Args)]
@@ -53,12 +58,27 @@ pub(crate) struct RotationOptions {
     /// SIZE limits the disk space of OUT, including the trace being recorded.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     keep: Option<Limit>,
+    /// With --rotate or --keep: publish each complete trace in the lake at PLACE, a directory or s3://, gs:// or az://
+    ///
+    /// By perfquet-convert --to lake, and perfquet-query for URLs, which must be installed beside this program or in PATH. They have the
+    /// lowest priority. Traces wait while the lake cannot be reached, also until the next start; recording does not wait.
+    #[arg(long, value_name = "PLACE", value_parser = paths::written_or_stored())]
+    publish: Option<PathBuf>,
+    /// With --publish: drop the oldest waiting traces beyond SIZE [default: 8G]
+    ///
+    /// They stay in OUT. Waiting traces that --keep removes are counted as dropped, too.
+    #[arg(long, value_name = "SIZE", value_parser = backlog, requires = "publish")]
+    backlog: Option<u64>,
     /// Record one trace of a ring.
     #[arg(long, value_name = "PATH", hide = true)]
     segment: Option<PathBuf>,
     /// Processes that those of the target have started since the ring began.
     #[arg(long, value_name = "PID", value_delimiter = ',', hide = true)]
     family: Vec<i32>,
+}
+
+fn backlog(text: &str) -> Result<u64, String> {
+    quantity::size_bytes(text, 1)
 }
 
 /// The limits of a ring.
@@ -74,6 +94,24 @@ impl RotationOptions {
     /// Whether the traces of a ring are to be recorded.
     pub(crate) fn are_given(&self) -> bool {
         self.segment.is_none() && (self.rotate.is_some() || self.keep.is_some())
+    }
+
+    /// Returns where complete traces go, if anywhere.
+    pub(crate) fn destination(&self) -> Option<Destination> {
+        let place = self.publish.clone()?;
+        Some(Destination {
+            place,
+            backlog_bytes: self.backlog.unwrap_or(DEFAULT_BACKLOG_BYTES),
+        })
+    }
+
+    /// Fails for options that need a ring.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match self.publish.is_some() && self.segment.is_none() && !self.are_given() {
+            true => Err(misuse("--publish: requires --rotate or --keep")
+                .hint("add --rotate 10m; a single trace is published by perfquet-convert TRACE --to lake -o PLACE")),
+            false => Ok(()),
+        }
     }
 
     /// Returns the path if one trace of a ring is to be recorded.
@@ -148,8 +186,7 @@ mod tests {
         let options = RotationOptions {
             rotate: rotate.map(read),
             keep: keep.map(read),
-            segment: None,
-            family: Vec::new(),
+            ..RotationOptions::default()
         };
         options.limits()
     }

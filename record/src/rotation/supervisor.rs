@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use super::children::Recorder;
 use super::folder::{Folder, State};
+use super::publishing::{Destination, Publishing};
 use super::recovery::{Outcome, Recovery};
 use super::{Limits, PARTS};
 use crate::failure::failed;
@@ -33,6 +34,8 @@ pub(crate) struct Request {
     /// Complete traces keep their journal.
     pub(crate) keeps_journals: bool,
     pub(crate) duration: Option<Duration>,
+    /// Where complete traces go.
+    pub(crate) destination: Option<Destination>,
 }
 
 /// How it ended.
@@ -56,9 +59,15 @@ pub(crate) fn run(request: &Request) -> Result<End> {
         }
         _ => None,
     };
+    // What is missing is reported before anything is created.
+    let destination = request.destination.clone();
+    let publishing = destination.map(|it| Publishing::open(&request.path, it));
+    let publishing = publishing.transpose()?;
+    let folder = Folder::open(&request.path, request.keeps_journals)?;
     let mut ring = Ring {
         family,
-        folder: Folder::open(&request.path, request.keeps_journals)?,
+        folder,
+        publishing,
         limits: request.limits,
         keeps_journal: request.keeps_journals,
         current: None,
@@ -103,6 +112,7 @@ struct Ring {
     /// The recorded processes, and those that they have started.
     family: Option<Family>,
     folder: Folder,
+    publishing: Option<Publishing>,
     limits: Limits,
     keeps_journal: bool,
     current: Option<Recorder>,
@@ -143,8 +153,24 @@ impl Ring {
         self.reap_next();
         self.hand_over();
         self.measure()?;
+        self.publish();
         self.rotate()?;
         Ok(false)
+    }
+
+    /// Passes complete traces on. No failure of that ends the recording.
+    fn publish(&mut self) {
+        let Some(publishing) = &mut self.publishing else {
+            return;
+        };
+        let complete = self.folder.in_state(State::Complete).into_iter();
+        let complete = complete.map(|path| {
+            let bytes = self.folder.bytes_of(&path);
+            (path, bytes)
+        });
+        if let Err(error) = publishing.step(complete.collect()) {
+            log::debug!("{}", terminal::sentence(error.chain()));
+        }
     }
 
     /// Forgets recorders that have completed their traces.
@@ -366,11 +392,32 @@ impl Ring {
             }
             self.reap_finishing()?;
             self.measure()?;
+            self.publish();
         }
+        self.publish_last(signals)?;
         match is_interrupted {
             true => Ok(End::Interrupted),
             // The recorder has printed why it failed.
             false => Ok(End::Done(self.failed.map(Ended::Exited))),
+        }
+    }
+
+    /// Publishes what waits, until a failure or a signal.
+    fn publish_last(&mut self, signals: &Signals) -> Result<()> {
+        let since = Instant::now();
+        if self.publishing.is_some() {
+            self.measure()?;
+            self.publish();
+        }
+        while let Some(publishing) = &self.publishing
+            && publishing.goes_on(since.elapsed())
+            && signals.wait(TICK).context("cannot wait for signals")? != Some(Signal::Finish)
+        {
+            self.publish();
+        }
+        match self.publishing.take() {
+            Some(publishing) => publishing.finish(),
+            None => Ok(()),
         }
     }
 }

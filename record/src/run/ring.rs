@@ -27,5 +27,6 @@ pub(super) fn request(cli: &Cli) -> Result<Request, Failure> {
         target,
         keeps_journals: cli.output.keep_raw,
         duration: cli.output.duration,
+        destination: cli.retention.rotation.destination(),
     })
 }

@@ -19,7 +19,14 @@ pub(super) fn run(cli: &Cli, folder: &Path) -> Result<Outcome> {
                 .into());
         }
         // What a recording would refuse is refused here.
-        ring::request(cli)?;
+        let request = ring::request(cli)?;
+        if request.destination.is_some_and(|it| !it.is_absolute()) {
+            return Err(misuse(
+                "--install-service: requires --publish with an absolute path or a URL",
+            )
+            .hint("add the path of the directory")
+            .into());
+        }
     }
     service::install(folder, std::env::args_os(), cli.output.path.as_deref())?;
     Ok(Outcome::Done(None))

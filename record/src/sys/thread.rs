@@ -32,6 +32,17 @@ pub(crate) fn make_idle() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameter) };
 }
 
+/// Runs this thread, and processes that it starts later, after all others, but not never: a host may be busy for days.
+pub(crate) fn make_last() {
+    /// `IOPRIO_CLASS_IDLE << IOPRIO_CLASS_SHIFT` (include/uapi/linux/ioprio.h).
+    const IDLE: libc::c_int = 3 << 13;
+    // SAFETY: no memory is involved; `IOPRIO_WHO_PROCESS` is 1, 0 is the calling thread. Without success it is less polite.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+        libc::syscall(libc::SYS_ioprio_set, 1, 0, IDLE);
+    }
+}
+
 /// Leaving SCHED_IDLE needs CAP_SYS_NICE.
 fn may_take_back() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

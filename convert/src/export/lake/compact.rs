@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result};
-use perfquet_trace::lake::{self, Change, Entry, EntryRows, Record};
+use perfquet_trace::lake::{Change, Entry, EntryRows, Record, SHARED, is_shared};
 use perfquet_trace::store::{Manifest, PartRange};
 
 use super::files::{Lake, Locked, Stage};
@@ -18,8 +18,6 @@ use super::{Summary, TRACES, checksum, description};
 
 /// Files are merged up to about this size: engines read several at once, and each has its own metadata.
 const LARGEST: u64 = 256 << 20;
-/// Names of traces have no dot.
-const PREFIX: &str = "compact.";
 
 /// Merges the files of each table and partition, one partition after the other.
 pub(super) fn compact(lake: &Lake, summary: &mut Summary) -> Result<()> {
@@ -95,13 +93,6 @@ fn bins(files: Vec<(String, u64)>) -> Vec<BTreeSet<String>> {
     }
     bins.retain(|bin| bin.len() > 1);
     bins
-}
-
-/// Whether a file may have rows of several traces.
-pub(super) fn is_shared(path: &str) -> bool {
-    path.rsplit('/')
-        .next()
-        .is_some_and(|name| name.starts_with(PREFIX))
 }
 
 /// Adds what removes these traces from the files that they share with others. `number` is that of the first unused file of the stage.
@@ -227,7 +218,7 @@ impl<'l> Rewrite<'l> {
         let words: Vec<String> = words.collect();
         let name = checksum(words.iter().map(String::as_str));
         let table = folder(&self.records[first].files[index].path).to_owned();
-        let path = format!("{table}/{PREFIX}{name:016x}.parquet");
+        let path = format!("{table}/{SHARED}{name:016x}.parquet");
         for (number, index, rows, next) in places {
             let entry = &mut self.records[number].files[index];
             let moved = Moved {
@@ -269,7 +260,7 @@ impl<'l> Rewrite<'l> {
         };
         for number in changed {
             let record = &mut self.records[number];
-            let name = format!("{}/{}.json", lake::MANIFESTS, record.trace);
+            let name = record.manifest();
             let manifest: Option<Manifest> = self.lake.read(&name)?;
             let mut manifest =
                 manifest.with_context(|| format!("{}: no manifest", record.trace))?;

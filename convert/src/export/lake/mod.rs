@@ -18,6 +18,7 @@ mod description;
 mod files;
 mod merge;
 mod partition;
+mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use arrow_schema::SchemaRef;
 use perfquet_trace::count::{counted, grouped};
-use perfquet_trace::lake::{Change, Entry, EntryRows, MANIFESTS, Record};
+use perfquet_trace::lake::{Change, Entry, EntryRows, MANIFESTS, Record, is_shared};
+use perfquet_trace::remote::is_url;
 use perfquet_trace::store::{ARCHIVE_ENDING, Directory, Manifest, folder_of};
 use perfquet_trace::tables as declared;
 
@@ -39,11 +41,12 @@ use columns::Columns;
 pub(super) use columns::{DATE, HOST};
 use description::PublishedTable;
 use files::{Lake, Stage};
+use partition::Place;
 
 /// `--to lake`
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "lake",
-    about: "a directory of Parquet files by table, date and host, for the traces of a fleet",
+    about: "Parquet files by table, date and host, for the traces of a fleet, in a directory or object store",
     output: Output::Lake,
 };
 
@@ -69,6 +72,10 @@ pub(crate) struct Summary {
     pub(crate) unmerged: u64,
     /// Partitions that another process changed at the same time.
     pub(crate) busy: u64,
+    /// Traces older than `--retain` that a store keeps: their files have rows of others, or another process changed them.
+    pub(crate) kept: u64,
+    /// Files of killed writers that were removed from a store.
+    pub(crate) abandoned: u64,
     /// Tables that no lake can have.
     pub(crate) omitted: Vec<String>,
 }
@@ -98,6 +105,16 @@ impl Summary {
         if self.removed > 0 {
             parts.push(format!("{} removed", counted(self.removed, "trace")));
         }
+        if self.kept > 0 {
+            let traces = counted(self.kept, "trace");
+            parts.push(format!(
+                "{traces} kept, merged or changed by another process"
+            ));
+        }
+        if self.abandoned > 0 {
+            let files = counted(self.abandoned, "file");
+            parts.push(format!("{files} of killed writers removed"));
+        }
         if self.files > 0 {
             parts.push(counted(self.files, "file"));
         }
@@ -116,6 +133,9 @@ pub(crate) fn publish(
     retain: Option<Duration>,
     is_compacted: bool,
 ) -> Result<Summary> {
+    if let Some(url) = lake.to_str().filter(|text| is_url(text)) {
+        return store::publish(traces, url, partition, retain, is_compacted);
+    }
     let lake = Lake::open(lake, partition)?;
     // The lake stores the keys of its partition, not their values.
     let partition = partition.unwrap_or(&lake.partition);
@@ -124,15 +144,46 @@ pub(crate) fn publish(
         publish_trace(trace, &lake, partition, &mut summary)?;
     }
     if let Some(retain) = retain {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        let days = now.saturating_sub(retain).as_secs() / 86_400;
-        let first = partition::date_of(i64::try_from(days)?);
-        summary.removed = remove_before(&lake, &first)?;
+        summary.removed = remove_before(&lake, &first_date(retain)?)?;
     }
     if is_compacted {
         compact::compact(&lake, &mut summary)?;
     }
     Ok(summary)
+}
+
+/// The first date of the last `retain`.
+fn first_date(retain: Duration) -> Result<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let days = now.saturating_sub(retain).as_secs() / 86_400;
+    Ok(partition::date_of(i64::try_from(days)?))
+}
+
+/// A trace to publish.
+struct Plan {
+    place: Place,
+    /// Its own name.
+    name: String,
+    /// Its name in the lake.
+    id: String,
+    /// Checksum of what is published.
+    content: String,
+}
+
+impl Plan {
+    fn new(path: &Path, trace: &Directory, partition: &Partition) -> Result<Plan> {
+        let manifest = trace.manifest();
+        let place = partition.place(&path.display().to_string(), manifest)?;
+        let name = name_of(path)?;
+        let id = identity(&name, manifest)?;
+        let content = checksum([FORM, &place.folder, &serde_json::to_string(manifest)?]);
+        Ok(Plan {
+            place,
+            name,
+            id,
+            content: format!("{content:016x}"),
+        })
+    }
 }
 
 fn publish_trace(
@@ -144,11 +195,12 @@ fn publish_trace(
     let trace = Directory::open(path)?;
     let manifest = trace.manifest();
     let shown = path.display().to_string();
-    let place = partition.place(&shown, manifest)?;
-    let name = name_of(path)?;
-    let id = identity(&name, manifest)?;
-    let content = checksum([FORM, &place.folder, &serde_json::to_string(manifest)?]);
-    let content = format!("{content:016x}");
+    let Plan {
+        place,
+        name,
+        id,
+        content,
+    } = Plan::new(path, &trace, partition)?;
     let is_published = |record: &Record| record.content == content && lake.is_whole(record);
     if lake.record(&id)?.as_ref().is_some_and(is_published) {
         summary.unchanged += 1;
@@ -220,6 +272,8 @@ fn publish_trace(
         date: place.date,
         host: place.host,
         files: entries,
+        claim: None,
+        leftover: Vec::new(),
     };
     if !commit(lake, record, change, &mut stage, last + 2)? {
         summary.unchanged += 1;
@@ -252,7 +306,7 @@ fn commit(
     let is_replaced = |entry: &Entry| record.files.iter().any(|new| new.path == entry.path);
     let former: Vec<Record> = former.into_iter().collect();
     let entries = former.iter().flat_map(|former| &former.files);
-    let entries = entries.filter(|entry| !is_replaced(entry) && !compact::is_shared(&entry.path));
+    let entries = entries.filter(|entry| !is_replaced(entry) && !is_shared(&entry.path));
     change.deletes = entries.map(|entry| entry.path.clone()).collect();
     compact::detach(lake, &locked, stage, next_file, &former, &mut change)?;
     change.records.push(record);
@@ -322,7 +376,7 @@ fn remove_before(lake: &Lake, date: &str) -> Result<u64> {
     for record in &gone {
         // The row in `traces` first.
         let files = record.files.iter().rev();
-        let own = files.filter(|entry| !compact::is_shared(&entry.path));
+        let own = files.filter(|entry| !is_shared(&entry.path));
         change.deletes.extend(own.map(|entry| entry.path.clone()));
         change.forget.push(record.trace.clone());
     }
