@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -35,9 +36,7 @@ pub(crate) fn remove_when_interrupted(path: &Path) -> Result<()> {
             .spawn(move || {
                 for signal in signals.forever() {
                     for path in passing().drain(..) {
-                        // Only one of the two calls can succeed, and the path may already be removed.
-                        let _ = std::fs::remove_dir_all(&path);
-                        let _ = std::fs::remove_file(&path);
+                        remove(&path);
                     }
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
@@ -46,6 +45,19 @@ pub(crate) fn remove_when_interrupted(path: &Path) -> Result<()> {
     }
     paths.push(path.to_owned());
     Ok(())
+}
+
+/// Removes a file or directory. Until the process ends, its other threads may write another file to the directory.
+fn remove(path: &Path) {
+    for _ in 0..50 {
+        // Only one of the two calls can succeed, and the path may already be removed.
+        let _ = std::fs::remove_dir_all(path);
+        let _ = std::fs::remove_file(path);
+        if path.symlink_metadata().is_err() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Leaves a file or directory to the next process if this one is interrupted.
