@@ -150,7 +150,8 @@ mod tests {
         let matches = Cli::command().try_get_matches_from(words);
         let matches = matches.map_err(|error| error.to_string())?;
         let cli = Cli::of(&matches).map_err(|error| error.to_string())?;
-        let requests = Requests::read(&cli).map_err(|error| error.to_string())?;
+        let mut requests = Requests::read(&cli).map_err(|error| error.to_string())?;
+        super::remove(&mut requests.events).map_err(|error| error.to_string())?;
         let probes = requests.existing();
         Ok(probes.iter().map(|probe| probe.name.clone()).collect())
     }

@@ -52,7 +52,8 @@ impl<'a> Plan<'a> {
         }
         let mut selection = cli.calls.selection()?;
         cli.triggers.add_to(&mut selection)?;
-        let requests = Requests::read(cli)?;
+        let mut requests = Requests::read(cli)?;
+        duplicates::remove(&mut requests.events)?;
         cli.sampling.extras.extras(&requests.existing())?;
         let counted = cli.events.stat.groups(&target)?;
         let mut stacks = cli.sampling.stacks.stacks()?;

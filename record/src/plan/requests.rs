@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 
-use super::duplicates;
 use crate::bpf::Plans;
 use crate::cli::{Cli, ProbeRequest};
 use crate::failure::{Failure, misuse};
@@ -55,8 +54,7 @@ impl<'a> Requests<'a> {
             .requests
             .iter()
             .map(|option| request(cli, option));
-        let mut events = events.collect::<Result<Vec<Request<'_>>, Failure>>()?;
-        duplicates::remove(&mut events)?;
+        let events = events.collect::<Result<Vec<Request<'_>>, Failure>>()?;
         let mut existing = events.iter().flat_map(Request::existing);
         let has_sampled = existing.any(Probe::is_sampled);
         let has_recorded = events
