@@ -70,14 +70,19 @@ fn open<R: Report>(report: &R) -> Result<Session> {
     Session::open(&report.traces(), &options)
 }
 
-/// Says after an answer that events were lost.
-fn say_losses<R: Report>(session: &Session) -> Result<()> {
-    if !R::SHOWS_LOSSES
-        && let Some(note) = losses::note(session)?
-    {
-        say!("{note}");
+/// That events were lost, unless the report says it itself. Read before the report, which may restrict the session to a part of the trace.
+fn lost<R: Report>(session: &Session) -> Result<Option<String>> {
+    match R::SHOWS_LOSSES {
+        true => Ok(None),
+        false => losses::note(session),
     }
-    Ok(())
+}
+
+/// Says it after the answer.
+fn say_losses(lost: Option<String>) {
+    if let Some(lost) = lost {
+        say!("{lost}");
+    }
 }
 
 fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
@@ -85,20 +90,23 @@ fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
     let Some(interval) = report.watch() else {
         let output = render::Output::open(report.form()?)?;
         let session = open(&report)?;
+        let lost = lost::<R>(&session)?;
         output.write(report.answer(&session)?)?;
-        return say_losses::<R>(&session);
+        say_losses(lost);
+        return Ok(());
     };
     // Repeats the report until the recording is complete.
     loop {
         let output = render::Output::open(report.form()?)?;
         let session = open(&report)?;
         let is_complete = session.is_complete();
+        let lost = lost::<R>(&session)?;
         // Queried before the screen is cleared, so that the screen is never empty.
         match report.answer(&session) {
             Ok(answer) => {
                 render::clear_screen();
                 output.write(answer)?;
-                say_losses::<R>(&session)?;
+                say_losses(lost);
             }
             Err(error) if is_complete || error.is::<Interrupted>() => return Err(error),
             // A recording writes its first parts after a while.

@@ -108,6 +108,7 @@ pub(crate) fn run(request: &Request) -> Result<End> {
     }
 }
 
+/// The recorders of a ring and what they are to do. One struct, because each step of the loop decides by all of them.
 struct Ring {
     /// The recorded processes, and those that they have started.
     family: Option<Family>,

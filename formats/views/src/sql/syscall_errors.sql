@@ -1,5 +1,5 @@
 -- syscall_errors: Failed system calls, by name, error and thread name.
--- needs: raw_syscalls:sys_enter | syscalls:sys_enter_*, raw_syscalls:sys_exit | syscalls:sys_exit_*
+-- needs: raw_syscalls:sys_enter | syscalls:sys_enter_* | strace:*, raw_syscalls:sys_exit | syscalls:sys_exit_* | strace:*
 -- record: -a -e raw_syscalls:sys_enter,raw_syscalls:sys_exit
 -- duckdb: none, selects from syscalls
 -- columns:
