@@ -59,3 +59,15 @@ pub(crate) fn note(session: &Session) -> Result<Option<String>> {
         "{what}: numbers may be too low; perfquet-query info lists the losses"
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throttling_and_requested_filters_are_no_losses() {
+        let less = "(coalesce(reason, '') IN ('throttled', 'paused', 'resumed') OR coalesce(reason, '') LIKE '%filter%')";
+        assert_eq!(is_lost(false), less);
+        assert_eq!(is_lost(true), format!("NOT {less}"));
+    }
+}

@@ -81,20 +81,3 @@ pub(super) fn loss_times(sides: &[Side<'_>], slot: i64) -> Result<Value> {
     slots.dedup();
     Ok(json!(slots))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn throttling_is_no_loss() {
-        assert_eq!(
-            is_lost(true),
-            "coalesce(reason, '') NOT IN ('throttled', 'paused', 'resumed')"
-        );
-        assert_eq!(
-            is_lost(false),
-            "coalesce(reason, '') IN ('throttled', 'paused', 'resumed')"
-        );
-    }
-}

@@ -495,7 +495,7 @@ mod tests {
         check(
             "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM u), count(*), a.x, b.x FROM a, b",
             Ok(
-                "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM u) AS \"count(*)_1\", count(*) AS \"count(*)_2\", a.x, b.x FROM a, b",
+                "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM u) AS \"count(*)_1\", count(*) AS \"count(*)_2\", a.x, b.x AS \"x_1\" FROM a, b",
             ),
         );
         check(
