@@ -91,7 +91,9 @@ export class Findings {
         show: this.selectSlots(at, at + wide),
       });
     }
-    if (isMany && gap > slots * GAP && gap < slots && !profile.is_off_cpu) {
+    // Of several traces, one may begin later or end earlier than the page.
+    const isOutside = this.data.traces.length > 1 && (gapEnd === slots || gapEnd === gap);
+    if (isMany && gap > slots * GAP && gap < slots && !profile.is_off_cpu && !isOutside) {
       // A loss is told at its end, or when the next event was recorded.
       const isLost = (this.data.losses ?? []).some((slot) => slot >= gapEnd - gap - 1 && slot <= gapEnd);
       findings.push({

@@ -175,7 +175,10 @@ impl PageReport {
         let alone: Result<Vec<Session>> =
             (traces.iter().map(|trace| session.alone_on_timeline(trace))).collect();
         let alone = alone?;
-        let axes = Axis::all(traces)?;
+        let ranges: Result<Vec<(i64, i64)>> = (traces.iter().zip(&alone))
+            .map(|(trace, alone)| lines::own_range(alone, trace))
+            .collect();
+        let axes = Axis::all(traces, &ranges?)?;
         let names = axes.iter().map(|axis| {
             let names = axis
                 .traces

@@ -45,16 +45,19 @@ impl Axis {
     }
 
     /// One axis for all traces with a place on the timeline of the first, and one for each of the others.
-    pub(super) fn all(traces: &[Trace]) -> Result<Vec<Axis>> {
+    /// `ranges` are first and last time of each, by its own clock.
+    pub(super) fn all(traces: &[Trace], ranges: &[(i64, i64)]) -> Result<Vec<Axis>> {
         let (placed, others): (Vec<usize>, Vec<usize>) =
             (0..traces.len()).partition(|&number| traces[number].placement.is_some());
         let mut axis: Option<(i64, i64)> = None;
         for &number in &placed {
             let trace = &traces[number];
-            let (Some(placement), Some((start, end))) = (trace.placement, trace.time_range())
-            else {
+            let (Some(placement), (start, end)) = (trace.placement, ranges[number]) else {
                 continue;
             };
+            if (start, end) == (0, 0) {
+                continue;
+            }
             let place = |time| {
                 let place = placement.place(time);
                 place.with_context(|| format!("{}: its times are too far away", trace.name))
@@ -75,7 +78,7 @@ impl Axis {
         all.extend(
             others
                 .into_iter()
-                .map(|number| Axis::own(number, traces[number].time_range().unwrap_or((0, 0)))),
+                .map(|number| Axis::own(number, ranges[number])),
         );
         Ok(all)
     }
