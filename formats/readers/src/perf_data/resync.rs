@@ -238,7 +238,9 @@ impl Framing {
             });
         }
         if !is_all && bytes.len() < SEARCH_BYTES {
-            return Look::More(SEARCH_BYTES);
+            // Mostly only the next records are missing, of a recording that goes on.
+            let more = (2 * bytes.len()).max(end + HEADER_BYTES);
+            return Look::More(more.min(SEARCH_BYTES));
         }
         let next = self.next_chain(catalog, bytes, position, HEADER_BYTES);
         if after.is_none() && next.is_none() && extra_bytes > 0 {

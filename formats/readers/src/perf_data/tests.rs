@@ -521,6 +521,57 @@ fn a_growing_journal_is_read_round_by_round() {
     });
 }
 
+/// The first record with a time is emitted long before a mebibyte has come.
+#[test]
+fn a_slow_journal_is_read_from_its_first_sample_on() {
+    struct Seeing(Arc<AtomicBool>);
+    impl Sink for Seeing {
+        fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+            if let Event::Sample(_) = event {
+                self.0.store(true, Ordering::Release);
+            }
+            Ok(())
+        }
+    }
+    let mut pipe = Pipe::new();
+    // Longer than the head that `Input` waits for.
+    (0..100).for_each(|_| pipe.words(82, &[0; 7]));
+    pipe.sample(1, &[]);
+    pipe.round();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_owned();
+    file.write_all(&pipe.bytes).unwrap();
+    let (seen, finished) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let was_seen = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for time in 2..2_000 {
+                if seen.load(Ordering::Acquire) {
+                    break;
+                }
+                let mut next = Pipe { bytes: Vec::new() };
+                next.sample(time, &[]);
+                next.round();
+                file.write_all(&next.bytes).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            let was_seen = seen.load(Ordering::Acquire);
+            finished.store(true, Ordering::Release);
+            was_seen
+        });
+        let settled = Arc::new(AtomicU64::new(u64::MAX));
+        let mut input = Input::following(&path, settled, Arc::clone(&finished)).unwrap();
+        input.set_prompt();
+        PERF_DATA
+            .read(&mut input, &mut Seeing(Arc::clone(&seen)))
+            .unwrap();
+        writer.join().unwrap()
+    });
+    assert!(was_seen);
+}
+
 #[test]
 fn a_directory_is_merged_by_time() {
     let folder = tempfile::tempdir().unwrap();
