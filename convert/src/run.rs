@@ -13,6 +13,7 @@
 //! lake:DIR --to ddl=X                   write statements for its tables
 //! ```
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -240,11 +241,26 @@ fn trace_directory(arguments: &Arguments, input: &Path) -> Result<PathBuf> {
     }
 }
 
+/// The inputs without those that are given again, whose rows would be there twice.
+fn each_once(inputs: &[PathBuf]) -> Vec<&Path> {
+    let mut known = BTreeSet::new();
+    let is_new = |input: &&Path| {
+        let Ok(file) = std::fs::canonicalize(input) else {
+            return true;
+        };
+        let is_new = known.insert(file);
+        if !is_new {
+            log::warn!("{}: given twice, imported once", input.display());
+        }
+        is_new
+    };
+    inputs.iter().map(PathBuf::as_path).filter(is_new).collect()
+}
+
 fn import_into(arguments: &Arguments, output: &Path, time: Option<TimeRange>) -> Result<Report> {
     let script = script(arguments)?;
-    let inputs = arguments
-        .inputs
-        .iter()
+    let inputs = each_once(&arguments.inputs)
+        .into_iter()
         .map(|path| Ok(Input::open(path)?.with_script(script.clone())))
         .collect::<Result<Vec<_>, Error>>()?;
     let line = Line::new();

@@ -116,7 +116,10 @@ export function rates(data: Data, profile: Profile | null, state: State, slots: 
   values.forEach((weight, bin) => {
     // The last bin ends with the trace.
     const begin = bin * step * slot;
-    const span = Math.max(Math.min(length, begin + step * slot) - begin, period, Math.min(slot, step * slot * 0.1), 1);
+    const whole = step * slot;
+    // Events at the very end are no rate of a moment.
+    const least = isTime ? Math.min(slot, whole * 0.1) : whole / 2;
+    const span = Math.max(Math.min(length, begin + whole) - begin, period, least, 1);
     values[bin] = isTime ? weight / span : (weight / span) * 1e9;
   });
   let most = values.reduce((a, b) => Math.max(a, b), 0);

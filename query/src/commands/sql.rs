@@ -69,7 +69,11 @@ fn run(matches: &ArgMatches) -> Result<()> {
             ..sql.limits.options()
         },
     )?;
-    let lost = losses::note(&session)?;
+    // Who asks for losses knows of them.
+    let lost = match text.to_lowercase().contains("losses") {
+        true => None,
+        false => losses::note(&session)?,
+    };
     session.restrict(Restriction {
         conditions: sql.scope.conditions(&session)?,
         must_fit: true,

@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray};
+use arrow::compute::{SortOptions, sort, sort_to_indices, take};
 use arrow::datatypes::{DataType, Field, Float64Type, Schema};
 use clap::{Args, ValueEnum};
 
@@ -19,6 +20,7 @@ use perfquet::Session;
 use perfquet::failure::Misuse;
 use perfquet::stacks::ids;
 use perfquet::stacks::strings;
+use perfquet_trace::count::counted;
 
 use super::row_source::{Rows, divided, expressions, named};
 use super::stored_aggregates;
@@ -104,7 +106,14 @@ impl Report for Agg {
         let asks = expression.is_some() || self.by.is_some();
         if !asks && session.has_rows("aggregates") {
             let batch = imported_values(session, &self.rows.choice.filters)?;
-            return Ok(Answered::new(Section::Table(batch)));
+            let rows = batch.num_rows();
+            if self.limit == 0 || self.limit >= rows {
+                return Ok(Answered::new(Section::Table(batch)));
+            }
+            let all = counted(rows as u64, "aggregate");
+            let summary = format!("the largest {} of {all}", self.limit);
+            let shown = Section::Table(largest(&batch, self.limit)?);
+            return Ok(Answered::new(shown).with_summary(summary));
         }
         let keys = self.by.as_deref().map(expressions).transpose()?;
         let keys = keys.unwrap_or_default();
@@ -172,6 +181,23 @@ fn sql(report: &Agg, keys: &[String], expression: Option<&str>) -> String {
         .replace("{group}", &group)
         .replace("{sort}", &sort.join(", "))
         .replace("{limit}", &limit)
+}
+
+/// The stored aggregates with the largest values, in their order.
+fn largest(batch: &RecordBatch, count: usize) -> Result<RecordBatch> {
+    let values = batch.column_by_name("value").context("no values")?;
+    let descending = SortOptions {
+        descending: true,
+        nulls_first: false,
+    };
+    let places = sort_to_indices(values, Some(descending), Some(count))?;
+    let in_order = sort(&places, None)?;
+    let columns = batch
+        .columns()
+        .iter()
+        .map(|column| take(column, &in_order, None));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    Ok(RecordBatch::try_new(batch.schema(), columns)?)
 }
 
 /// Returns stored aggregates.
