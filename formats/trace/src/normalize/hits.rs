@@ -544,7 +544,13 @@ mod tests {
                     columns.push("sample_period");
                 }
                 let table = format!("events/test/{table}");
-                prop_assert_eq!(batched.of(&table, &columns), single.of(&table, &columns));
+                // Rows with more columns than the others are parts of their own, in no order.
+                let rows = |found: &Found| {
+                    let mut rows = found.of(&table, &columns);
+                    rows.sort_by_key(|row| row.split(' ').next().and_then(|time| time.parse::<i64>().ok()));
+                    rows
+                };
+                prop_assert_eq!(rows(&batched), rows(&single));
                 columns.retain(|name| *name != "sample_period");
             }
             let calls = ["time", "tid", "comm", "duration", "self_time", "function", "call_id", "parent_id"];
