@@ -63,16 +63,8 @@ fn recorders_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-#[test]
-fn each_event_is_in_one_trace() {
-    if !may_record() {
-        return;
-    }
-    let room = Room::new();
-    let Some(program) = room.compile("numbers.c", &["-O1"]) else {
-        return;
-    };
-    let mut numbers = Command::new(program).arg("6").spawn().expect("it starts");
+/// Records the writes of a process into traces of 0.7 s.
+fn writes_of(room: &Room, process: &Child) -> Child {
     let mut recorder = room.recorder();
     recorder
         .args([
@@ -83,8 +75,21 @@ fn each_event_is_in_one_trace() {
             "-o",
             "ring",
         ])
-        .args(["-p", &numbers.id().to_string()]);
-    let recorder = recorder.stderr(Stdio::piped()).spawn().expect("it records");
+        .args(["-p", &process.id().to_string()]);
+    recorder.stderr(Stdio::piped()).spawn().expect("it records")
+}
+
+#[test]
+fn each_event_is_in_one_trace() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let Some(program) = room.compile("numbers.c", &["-O1"]) else {
+        return;
+    };
+    let mut numbers = Command::new(program).arg("6").spawn().expect("it starts");
+    let recorder = writes_of(&room, &numbers);
     thread::sleep(Duration::from_millis(2500));
     signal("USR2", recorder.id());
     numbers.wait().expect("it ends");
@@ -140,18 +145,7 @@ fn children_stay_recorded_after_a_rotation() {
         .current_dir(room.path(""))
         .spawn()
         .expect("it starts");
-    let mut recorder = room.recorder();
-    recorder
-        .args([
-            "-e",
-            "syscalls:sys_enter_write",
-            "--rotate",
-            "700ms",
-            "-o",
-            "ring",
-        ])
-        .args(["-p", &shell.id().to_string()]);
-    let recorder = recorder.stderr(Stdio::piped()).spawn().expect("it records");
+    let recorder = writes_of(&room, &shell);
     shell.wait().expect("it ends");
     let (status, stderr) = room::ended(recorder.wait_with_output().expect("it ends"));
     assert_eq!(status, Some(0), "{stderr}");

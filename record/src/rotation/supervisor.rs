@@ -49,14 +49,8 @@ pub(crate) enum End {
 /// Records until a signal, the given duration, or the end of the target.
 pub(crate) fn run(request: &Request) -> Result<End> {
     let signals = Signals::block().context("cannot wait for signals")?;
-    let family = match &request.target {
-        Target::Processes(roots) => {
-            procfs::start_ticks(std::process::id() as i32).map(|since| Family {
-                roots: roots.clone(),
-                known: Vec::new(),
-                since,
-            })
-        }
+    let relatives = match &request.target {
+        Target::Processes(roots) => Relatives::of(roots),
         _ => None,
     };
     // What is missing is reported before anything is created.
@@ -65,7 +59,7 @@ pub(crate) fn run(request: &Request) -> Result<End> {
     let publishing = publishing.transpose()?;
     let folder = Folder::open(&request.path, request.keeps_journals)?;
     let mut ring = Ring {
-        family,
+        relatives,
         folder,
         publishing,
         limits: request.limits,
@@ -110,8 +104,7 @@ pub(crate) fn run(request: &Request) -> Result<End> {
 
 /// The recorders of a ring and what they are to do. One struct, because each step of the loop decides by all of them.
 struct Ring {
-    /// The recorded processes, and those that they have started.
-    family: Option<Family>,
+    relatives: Option<Relatives>,
     folder: Folder,
     publishing: Option<Publishing>,
     limits: Limits,
@@ -143,9 +136,10 @@ impl Ring {
         for recorder in self.current.iter_mut().chain(&mut self.next) {
             recorder.listen();
         }
-        // A process whose parent ends is not found afterward.
-        if let Some(family) = &mut self.family {
-            family.known = family.members();
+        if let Some(relatives) = &mut self.relatives
+            && relatives.are_due()
+        {
+            relatives.look();
         }
         self.reap_finishing()?;
         if self.reap_current() {
@@ -337,8 +331,7 @@ impl Ring {
         }
         self.is_switching = false;
         let path = self.folder.next_path();
-        let family = self.family.as_ref();
-        let family = family.map_or(&[][..], |family| &family.known);
+        let family = self.relatives.as_mut().map_or(&[][..], Relatives::look);
         let recorder = Recorder::start(path, family)
             .map_err(|error| failed(format!("cannot start a recorder: {error}")))?;
         match self.current {
@@ -420,6 +413,44 @@ impl Ring {
             Some(publishing) => publishing.finish(),
             None => Ok(()),
         }
+    }
+}
+
+/// The recorded processes, and those that they have started. A process whose parent has ended is found only if it was seen before, so
+/// they are looked at again and again.
+struct Relatives {
+    family: Family,
+    looked_at: Instant,
+    /// What the last look took.
+    took: Duration,
+}
+
+impl Relatives {
+    fn of(roots: &[i32]) -> Option<Relatives> {
+        let since = procfs::start_ticks(std::process::id() as i32)?;
+        Some(Relatives {
+            family: Family {
+                roots: roots.to_vec(),
+                known: Vec::new(),
+                since,
+            },
+            looked_at: Instant::now(),
+            took: Duration::ZERO,
+        })
+    }
+
+    /// Whether it is time for a look: thousands of processes take no more than a hundredth of a CPU.
+    fn are_due(&self) -> bool {
+        self.looked_at.elapsed() >= TICK.max(100 * self.took)
+    }
+
+    /// Returns the processes that there are now.
+    fn look(&mut self) -> &[i32] {
+        let begin = Instant::now();
+        self.family.known = self.family.members();
+        self.looked_at = Instant::now();
+        self.took = self.looked_at - begin;
+        &self.family.known
     }
 }
 
