@@ -11,12 +11,11 @@ use std::ops::ControlFlow;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, Select, SelectItem, VisitMut, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SelectItem, VisitMut, VisitorMut};
 
 use crate::engine;
-use crate::sql::dialect::as_written;
+use crate::sql::definitions::known_as;
+use crate::sql::dialect::{as_written, give_name};
 
 /// Names in one statement that are replaced, before it is an error.
 pub(super) const MOST: usize = 32;
@@ -77,9 +76,8 @@ impl VisitorMut for Naming {
             if matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
                 continue;
             }
-            let alias = Ident::with_quote('"', as_written(expr));
-            let expr = expr.clone();
-            *item = SelectItem::ExprWithAlias { expr, alias };
+            let name = as_written(expr);
+            give_name(item, name);
             self.changed = true;
         }
         ControlFlow::Continue(())
@@ -100,7 +98,7 @@ impl VisitorMut for Replacing {
         let mut place = None;
         for (index, item) in select.projection.iter().enumerate() {
             if let SelectItem::ExprWithAlias { alias, .. } = item
-                && normal(alias) == self.name
+                && known_as(alias) == self.name
             {
                 place = Some(index);
                 break;
@@ -144,13 +142,6 @@ impl VisitorMut for Replacing {
     }
 }
 
-fn normal(name: &Ident) -> String {
-    match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
-    }
-}
-
 /// The uses of a name, without those in subqueries.
 struct Uses<'n> {
     name: &'n str,
@@ -182,7 +173,7 @@ impl VisitorMut for Uses<'_> {
         let is_here = self
             .place
             .is_none_or(|place| place == (start.line, start.column));
-        if self.depth == 0 && is_here && normal(name) == self.name {
+        if self.depth == 0 && is_here && known_as(name) == self.name {
             self.found = true;
             if let Some(value) = &self.value {
                 *expr = value.clone();

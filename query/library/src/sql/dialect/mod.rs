@@ -27,6 +27,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::engine;
+use crate::sql::definitions::known_as;
 use functions::{is_replaced_aggregate, is_translated, renamed, replacement};
 
 /// Translates a statement. The error is for people.
@@ -59,12 +60,11 @@ impl VisitorMut for Translator {
                 // Nor does it have brackets.
                 expr => has_list(expr) || has_own_name(expr) || has_brackets(expr),
             };
-            if let SelectItem::UnnamedExpr(expr) = item
+            if let SelectItem::UnnamedExpr(expr) = &*item
                 && is_named(expr)
             {
-                let alias = Ident::with_quote('"', as_written(expr));
-                let expr = expr.clone();
-                *item = SelectItem::ExprWithAlias { expr, alias };
+                let name = as_written(expr);
+                give_name(item, name);
             }
         }
         distinguish(&mut select.projection);
@@ -238,24 +238,29 @@ fn distinguish(projection: &mut [SelectItem]) {
     let mut names: Vec<String> = Vec::new();
     for item in projection {
         let name = match &*item {
-            SelectItem::UnnamedExpr(Expr::Identifier(name)) => name.value.clone(),
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => known_as(name),
             SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => match names.last() {
-                Some(name) => name.value.clone(),
+                Some(name) => known_as(name),
                 None => continue,
             },
             SelectItem::UnnamedExpr(expr) => name_of(expr),
-            SelectItem::ExprWithAlias { alias, .. } => alias.value.clone(),
+            SelectItem::ExprWithAlias { alias, .. } => known_as(alias),
             _ => continue,
         };
         let count = names.iter().filter(|other| **other == name).count();
-        if count > 0
-            && let SelectItem::UnnamedExpr(expr) = &*item
-        {
-            let alias = Ident::with_quote('"', format!("{name}_{count}"));
-            let expr = expr.clone();
-            *item = SelectItem::ExprWithAlias { expr, alias };
+        if count > 0 {
+            give_name(item, format!("{name}_{count}"));
         }
         names.push(name);
+    }
+}
+
+/// Gives a name to a column that has none.
+pub(crate) fn give_name(item: &mut SelectItem, name: String) {
+    if let SelectItem::UnnamedExpr(expr) = item {
+        let alias = Ident::with_quote('"', name);
+        let expr = expr.clone();
+        *item = SelectItem::ExprWithAlias { expr, alias };
     }
 }
 
@@ -277,7 +282,7 @@ fn has_list(expr: &Expr) -> bool {
     expr.visit(&mut Lists).is_break()
 }
 
-/// Whether an expression has brackets that decide what is computed first.
+/// Whether an expression has parentheses that change the order of evaluation.
 fn has_brackets(expr: &Expr) -> bool {
     struct Brackets;
     impl Visitor for Brackets {
