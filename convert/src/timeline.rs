@@ -24,7 +24,7 @@ pub(crate) struct Placed {
     pub(crate) placement: Placement,
 }
 
-/// Returns the traces of an export of several; `None` if the inputs are others. `is_trace` tells whether a path is a complete trace.
+/// Returns the traces if several are exported; `None` for other inputs. `is_trace` tells whether a path is a complete trace.
 pub(crate) fn traces(
     arguments: &Arguments,
     exporter: &Exporter,

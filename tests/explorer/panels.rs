@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use perfquet_tests::{bin, needs, root};
+use serde_json::Value;
 
 use super::server::{Server, converted};
 use super::visited;
@@ -206,6 +207,21 @@ fn recorded(directory: &Path, events: &[&str]) -> PathBuf {
     trace
 }
 
+/// The lines of a panel with code, which are those that its command prints.
+fn lines_of_command(code: &Value) -> &[Value] {
+    let command = code["command"].as_str().unwrap();
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    let output = Command::new(bin("perfquet-query"))
+        .args(words)
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines = code["lines"].as_array().unwrap();
+    let text: Vec<&str> = lines.iter().map(|line| line[1].as_str().unwrap()).collect();
+    assert_eq!(text, printed.lines().collect::<Vec<_>>(), "{command}");
+    lines
+}
+
 /// The panel of a function's code has the lines that `annotate` prints, with their shares.
 #[test]
 fn code_is_that_of_annotate() {
@@ -219,16 +235,7 @@ fn code_is_that_of_annotate() {
         let code = server.get(&format!(
             "/api/code?trace=0&from=0&to={length}&ids=&function=mix{by}"
         ));
-        let command = code["command"].as_str().unwrap();
-        let words: Vec<&str> = command.split(' ').skip(1).collect();
-        let output = Command::new(bin("perfquet-query"))
-            .args(words)
-            .output()
-            .unwrap();
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        let lines = code["lines"].as_array().unwrap();
-        let text: Vec<&str> = lines.iter().map(|line| line[1].as_str().unwrap()).collect();
-        assert_eq!(text, printed.lines().collect::<Vec<_>>(), "{command}");
+        let lines = lines_of_command(&code);
         let shares = lines.iter().filter_map(|line| line[0].as_f64());
         let sum: f64 = shares.sum();
         assert!((sum - 100.0).abs() < 2.0, "{by}: {sum}");
@@ -271,21 +278,12 @@ fn code_is_of_the_chosen_events() {
             .map(|event| format!("&event={event}"))
             .collect();
         let code = server.get(&format!("/api/code?{range}&function=mix{chosen}"));
-        let command = code["command"].as_str().unwrap();
-        let words: Vec<&str> = command.split(' ').skip(1).collect();
-        let output = Command::new(bin("perfquet-query"))
-            .args(words)
-            .output()
-            .unwrap();
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        let lines = code["lines"].as_array().unwrap();
-        let text: Vec<&str> = lines.iter().map(|line| line[1].as_str().unwrap()).collect();
-        assert_eq!(text, printed.lines().collect::<Vec<_>>(), "{command}");
+        let text = lines_of_command(&code)[0][1].as_str().unwrap().to_owned();
         let heading: Vec<usize> = events
             .iter()
-            .map(|event| text[0].find(&format!("% of {event}")).unwrap())
+            .map(|event| text.find(&format!("% of {event}")).unwrap())
             .collect();
-        assert!(heading.is_sorted(), "{}", text[0]);
+        assert!(heading.is_sorted(), "{text}");
     }
     let functions = server.get(&format!(
         "/api/panel?{range}&name=functions&event=task-clock"

@@ -1,4 +1,4 @@
-//! Traces and lakes in object stores and behind HTTP: their files, read in ranges; those of lakes are written to object stores.
+//! Traces and lakes in object stores and behind HTTP: files are read in ranges, and lakes are written to object stores.
 //!
 //! ```text
 //! s3://bucket/runs/a.pqt     AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL, …

@@ -166,7 +166,7 @@ struct Plan {
     name: String,
     /// Its name in the lake.
     id: String,
-    /// Checksum of what is published.
+    /// Checksum of the published content.
     content: String,
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! traces that the store lacks ─► a lake in a temporary directory ─► perfquet-query publish, a child, which has the HTTP client
 //!
-//! ◄ {"version":"0.1.0","partition":["date","host"]}          what is there; no partition: nothing
+//! ◄ {"version":"0.1.0","partition":["date","host"]}          the state of the store; without a partition, it is empty
 //! ► {"needed":[["perf-1f…","8d41…"]]}                          names and checksums of traces
 //! ◄ {"needed":[true]}
 //! ► {"publish":"/tmp/perfquet-passing-x/lake"}
@@ -71,7 +71,7 @@ pub(super) fn publish(
 struct Publisher {
     url: String,
     child: Child,
-    /// `None` once it was told to end.
+    /// `None` after it was told to end.
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
     /// Keys of the lake; `None` if there is none yet.

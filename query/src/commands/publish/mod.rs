@@ -1,6 +1,6 @@
-//! `publish`: copies the traces of a lake to an object store, and removes what is no longer wanted there.
+//! `publish`: copies the traces of a lake to an object store, and removes outdated traces and leftover files.
 //!
-//! `perfquet-convert --to lake -o s3://bucket/lake` starts it as a child, which is told what to do by lines on stdin.
+//! `perfquet-convert --to lake -o s3://bucket/lake` starts it as a child, which reads commands from stdin, one per line.
 
 mod conversation;
 mod store;

@@ -16,7 +16,7 @@ use crate::thread_states::STATES;
 /// Losses that are listed one by one.
 const MOST_LOSSES: usize = 10_000;
 
-/// Ending of the cached list; the digit is the version of what is in it.
+/// Ending of the cached list; the digit is the version of its format.
 const TRACKS: &str = "tracks1";
 
 /// Sampled events that are offered.
