@@ -68,6 +68,7 @@
 
 pub mod archive;
 pub mod bytes;
+pub mod counters;
 pub mod directory;
 pub mod errno;
 mod error;
@@ -84,6 +85,7 @@ pub mod input;
 #[path = "../../../tests/src/needs.rs"]
 mod needs;
 pub mod scan;
+pub mod signal;
 pub mod wire;
 
 pub use error::Error;

@@ -2,54 +2,16 @@
 //!
 //! The names are perf's (`perf list hw sw cache`; include/uapi/linux/perf_event.h, enum perf_hw_id).
 
+use perfquet_events::counters;
+
 use super::{Kind, Probe, event_attr, modifiers};
 use crate::failure::Failure;
 use crate::sys::perf_event::{Attr, abi};
 
-const HARDWARE: &[(&str, &str, u32)] = &[
-    ("cycles", "cpu-cycles", abi::PERF_COUNT_HW_CPU_CYCLES),
-    ("instructions", "", abi::PERF_COUNT_HW_INSTRUCTIONS),
-    ("cache-references", "", abi::PERF_COUNT_HW_CACHE_REFERENCES),
-    ("cache-misses", "", abi::PERF_COUNT_HW_CACHE_MISSES),
-    (
-        "branches",
-        "branch-instructions",
-        abi::PERF_COUNT_HW_BRANCH_INSTRUCTIONS,
-    ),
-    ("branch-misses", "", abi::PERF_COUNT_HW_BRANCH_MISSES),
-    ("bus-cycles", "", abi::PERF_COUNT_HW_BUS_CYCLES),
-    (
-        "stalled-cycles-frontend",
-        "idle-cycles-frontend",
-        abi::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND,
-    ),
-    (
-        "stalled-cycles-backend",
-        "idle-cycles-backend",
-        abi::PERF_COUNT_HW_STALLED_CYCLES_BACKEND,
-    ),
-    ("ref-cycles", "", abi::PERF_COUNT_HW_REF_CPU_CYCLES),
-];
-
-const SOFTWARE: &[(&str, &str, u32)] = &[
-    ("cpu-clock", "", abi::PERF_COUNT_SW_CPU_CLOCK),
-    ("task-clock", "", abi::PERF_COUNT_SW_TASK_CLOCK),
-    ("page-faults", "faults", abi::PERF_COUNT_SW_PAGE_FAULTS),
-    (
-        "context-switches",
-        "cs",
-        abi::PERF_COUNT_SW_CONTEXT_SWITCHES,
-    ),
-    (
-        "cpu-migrations",
-        "migrations",
-        abi::PERF_COUNT_SW_CPU_MIGRATIONS,
-    ),
-    ("minor-faults", "", abi::PERF_COUNT_SW_PAGE_FAULTS_MIN),
-    ("major-faults", "", abi::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
-    ("alignment-faults", "", abi::PERF_COUNT_SW_ALIGNMENT_FAULTS),
-    ("emulation-faults", "", abi::PERF_COUNT_SW_EMULATION_FAULTS),
-    ("cgroup-switches", "", abi::PERF_COUNT_SW_CGROUP_SWITCHES),
+/// Software events that never count anything by themselves.
+const WITHOUT_SAMPLES: [u64; 2] = [
+    abi::PERF_COUNT_SW_DUMMY as u64,
+    abi::PERF_COUNT_SW_BPF_OUTPUT as u64,
 ];
 
 const CACHES: &[&str] = &[
@@ -140,15 +102,15 @@ pub(crate) fn is_clock(attr: &Attr) -> bool {
 
 /// Returns all names, for `--list` and for hints.
 pub(crate) fn names() -> impl Iterator<Item = String> {
-    let tables = HARDWARE.iter().chain(SOFTWARE);
-    let numbered = tables.flat_map(|(name, alias, _)| [*name, *alias]);
+    let tables = counters::HARDWARE.iter().chain(&counters::SOFTWARE);
+    let numbered = tables.flatten().copied();
     let caches = CACHES.iter().flat_map(|cache| {
         let operations = CACHE_OPERATIONS.iter();
         operations
             .flat_map(move |(hit, miss)| [format!("{cache}-{hit}"), format!("{cache}-{miss}")])
     });
     numbered
-        .filter(|name| !name.is_empty())
+        .filter(|name| number_of(name).is_some())
         .map(String::from)
         .chain(caches)
 }
@@ -176,19 +138,13 @@ fn named(name: &str, modifiers: &str) -> String {
 
 /// Returns type and config.
 fn number_of(name: &str) -> Option<(u32, u64)> {
-    let find = |table: &[(&str, &str, u32)]| {
-        let entry = table
-            .iter()
-            .find(|(known, alias, _)| name == *known || (name == *alias));
-        entry.map(|(_, _, number)| u64::from(*number))
-    };
-    if name.is_empty() {
-        return None;
-    }
-    if let Some(config) = find(HARDWARE) {
+    let find = |names| counters::number(names, name).map(|number| number as u64);
+    if let Some(config) = find(&counters::HARDWARE) {
         return Some((abi::PERF_TYPE_HARDWARE, config));
     }
-    if let Some(config) = find(SOFTWARE) {
+    if let Some(config) = find(&counters::SOFTWARE)
+        && !WITHOUT_SAMPLES.contains(&config)
+    {
         return Some((abi::PERF_TYPE_SOFTWARE, config));
     }
     cache(name).or_else(|| raw(name))

@@ -3,37 +3,10 @@
 //! `cycles:u`, `L1-dcache-load-misses`, `cpu-clock`, `mem:0x1000:w`, `raw 0x1a8`, with the modifiers that perf's
 //! `evsel__add_modifiers` (tools/perf/util/evsel.c) derives from the exclude bits.
 
+use perfquet_events::counters;
 use perfquet_events::event::EventKind;
 
 use crate::perf_data::attr::{Attr, event_type};
-
-const HARDWARE: [&str; 10] = [
-    "cycles",
-    "instructions",
-    "cache-references",
-    "cache-misses",
-    "branches",
-    "branch-misses",
-    "bus-cycles",
-    "stalled-cycles-frontend",
-    "stalled-cycles-backend",
-    "ref-cycles",
-];
-
-const SOFTWARE: [&str; 12] = [
-    "cpu-clock",
-    "task-clock",
-    "page-faults",
-    "context-switches",
-    "cpu-migrations",
-    "minor-faults",
-    "major-faults",
-    "alignment-faults",
-    "emulation-faults",
-    "dummy",
-    "bpf-output",
-    "cgroup-switches",
-];
 
 const CACHES: [&str; 7] = [
     "L1-dcache",
@@ -55,7 +28,7 @@ const CACHE_OPERATIONS: [(&str, &str); 3] = [
 pub(super) fn synthesize(attr: &Attr, pmu: Option<&str>) -> String {
     let plain = match attr.kind {
         event_type::HARDWARE => hardware(attr.config),
-        event_type::SOFTWARE => listed(&SOFTWARE, attr.config, "unknown-software"),
+        event_type::SOFTWARE => software(attr.config),
         event_type::HW_CACHE => cache(attr.config),
         event_type::BREAKPOINT => return breakpoint(attr),
         event_type::RAW => format!("raw 0x{:x}", attr.config),
@@ -98,14 +71,13 @@ pub(super) fn kind(attr: &Attr, pmu: Option<&str>) -> EventKind {
 
 fn hardware(config: u64) -> String {
     // On hybrid hosts, the upper half is the ID of the PMU.
-    listed(&HARDWARE, config & 0xffff_ffff, "unknown-hardware")
+    let name = counters::name(&counters::HARDWARE, config & 0xffff_ffff);
+    name.unwrap_or("unknown-hardware").to_owned()
 }
 
-fn listed(names: &[&str], index: u64, unknown: &str) -> String {
-    let name = usize::try_from(index)
-        .ok()
-        .and_then(|index| names.get(index));
-    (*name.unwrap_or(&unknown)).to_owned()
+fn software(config: u64) -> String {
+    let name = counters::name(&counters::SOFTWARE, config);
+    name.unwrap_or("unknown-software").to_owned()
 }
 
 fn cache(config: u64) -> String {

@@ -1,19 +1,20 @@
 //! Kinds of events by their names.
 
+use perfquet_events::counters;
 use perfquet_events::event::{EventKind, EventType};
 use perfquet_events::scan::{find_text, rsplit_once, split_once};
 
 /// The type of a counter or clock; an empty name is that of samples without one.
 pub(super) fn counter(text: String) -> EventType {
     let base = text.split(':').next().unwrap_or_default();
-    let kind = match SOFTWARE.contains(&base) {
+    let kind = match counters::number(&counters::SOFTWARE, base).is_some() {
         true => EventKind::Software,
         false => EventKind::Counter,
     };
     EventType {
         system: match kind {
             EventKind::Software => "software".into(),
-            _ if HARDWARE.contains(&base) => "hardware".into(),
+            _ if counters::number(&counters::HARDWARE, base).is_some() => "hardware".into(),
             _ => String::new(),
         },
         kind,
@@ -25,39 +26,6 @@ pub(super) fn counter(text: String) -> EventType {
         ..EventType::default()
     }
 }
-
-/// The kernel's software events (`tools/perf/util/parse-events.c`).
-const SOFTWARE: &[&str] = &[
-    "cpu-clock",
-    "task-clock",
-    "page-faults",
-    "faults",
-    "minor-faults",
-    "major-faults",
-    "context-switches",
-    "cs",
-    "cpu-migrations",
-    "migrations",
-    "alignment-faults",
-    "emulation-faults",
-    "dummy",
-    "bpf-output",
-    "cgroup-switches",
-];
-const HARDWARE: &[&str] = &[
-    "cycles",
-    "cpu-cycles",
-    "instructions",
-    "cache-references",
-    "cache-misses",
-    "branches",
-    "branch-instructions",
-    "branch-misses",
-    "bus-cycles",
-    "ref-cycles",
-    "stalled-cycles-frontend",
-    "stalled-cycles-backend",
-];
 
 /// System and name of a tracepoint or probe. `None` for a counter, where letters after a colon are modifiers.
 #[inline]

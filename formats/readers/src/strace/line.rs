@@ -6,6 +6,7 @@
 //! ```
 
 use memchr::memmem;
+use perfquet_events::signal;
 
 use crate::lines::{hexadecimal, signed, unsigned};
 
@@ -248,49 +249,11 @@ fn ended(text: &[u8]) -> Option<Body<'_>> {
     }
     if let Some(rest) = text.strip_prefix(b"killed by ") {
         let name = rest.split(|&byte| byte == b' ').next()?;
-        return Some(Body::Exited(signal_number(name).map(|number| 128 + number)));
+        let number = signal::number(name).and_then(|number| i32::try_from(number).ok());
+        return Some(Body::Exited(number.map(|number| 128 + number)));
     }
     text.starts_with(b"superseded by ")
         .then_some(Body::Superseded)
-}
-
-/// Number of a signal that ends a program.
-fn signal_number(name: &[u8]) -> Option<i32> {
-    const NAMES: [&[u8]; 31] = [
-        b"SIGHUP",
-        b"SIGINT",
-        b"SIGQUIT",
-        b"SIGILL",
-        b"SIGTRAP",
-        b"SIGABRT",
-        b"SIGBUS",
-        b"SIGFPE",
-        b"SIGKILL",
-        b"SIGUSR1",
-        b"SIGSEGV",
-        b"SIGUSR2",
-        b"SIGPIPE",
-        b"SIGALRM",
-        b"SIGTERM",
-        b"SIGSTKFLT",
-        b"SIGCHLD",
-        b"SIGCONT",
-        b"SIGSTOP",
-        b"SIGTSTP",
-        b"SIGTTIN",
-        b"SIGTTOU",
-        b"SIGURG",
-        b"SIGXCPU",
-        b"SIGXFSZ",
-        b"SIGVTALRM",
-        b"SIGPROF",
-        b"SIGWINCH",
-        b"SIGIO",
-        b"SIGPWR",
-        b"SIGSYS",
-    ];
-    let place = NAMES.iter().position(|other| *other == name)?;
-    i32::try_from(place + 1).ok()
 }
 
 /// Splits `args) = result` at the last closing parenthesis outside of strings that a result follows.

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use super::prototypes::Kind;
-use super::signal;
+use perfquet_events::signal;
 
 /// Appends the value of an argument. `is_generic`: the architecture has the flags of asm-generic.
 pub(crate) fn write(

@@ -3,8 +3,7 @@
 pub(crate) mod arguments;
 pub(crate) mod page_fault;
 pub(crate) mod prototypes;
-pub(crate) mod signal;
 pub(crate) mod task_state;
 
-pub(crate) use perfquet_events::errno;
+pub(crate) use perfquet_events::{errno, signal};
 pub(crate) use perfquet_trace::system_call;
