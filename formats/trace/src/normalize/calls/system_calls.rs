@@ -9,6 +9,7 @@
 
 use perfquet_events::event::Value;
 
+use super::super::texts::SharedTexts;
 use super::{Entry, Exit, Open, SystemCall};
 use crate::system_call;
 
@@ -26,6 +27,16 @@ pub(super) fn lacks_number(exit: &Exit) -> bool {
 pub(super) fn innermost(opens: &[Open]) -> Option<usize> {
     let is_numbered = |open: &Open| open.system_call == Some(SystemCall::Numbered);
     opens.iter().rposition(is_numbered)
+}
+
+/// Whether the calls inside one that returns are the system call by which the kernel reports returns of functions on x86-64. It begins as the
+/// function returns, ends after it, and has no part in it.
+pub(super) fn is_trampoline(inside: Option<&[Open]>, texts: &SharedTexts) -> bool {
+    let is_uretprobe = |open: &Open| {
+        let name = open.system_call.and(open.function);
+        name.is_some_and(|name| texts.get(name) == b"sys_uretprobe")
+    };
+    inside.is_some_and(|inside| !inside.is_empty() && inside.iter().all(is_uretprobe))
 }
 
 /// The index of an open call whose exit was missed, since another one of its kind begins.

@@ -154,3 +154,44 @@ fn the_child_of_clone_made_no_call() {
         &["sys_clone3 - - 0 10 10 10 task 6"],
     );
 }
+
+/// The return of a function is reported inside the system call that reports it, which is no part of the function.
+#[test]
+fn the_call_that_reports_a_return_is_not_inside_the_function() {
+    let mut trace = Trace::new();
+    trace.input("test", |sink| {
+        let probes = [
+            event_type("probe_a", "op", &["__probe_ip"]),
+            event_type("probe_a", "op__return", &["__probe_func", "__probe_ret_ip"]),
+        ];
+        for declared in types().into_iter().chain(probes) {
+            sink.event(Event::Type(&declared)).unwrap();
+        }
+        sink.event(Event::Fact(Fact::Architecture("x86_64")))
+            .unwrap();
+        let hits: [(u32, i64, i32, &[i64]); 11] = [
+            (2, 10, 5, &[77]),
+            (0, 11, 5, &[1]),
+            (1, 13, 5, &[1, 0]),
+            (0, 20, 5, &[335]),
+            (3, 21, 5, &[77, 99]),
+            // Some kernels report no exit.
+            (2, 30, 5, &[77]),
+            (0, 38, 5, &[335]),
+            (3, 40, 5, &[77, 99]),
+            (1, 42, 5, &[-1, 3]),
+            (0, 50, 5, &[0]),
+            (1, 51, 5, &[0, 0]),
+        ];
+        hits.into_iter().for_each(|found| hit(sink, found));
+    });
+    let expected = [
+        "op - - 0 10 11 9 -",
+        "sys_write - 1 1 11 2 2 0",
+        "sys_uretprobe - - 0 20 - - - no exit",
+        "op - - 0 30 10 10 -",
+        "sys_uretprobe - - 0 38 4 4 -",
+        "sys_read - - 0 50 1 1 0",
+    ];
+    assert_eq!(rows_of(&trace.finish(), &["retval"]), expected);
+}
