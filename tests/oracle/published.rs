@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use perfquet_tests::{bin, root};
+use perfquet_tests::{bin, needs, root};
 
 use super::lake::publish;
 use super::lake_traces::{REPORTS, difference, traces_and_lake};
@@ -563,4 +563,68 @@ fn a_lake_in_a_directory_is_copied_incrementally() {
         said(&output).contains("which --compact has merged"),
         "{output:?}"
     );
+}
+
+/// Engines of stores.py and what they need.
+const ENGINES: [(&str, &[&str]); 4] = [
+    ("duckdb", &["DuckDB for Python", "fsspec for Python"]),
+    ("polars", &["Polars for Python"]),
+    ("datafusion", &["DataFusion for Python"]),
+    ("clickhouse", &["chDB for Python"]),
+];
+
+#[test]
+fn engines_open_a_lake_in_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (traces, _) = traces_and_lake(folder.path());
+    let server = Server::start(folder.path());
+    for (number, trace) in traces.iter().enumerate().take(2) {
+        published(&server, &[trace], &[&partition(number)]);
+    }
+    let statements = |dialect: &str| {
+        let mut command = server.command(&bin("perfquet-convert"));
+        command.args([LAKE, "--to", &format!("ddl={dialect}")]);
+        command.output().unwrap()
+    };
+    let count = |table: &&str| {
+        let sql = format!("SELECT count(*) AS n FROM {table}");
+        let (answered, lines) = counts(&server, &sql);
+        assert!(answered, "{table}: {lines:?}");
+        let rows = lines.last().cloned().unwrap();
+        assert_ne!(rows, "0", "{table}");
+        format!("{table}\t{rows}")
+    };
+    let tables = ["samples", "my_event", "frames", "threads", "mappings"];
+    let expected: Vec<String> = tables.iter().map(count).collect();
+    for (engine, needed) in ENGINES {
+        if !needs::met(needed) {
+            continue;
+        }
+        let output = statements(engine);
+        let text = said(&output);
+        assert!(output.status.success(), "{engine}: {text}");
+        let file = folder.path().join(engine);
+        std::fs::write(&file, output.stdout).unwrap();
+        let mut command = server.command("python3");
+        command.args(["-c", include_str!("stores.py"), engine]);
+        command.arg(&file).arg(folder.path()).args(tables);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{engine}: {}", said(&output));
+        let found = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(found.lines().collect::<Vec<_>>(), expected, "{engine}");
+    }
+    // Names of the other engines for the same place.
+    for (dialect, place) in [
+        ("spark", "(path 's3a://bucket/new/samples')"),
+        ("trino", "external_location = 's3://bucket/new/samples'"),
+    ] {
+        let text = String::from_utf8(statements(dialect).stdout).unwrap();
+        assert!(text.contains(place), "{text}");
+        assert!(
+            text.contains("perfquet-query sql lake:s3://bucket/new "),
+            "{text}"
+        );
+    }
+    let text = said(&statements("delta"));
+    assert!(text.contains("expected a lake in a directory"), "{text}");
 }

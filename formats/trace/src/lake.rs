@@ -231,7 +231,7 @@ impl Lake {
 
     /// Returns the records of these traces, without those that are not in the lake, or changing.
     fn records_of(&self, traces: &[String]) -> Result<Vec<Record>, Error> {
-        let is_there = |trace: &&String| !self.changing.contains(*trace) && is_name(trace);
+        let is_there = |trace: &&String| !self.changing.contains(*trace) && is_trace_name(trace);
         let traces: Vec<&String> = traces.iter().filter(is_there).collect();
         let files: Vec<String> = traces
             .iter()
@@ -402,8 +402,8 @@ impl LakePlace {
     }
 }
 
-/// Whether this can be the name of a trace in a lake.
-fn is_name(trace: &str) -> bool {
+/// Whether this can be the name of a trace in a lake: letters, digits, `_` and `-`.
+pub fn is_trace_name(trace: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     !trace.is_empty() && trace.bytes().all(is_plain)
 }
@@ -412,7 +412,7 @@ fn is_name(trace: &str) -> bool {
 fn trace_of(file: &str) -> Option<&str> {
     let name = file.strip_suffix(".parquet")?;
     let (trace, writer) = name.split_once('.').unwrap_or((name, "x"));
-    (is_name(trace) && is_name(writer)).then_some(trace)
+    (is_trace_name(trace) && is_trace_name(writer)).then_some(trace)
 }
 
 /// Returns the path of a name below a lake, which contains no link.

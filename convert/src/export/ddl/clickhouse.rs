@@ -46,7 +46,11 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
             true => "**/*.parquet",
             false => "*.parquet",
         };
-        let path = literal(&format!("{}/{files}", catalog.folder(table)));
+        let (function, format) = match catalog.is_remote() {
+            true => ("s3", "'Parquet'"),
+            false => ("file", "Parquet"),
+        };
+        let path = literal(&format!("{}/{files}", place(&catalog.folder(table))?));
         let name = identifier(&table.name);
         if !catalog.is_lake() {
             writeln!(
@@ -77,7 +81,7 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
         };
         writeln!(
             out,
-            "CREATE OR REPLACE VIEW {name} AS SELECT {rows} FROM file({path}, Parquet, {columns}) SETTINGS use_hive_partitioning = {settings};"
+            "CREATE OR REPLACE VIEW {name} AS SELECT {rows} FROM {function}({path}, {format}, {columns}) SETTINGS use_hive_partitioning = {settings};"
         )?;
     }
     writeln!(
@@ -88,6 +92,23 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
     catalog.finish(out, "--", 2, tally, |name| {
         format!("CREATE OR REPLACE VIEW {name} AS SELECT * FROM file('{name}.parquet', Parquet);")
     })
+}
+
+/// A path, or what ClickHouse takes for the URL of a store. It knows Amazon's and Google's addresses; another one is that of the environment.
+fn place(folder: &str) -> Result<String> {
+    let Some((scheme, rest)) = folder.split_once("://") else {
+        return Ok(folder.to_owned());
+    };
+    let endpoint = std::env::var("AWS_ENDPOINT_URL").ok();
+    match (scheme, endpoint.filter(|endpoint| !endpoint.is_empty())) {
+        ("s3" | "s3a", Some(endpoint)) => Ok(format!("{}/{rest}", endpoint.trim_end_matches('/'))),
+        ("s3" | "s3a", None) => Ok(format!("s3://{rest}")),
+        ("gs", _) => Ok(folder.to_owned()),
+        _ => Err(misuse(
+            format!("{folder}: --to ddl=clickhouse: expected s3:// or gs://"),
+            "use azureBlobStorage(…) in statements of your own",
+        )),
+    }
 }
 
 fn type_name(kind: &DataType) -> &'static str {

@@ -10,7 +10,7 @@ use std::io::Write;
 use anyhow::Result;
 
 use super::super::{Exporter, Output, Tally};
-use super::{Catalog, doubled, file_url};
+use super::{Catalog, doubled};
 
 /// `--to ddl=datafusion`
 pub(in super::super) const EXPORTER: Exporter = Exporter {
@@ -41,7 +41,7 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
             out,
             "CREATE OR REPLACE EXTERNAL TABLE {} STORED AS PARQUET{keys} LOCATION '{}/';",
             doubled(&table.name, '"'),
-            file_url(&catalog.folder(table)),
+            catalog.url(table),
         )?;
     }
     catalog.finish(out, "--", 0, tally, |name| {

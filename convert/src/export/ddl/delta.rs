@@ -11,6 +11,7 @@ use anyhow::Result;
 use super::super::lake::DATE;
 use super::super::{Exporter, Output, Tally};
 use super::{Catalog, python};
+use crate::misuse::misuse;
 
 /// `--to ddl=delta`
 pub(in super::super) const EXPORTER: Exporter = Exporter {
@@ -24,6 +25,15 @@ pub(in super::super) const EXPORTER: Exporter = Exporter {
 
 fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
     let keys = catalog.lake_only("delta")?.0.iter();
+    if catalog.is_remote() {
+        return Err(misuse(
+            format!(
+                "{}: --to ddl=delta: expected a lake in a directory, where the program replaces the logs",
+                catalog.root
+            ),
+            "write the logs in a directory, and copy that",
+        ));
+    }
     let keys = keys.map(|key| {
         let kind = if key == DATE { "date" } else { "string" };
         let key = python(key)?;

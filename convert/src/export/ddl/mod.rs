@@ -23,18 +23,19 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use arrow_schema::{DataType, Field};
 use perfquet_trace::lake::{Address, HEAD, Head, read};
+use perfquet_trace::remote::is_url;
 use perfquet_trace::store::Directory;
 use perfquet_trace::tables;
 use perfquet_views::VIEWS;
 
-use super::lake::{DATE, TRACES, published};
+use super::lake::{DATE, TRACES, administration, published};
 use super::source::Source;
 use super::{Tally, printable};
 use crate::misuse::misuse;
 
 /// The tables that statements create.
 pub(crate) struct Catalog {
-    /// Absolute path of the lake or trace.
+    /// Absolute path of the lake or trace, or the URL of a lake in an object store.
     root: String,
     /// What perfquet-query opens.
     source: String,
@@ -132,9 +133,27 @@ impl Folders {
 impl Catalog {
     /// The tables of all traces of a lake. Also returns notes about traces that are left out.
     pub(crate) fn of_lake(address: &Address) -> Result<(Catalog, Vec<String>)> {
-        // Fails if there is no lake.
-        address.lake()?;
-        let root = absolute(address.root())?;
+        let url = address.root().to_str().filter(|root| is_url(root));
+        let Some(url) = url.map(|url| url.trim_end_matches('/')) else {
+            // Fails if there is no lake.
+            address.lake()?;
+            return Catalog::read(address, absolute(address.root())?);
+        };
+        let passing = administration(url)?;
+        let copy = format!("lake:{}", absolute(&passing.lake())?);
+        let copy = Address::parse(Path::new(&copy), |_, _| true).context("an address")??;
+        let (catalog, notes) = Catalog::read(&copy, absolute(copy.root())?)?;
+        let notes = notes.iter().map(|note| note.replace(&catalog.root, url));
+        let catalog = Catalog {
+            source: format!("lake:{url}"),
+            root: url.to_owned(),
+            ..catalog
+        };
+        Ok((catalog, notes.collect()))
+    }
+
+    /// The tables by the records and manifests in a directory.
+    fn read(address: &Address, root: String) -> Result<(Catalog, Vec<String>)> {
         let mut folders = Folders::default();
         let head: Option<Head> = read(Path::new(&root), HEAD)?;
         let keys = head.map(|head| head.partition).unwrap_or_default();
@@ -211,6 +230,19 @@ impl Catalog {
     /// The directory of a table.
     fn folder(&self, table: &CatalogTable) -> String {
         format!("{}/{}", self.root, table.folder)
+    }
+
+    /// Whether the lake is in an object store.
+    fn is_remote(&self) -> bool {
+        is_url(&self.root)
+    }
+
+    /// The URL of the directory of a table.
+    fn url(&self, table: &CatalogTable) -> String {
+        match self.is_remote() {
+            true => format!("{}/{}", self.root, encoded(&table.folder)),
+            false => format!("file://{}", encoded(&self.folder(table))),
+        }
     }
 
     /// `The lake /srv/lake`, for a comment.
@@ -378,9 +410,9 @@ fn doubled(text: &str, quote: char) -> String {
     format!("{quote}{}{quote}", text.replace(quote, &twice))
 }
 
-/// `file:///srv/lake%20of%20x`
-fn file_url(path: &str) -> String {
-    let mut url = "file://".to_owned();
+/// `/srv/lake%20of%20x`
+fn encoded(path: &str) -> String {
+    let mut url = String::new();
     for byte in path.bytes() {
         match byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
             true => url.push(char::from(byte)),
@@ -455,10 +487,7 @@ mod tests {
         assert_eq!(escaped("a'b\\c", '\''), r"'a\'b\\c'");
         assert_eq!(escaped("a`b", '`'), r"`a\`b`");
         assert_eq!(doubled("a\"b", '"'), "\"a\"\"b\"");
-        assert_eq!(
-            file_url("/a b/[é]?#'"),
-            "file:///a%20b/%5B%C3%A9%5D%3F%23%27"
-        );
+        assert_eq!(encoded("/a b/[é]?#'"), "/a%20b/%5B%C3%A9%5D%3F%23%27");
         assert_eq!(python("a\"\\\nb").unwrap(), r#""a\"\\\nb""#);
         assert_eq!(shell_word("/tmp/a.pqt"), "/tmp/a.pqt");
         assert_eq!(shell_word("/tmp/it's"), "'/tmp/it'\\''s'");

@@ -34,7 +34,13 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
         writeln!(out, "SET spark.sql.variable.substitute=false;")?;
     }
     for table in &catalog.tables {
-        let path = literal(&without_patterns(&catalog.folder(table)));
+        // Hadoop's name of the protocol.
+        let folder = catalog.folder(table);
+        let folder = match folder.strip_prefix("s3://") {
+            Some(rest) => format!("s3a://{rest}"),
+            None => folder,
+        };
+        let path = literal(&without_patterns(&folder));
         let name = identifier(&table.name);
         let (columns, merge) = match catalog.is_lake() {
             true => {

@@ -12,7 +12,7 @@ use anyhow::Result;
 use arrow_schema::DataType;
 
 use super::super::{Exporter, Output, Tally};
-use super::{Catalog, doubled, file_url};
+use super::{Catalog, doubled};
 
 /// `--to ddl=trino`
 pub(in super::super) const EXPORTER: Exporter = Exporter {
@@ -51,7 +51,7 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
             "DROP TABLE IF EXISTS hive.perfquet.{name};\n\
              CREATE TABLE hive.perfquet.{name} ({}) WITH (format = 'PARQUET', external_location = '{}'{partitioned});",
             columns.join(", "),
-            file_url(&catalog.folder(table)),
+            catalog.url(table),
         )?;
         if !keys.is_empty() {
             writeln!(

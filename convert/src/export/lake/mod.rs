@@ -42,6 +42,7 @@ pub(super) use columns::{DATE, HOST};
 use description::PublishedTable;
 use files::{Lake, Stage};
 use partition::Place;
+pub(super) use store::administration;
 
 /// `--to lake`
 pub(super) const EXPORTER: Exporter = Exporter {

@@ -8,6 +8,8 @@
 //! ◄ {"needed":[true]}
 //! ► {"publish":"/tmp/perfquet-passing-x/lake"}
 //! ◄ {"published":1,"unchanged":0,"files":24,"bytes":90210,"abandoned":0}
+//! ► {"administration":"/tmp/perfquet-passing-x/lake"}           writes head, records and manifests there
+//! ◄ {"traces":200}
 //! ► {"retain":"2026-11-01"}
 //! ◄ {"removed":3,"kept":0,"abandoned":0}
 //! ```
@@ -67,6 +69,20 @@ pub(super) fn publish(
     Ok(summary)
 }
 
+/// Copies head, records and manifests of a lake in an object store to a temporary directory, which then is a lake without rows.
+pub(in super::super) fn administration(url: &str) -> Result<Passing> {
+    let mut publisher = Publisher::start(url)?;
+    if publisher.keys.is_none() {
+        bail!(
+            "{url}: expected a lake, found nothing\nhint: write one with: perfquet-convert TRACE... --to lake -o {url}"
+        );
+    }
+    let passing = Passing::create()?;
+    publisher.ask(&json!({ "administration": passing.lake() }))?;
+    publisher.finish()?;
+    Ok(passing)
+}
+
 /// The program that uploads.
 struct Publisher {
     url: String,
@@ -90,7 +106,7 @@ impl Publisher {
             .process_group(0);
         let started = command.spawn().map_err(|error| {
             anyhow!(
-                "cannot start {}, which uploads: {error}\nhint: install {PROGRAM} beside perfquet-convert or in PATH; or write the lake to a directory and copy that",
+                "cannot start {}, which reads and writes object stores: {error}\nhint: install {PROGRAM} beside perfquet-convert or in PATH; or write the lake to a directory and copy that",
                 program.display()
             )
         });
@@ -107,7 +123,7 @@ impl Publisher {
             .answer()
             .map_err(|error| match error.is::<Ended>() {
                 true => anyhow!(
-                    "{}: cannot upload\nhint: use a {PROGRAM} of version {}",
+                    "{}: cannot read and write object stores\nhint: use a {PROGRAM} of version {}",
                     program.display(),
                     env!("CARGO_PKG_VERSION")
                 ),
@@ -235,7 +251,10 @@ struct Ended;
 
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{PROGRAM}, which uploads, ended early")
+        write!(
+            f,
+            "{PROGRAM}, which reads and writes object stores, ended early"
+        )
     }
 }
 

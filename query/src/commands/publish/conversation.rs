@@ -74,6 +74,10 @@ fn answer(store: &mut Store, line: &str) -> Result<Value> {
             "abandoned": change.abandoned,
         }));
     }
+    if let Some(folder) = member("administration") {
+        let folder: PathBuf = serde_json::from_value(folder)?;
+        return Ok(json!({ "traces": store.copy_administration(&folder)? }));
+    }
     let Some(Value::String(date)) = member("retain") else {
         bail!("unexpected request {line:?}");
     };

@@ -8,6 +8,7 @@
 //! files of that one, which can no longer replace the record; if it lives, it waits, and finds the trace published, or starts again.
 
 use std::collections::{BTreeSet, HashSet};
+use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::thread;
@@ -18,6 +19,7 @@ use perfquet::failure::Misuse;
 use perfquet_remote::{Content, Place, Upload, Version};
 use perfquet_trace::lake::{
     Claim, HEAD, Head, LOCK, MANIFESTS, OWN, PENDING, RECORDS, Record, VERSION, is_shared,
+    is_trace_name,
 };
 use perfquet_trace::remote::RemotePlace as _;
 use perfquet_trace::store::Manifest;
@@ -455,6 +457,46 @@ impl Store {
             self.place.remove(&[record_name(&record.trace)])?;
         }
         Ok(())
+    }
+
+    /// Writes head, records and manifests of the lake to a directory, which then is a lake without rows. Returns the number of traces.
+    pub(super) fn copy_administration(&self, folder: &Path) -> Result<u64> {
+        let shown = self.place.shown();
+        let Some(head) = self.place.read(HEAD, LARGEST)? else {
+            bail!("{shown}: expected a lake, found no {HEAD}");
+        };
+        for directory in [RECORDS, MANIFESTS] {
+            fs::create_dir_all(folder.join(directory))?;
+        }
+        fs::write(folder.join(HEAD), head)?;
+        let mut records = self.records()?;
+        records.retain(Record::is_published);
+        for records in records.chunks(AT_ONCE) {
+            let names: Vec<String> = records.iter().map(Record::manifest).collect();
+            for (record, text) in records.iter().zip(self.place.read_all(&names, LARGEST)?) {
+                // The writer of another state of the trace may have removed it a moment ago.
+                let text = text.with_context(|| {
+                    format!("{shown}/{}: not found\nhint: try again: another process may be changing the lake", record.manifest())
+                })?;
+                if !is_trace_name(&record.trace) {
+                    bail!(
+                        "{shown}: a record of {:?}: expected the name of a trace",
+                        record.trace
+                    );
+                }
+                // The manifest gets the name that one in a directory has: no path of the store is written to.
+                let mut copied = record.clone();
+                copied
+                    .files
+                    .retain(|file| !file.path.starts_with(MANIFESTS));
+                fs::write(
+                    folder.join(record_name(&copied.trace)),
+                    serde_json::to_vec(&copied)?,
+                )?;
+                fs::write(folder.join(copied.manifest()), text)?;
+            }
+        }
+        Ok(records.len() as u64)
     }
 
     /// All records, those of unpublished traces, too.
