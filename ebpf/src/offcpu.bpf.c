@@ -25,6 +25,8 @@
 /* layout: OffSettings */
 struct off_settings {
 	u64 least; /* minimum duration in nanoseconds; shorter periods are ignored */
+	u32 has_prev_state; /* whether sched_switch has the state as an argument */
+	u32 unused;
 };
 
 const volatile struct off_settings off_settings = {};
@@ -68,13 +70,22 @@ struct {
 	TYPE(value, struct off_cell);
 } off_cells SEC(".maps");
 
-static ALWAYS_INLINE u32 state_of(bool is_preempted, struct task_struct *task)
+/*
+ * The reason for which the thread leaves its CPU: its state when it called schedule(). A wake-up on another CPU may set the
+ * state of the task (to TASK_WAKING) before the thread has left, so the argument of sched_switch is read where there is one.
+ * Only __schedule() itself sets the state to 0 before that, if a signal is pending: the thread stays runnable. The argument
+ * has that only since Linux 6.16.
+ */
+static ALWAYS_INLINE u32 state_of(u64 *ctx, struct task_struct *task)
 {
+	bool is_preempted = ctx[0];
 	u32 state;
 	if (HAS_MEMBER(task->__state))
 		state = task->__state;
 	else
 		state = (u32)((struct task_struct___old *)task)->state;
+	if (off_settings.has_prev_state && state)
+		state = (u32)ctx[3];
 	if (state & TASK_DEAD)
 		return TASK_DEAD;
 	if (is_preempted || !state)
@@ -88,13 +99,13 @@ static ALWAYS_INLINE u32 state_of(bool is_preempted, struct task_struct *task)
 	return OFF_OTHER;
 }
 
-static ALWAYS_INLINE void go_off(void *ctx, bool is_preempted, struct task_struct *task, u64 now)
+static ALWAYS_INLINE void go_off(u64 *ctx, struct task_struct *task, u64 now)
 {
 	u32 thread = task->pid;
 	u32 process = task->tgid;
 	if (!thread || !is_wanted_cpu() || !is_wanted_thread(process, thread))
 		return;
-	u32 state = state_of(is_preempted, task);
+	u32 state = state_of(ctx, task);
 	if (state == TASK_DEAD)
 		return;
 	struct off_start start = {};
@@ -135,14 +146,14 @@ static ALWAYS_INLINE void come_back(struct task_struct *task, u64 now)
 	bpf_map_delete_elem(&starts, &thread);
 }
 
-/* bool preempt, struct task_struct *prev, struct task_struct *next */
+/* bool preempt, struct task_struct *prev, struct task_struct *next, since Linux 5.18 also unsigned int prev_state */
 SEC("tp_btf/sched_switch")
 int off_cpu_switch(u64 *ctx)
 {
 	if (!is_on())
 		return 0;
 	u64 now = bpf_ktime_get_ns();
-	go_off(ctx, ctx[0], (void *)ctx[1], now);
+	go_off(ctx, (void *)ctx[1], now);
 	come_back((void *)ctx[2], now);
 	return 0;
 }

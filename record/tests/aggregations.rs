@@ -563,6 +563,31 @@ fn invalid_options_are_explained() {
     }
 }
 
+/// A thread that another CPU wakes while it leaves its own has the state with which it went to sleep.
+#[test]
+fn waits_have_their_reason_whenever_they_end() {
+    let Some(room) = Room::new() else { return };
+    if !needs::met(&["Linux 6.12"]) {
+        return;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/pingpong.c");
+    let compiled = Command::new("cc")
+        .args(["-O1", "-o"])
+        .arg(room.folder.path().join("pingpong"))
+        .arg(source)
+        .arg("-lpthread")
+        .status();
+    assert!(compiled.is_ok_and(|status| status.success()), "pingpong.c");
+    room.record(&["--off-cpu", "--", "./pingpong", "20000"]);
+    let mut reasons = BTreeMap::<String, u64>::new();
+    for keys in room.rows("aggregates", &["keys"]) {
+        let reason = keys.split(", ").nth(2).expect("the reason");
+        *reasons.entry(reason.to_owned()).or_default() += 1;
+    }
+    assert!(reasons.contains_key("interruptible"), "{reasons:?}");
+    assert!(!reasons.contains_key("other"), "{reasons:?}");
+}
+
 /// Nanoseconds by name and process.
 type Times = BTreeMap<(String, i64), f64>;
 

@@ -10,6 +10,10 @@ use aya::Pod;
 pub struct OffSettings {
     /// Minimum duration in nanoseconds.
     pub least: u64,
+    /// Whether sched_switch has the state of the thread that leaves as an argument.
+    pub has_prev_state: u32,
+    /// 0
+    pub unused: u32,
 }
 
 /// A thread off the CPU: location and reason (`struct off_key`).
@@ -70,5 +74,6 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_program() {
         assert_eq!((size_of::<OffKey>(), size_of::<OffStart>()), (64, 72));
+        assert_eq!(size_of::<OffSettings>(), 16);
     }
 }

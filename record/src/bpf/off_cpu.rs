@@ -23,6 +23,7 @@ use super::walking::Variants;
 use super::{OWN_RECORDS, Printing, Whom, put_losses, refused, send, whom};
 use crate::failure::Failure;
 use crate::journal::own_records::{OwnRecords, Row};
+use crate::probe::btf::Btf;
 use crate::recording::Recording;
 use crate::sys::clock;
 
@@ -87,7 +88,11 @@ impl OffCpu {
     /// Loads the programs. With `walks`, they walk user stacks by unwind tables if the kernel allows it.
     pub(crate) fn load(plan: &Plan, whom: &Whom<'_>, walks: bool) -> Result<OffCpu> {
         let least = u64::try_from(plan.least.as_nanos()).unwrap_or(u64::MAX);
-        let settings = OffSettings { least };
+        let settings = OffSettings {
+            least,
+            has_prev_state: has_prev_state().into(),
+            ..OffSettings::default()
+        };
         let target = whom::filter(whom)?;
         let load = |bytes| {
             Object::load(bytes, &target, |loader: &mut EbpfLoader<'_>| {
@@ -191,6 +196,14 @@ impl OffCpu {
         }
         put_losses(&self.object, NAME, records, &[])
     }
+}
+
+/// Whether the kernel passes the state of the thread that leaves its CPU to programs at sched_switch: since Linux 5.18, and
+/// in some older kernels of distributions.
+fn has_prev_state() -> bool {
+    // bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state
+    let arguments = Btf::of(None).and_then(|btf| btf.tracepoint_arguments(SWITCH.1));
+    arguments.is_some_and(|arguments| arguments >= 4)
 }
 
 fn refused_off_cpu(error: perfquet_ebpf::Error) -> Failure {

@@ -169,6 +169,18 @@ impl Btf {
         (head.size_or_type != 0).then_some((self, u64::from(head.size_or_type)))
     }
 
+    /// Returns the number of arguments of a kernel tracepoint, without the pointer that comes first.
+    pub(crate) fn tracepoint_arguments(&self, name: &str) -> Option<u32> {
+        let name = format!("btf_trace_{name}");
+        let is_it =
+            |head: &Head| head.kind == kind::TYPEDEF && self.name(head.name) == name.as_bytes();
+        let mut heads = (1..self.types.len() as u64).filter_map(|number| Some(self.at(number)?.0));
+        let (pointer, _) = self.at(heads.find(is_it)?.size_or_type.into())?;
+        let (function, _) = self.at(pointer.size_or_type.into())?;
+        let is_function = pointer.kind == kind::PTR && function.kind == kind::FUNC_PROTO;
+        is_function.then(|| function.count.saturating_sub(1))
+    }
+
     fn prototype(&self, function: &str) -> Option<(Head, Cursor<'_>)> {
         let number = *self.functions.get(function.as_bytes())?;
         let (function, _) = self.at(number.into())?;
@@ -298,7 +310,7 @@ mod tests {
 
     /// Types for three functions, in the kernel's layout.
     fn small() -> Vec<u8> {
-        let names = b"\0int\0sock\0len\0data\0send\0sk\0size\0";
+        let names = b"\0int\0sock\0len\0data\0send\0sk\0size\0btf_trace_sent\0";
         let offset = |name: &[u8]| {
             let place = names.windows(name.len()).position(|part| part == name);
             place.expect("a name") as u32
@@ -320,6 +332,8 @@ mod tests {
         words.extend(head(b"", kind::FUNC_PROTO, 2, 1)); // 5
         words.extend([offset(b"sk"), 4, offset(b"size"), 1]);
         words.extend(head(b"send", kind::FUNC, 0, 5)); // 6
+        words.extend(head(b"btf_trace_sent", kind::TYPEDEF, 0, 8)); // 7
+        words.extend(head(b"", kind::PTR, 0, 5)); // 8
         let types: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut bytes = vec![0x9f, 0xeb, 1, 0];
         for word in [
@@ -381,15 +395,22 @@ mod tests {
         assert!(fetched("size->x").is_err());
     }
 
-    /// A module's file continues after the kernel's: type 7, and names after those of the kernel.
+    #[test]
+    fn arguments_of_tracepoints() {
+        let btf = Btf::parse(small()).unwrap();
+        assert_eq!(btf.tracepoint_arguments("sent"), Some(1));
+        assert_eq!(btf.tracepoint_arguments("send"), None);
+    }
+
+    /// A module's file continues after the kernel's: type 9, and names after those of the kernel.
     #[test]
     fn module_types_continue_after_the_kernels() {
         let names = b"open\0mode\0";
-        let base = b"\0int\0sock\0len\0data\0send\0sk\0size\0".len() as u32;
+        let base = b"\0int\0sock\0len\0data\0send\0sk\0size\0btf_trace_sent\0".len() as u32;
         let sk = 24;
-        let mut words: Vec<u32> = vec![0, kind::FUNC_PROTO << 24 | 2, 1]; // 7
+        let mut words: Vec<u32> = vec![0, kind::FUNC_PROTO << 24 | 2, 1]; // 9
         words.extend([sk, 4, base + 5, 1]);
-        words.extend([base, kind::FUNC << 24, 7]); // 8
+        words.extend([base, kind::FUNC << 24, 9]); // 10
         let types: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut bytes = vec![0x9f, 0xeb, 1, 0];
         let (types_bytes, names_bytes) = (types.len() as u32, names.len() as u32);
@@ -425,6 +446,8 @@ mod tests {
         let parameters = btf.parameters("vfs_read").expect("every kernel has it");
         let names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["file", "buf", "count", "pos"]);
+        let arguments = btf.tracepoint_arguments("sched_process_fork");
+        assert_eq!(arguments, Some(2));
         assert_eq!(
             btf.shape(parameters[2].1),
             Shape::Integer {

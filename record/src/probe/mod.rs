@@ -7,7 +7,7 @@
 
 mod argument;
 mod breakpoint;
-mod btf;
+pub(crate) mod btf;
 pub(crate) mod call;
 pub(crate) mod counter;
 pub(crate) mod definition;
