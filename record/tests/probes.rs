@@ -5,6 +5,9 @@
 mod compiled;
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use compiled::{Compiled, needs};
@@ -150,6 +153,67 @@ fn processes_in_parallel_lose_no_hit() {
     let uprobe = ["--uprobe", "./forks:work"];
     assert_eq!(hits(&uprobe, "events/probe_forks/work"), 8_000);
     assert_eq!(hits(&["--call", "./forks:work"], "calls"), 8_000);
+}
+
+/// The same with a probe that another tool defined, recorded and counted.
+#[test]
+fn processes_in_parallel_lose_no_hit_of_a_foreign_probe() {
+    let Some(room) = Compiled::new("forks", "-O1") else {
+        return;
+    };
+    if !needs::met(&["Linux 6.12"]) {
+        return;
+    }
+    let foreign = Foreign::define(&room.folder.path().join("forks"), "work");
+    let event = &format!("{}:work", foreign.group);
+    let run = |option: &str| {
+        let output = room.run(&[option, event, "--", "./forks", "400"]);
+        assert!(output.status.success(), "{output:?}");
+    };
+    run("-e");
+    let table = format!("events/{}/work", foreign.group);
+    assert_eq!(room.rows(&table, &["tid"]).len(), 8_000);
+    run("--stat");
+    assert_eq!(room.rows("counts", &["count"]), ["8000"]);
+}
+
+/// A probe in a program, defined as by other tools.
+struct Foreign {
+    group: String,
+}
+
+const UPROBE_EVENTS: &str = "/sys/kernel/tracing/uprobe_events";
+
+impl Foreign {
+    fn define(program: &Path, function: &str) -> Foreign {
+        let output = Command::new("nm").arg(program).output();
+        let symbols = String::from_utf8(output.expect("nm runs").stdout).expect("text");
+        let line = symbols
+            .lines()
+            .find(|line| line.ends_with(&format!(" T {function}")));
+        let address = line
+            .and_then(|line| line.split(' ').next())
+            .expect("a symbol");
+        let address = u64::from_str_radix(address, 16).expect("an address");
+        // Linked at 0x400000, without holes before the code.
+        let offset = address - 0x40_0000;
+        let group = format!("foreign_{}", std::process::id());
+        let line = format!("p:{group}/{function} {}:{offset:#x}\n", program.display());
+        append(&line);
+        Foreign { group }
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        append(&format!("-:{}/work\n", self.group));
+    }
+}
+
+fn append(line: &str) {
+    let file = fs::OpenOptions::new().append(true).open(UPROBE_EVENTS);
+    file.and_then(|mut file| file.write_all(line.as_bytes()))
+        .expect("the kernel takes the probe");
 }
 
 #[test]

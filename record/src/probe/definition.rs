@@ -216,6 +216,7 @@ impl Definitions {
                 format,
                 name,
                 is_own: true,
+                is_of_program: definition.place == Place::User,
                 purpose: Purpose::Rows,
                 definition: Some((definition.place, written.form)),
             }),

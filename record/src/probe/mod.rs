@@ -121,13 +121,10 @@ impl Probe {
         matches!(self.kind, Kind::Output { .. })
     }
 
-    /// Whether it is one of the recorder's probes in a program or library.
+    /// Whether it is a probe in a program or library, defined by the recorder or before.
     pub(crate) fn is_of_program(&self) -> bool {
         match &self.kind {
-            Kind::Tracepoint(tracepoint) => {
-                let place = tracepoint.definition.as_ref().map(|(place, _)| *place);
-                place == Some(form::Place::User)
-            }
+            Kind::Tracepoint(tracepoint) => tracepoint.is_of_program,
             Kind::Sampled | Kind::Output { .. } => false,
         }
     }

@@ -659,6 +659,7 @@ mod tests {
                 name: "any".to_owned(),
                 format: Vec::new(),
                 is_own: false,
+                is_of_program: false,
                 purpose: Purpose::Rows,
                 definition: None,
             };

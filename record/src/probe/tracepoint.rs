@@ -23,6 +23,8 @@ pub(crate) struct Tracepoint {
     pub(crate) format: Vec<u8>,
     /// Whether the recorder defined it and removes it at the end.
     pub(crate) is_own: bool,
+    /// Whether it is a probe in a program or library.
+    pub(crate) is_of_program: bool,
     /// Purpose of its hits.
     pub(crate) purpose: Purpose,
     /// Definition of an own probe.
@@ -36,10 +38,15 @@ pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
     let mut parts = event.splitn(3, ':');
     let (system, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
     let modifiers = parts.next().unwrap_or("");
+    let uprobes = tracefs.file("uprobe_events");
     let mut probes = Vec::new();
     for system in matching(&tracefs.systems(), system) {
         for name in matching(&tracefs.tracepoints(&system), name) {
-            probes.push(open(&tracefs, &system, &name, modifiers)?);
+            let mut probe = open(&tracefs, &system, &name, modifiers)?;
+            if let Kind::Tracepoint(tracepoint) = &mut probe.kind {
+                tracepoint.is_of_program = is_uprobe(&uprobes, &system, &name);
+            }
+            probes.push(probe);
         }
     }
     if probes.len() > 1 {
@@ -99,6 +106,16 @@ fn names(tracefs: &Tracefs) -> Vec<String> {
     tracefs.systems().into_iter().flat_map(of_system).collect()
 }
 
+/// Whether the list of all probes in programs has an event: `p:probe_libc/malloc /usr/lib/libc.so.6:0x00000000000a1b30 …`
+fn is_uprobe(uprobe_events: &[u8], system: &str, name: &str) -> bool {
+    let event = format!("{system}/{name} ");
+    let mut lines = uprobe_events.split(|&byte| byte == b'\n');
+    lines.any(|line| {
+        let start = line.iter().position(|&byte| byte == b':');
+        start.is_some_and(|start| line[start + 1..].starts_with(event.as_bytes()))
+    })
+}
+
 fn matching(names: &[String], pattern: &str) -> Vec<String> {
     let matches = |name: &&String| glob_matches(pattern, name);
     names.iter().filter(matches).cloned().collect()
@@ -125,6 +142,7 @@ fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<
             name: name.to_owned(),
             format: tracefs.format(system, name).map_err(unreadable)?,
             is_own: false,
+            is_of_program: false,
             purpose: Purpose::Rows,
             definition: None,
         }),
@@ -137,7 +155,16 @@ fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use super::option_of_probes;
+    use super::{is_uprobe, option_of_probes};
+
+    #[test]
+    fn probes_in_programs() {
+        let listed =
+            b"p:probe_libc/malloc /usr/lib/libc.so.6:0x0a1b30\nr:other/free__return /bin/a:0x10";
+        let found = |system, name| is_uprobe(listed, system, name);
+        assert!(found("probe_libc", "malloc") && found("other", "free__return"));
+        assert!(!found("probe_libc", "mall") && !found("libc", "malloc"));
+    }
 
     #[test]
     fn perf_probe_names_get_a_hint() {

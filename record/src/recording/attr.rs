@@ -147,14 +147,16 @@ impl Kernel {
 /// of a uprobe, however, is of the memory of the task that inherited it: when either task ends, the kernel removes the breakpoints of the
 /// other one, whose further hits are missing (kernel/events/core.c, perf_event_context_sched_out; kernel/trace/trace_uprobe.c). Of 1,000
 /// processes of 20 hits, 35 lost some. The kernel does not exchange inherited events that are read with their samples.
-fn of_one_task(attr: Attr) -> Attr {
+///
+/// It requires the thread in samples, also for events without any.
+pub(crate) fn of_one_task(attr: Attr) -> Attr {
     let mut attr = attr;
-    attr.sample_type |= u64::from(abi::PERF_SAMPLE_READ);
+    attr.sample_type |= u64::from(abi::PERF_SAMPLE_READ | abi::PERF_SAMPLE_TID);
     attr
 }
 
 /// Whether it is such an event.
-pub(super) fn is_of_one_task(attr: &Attr) -> bool {
+pub(crate) fn is_of_one_task(attr: &Attr) -> bool {
     attr.sample_type & u64::from(abi::PERF_SAMPLE_READ) != 0
 }
 
@@ -233,6 +235,7 @@ mod tests {
                 name: "any".to_owned(),
                 format: Vec::new(),
                 is_own,
+                is_of_program: false,
                 purpose: Purpose::Rows,
                 definition: None,
             };

@@ -35,7 +35,9 @@ use crate::sys::sample_filter::SampleFilter;
 use crate::target::{Place, Target};
 use open::Owner;
 
-pub(crate) use attr::{DEFAULT_FREQUENCY_HZ, Rate, attr_of_own_records, rate};
+pub(crate) use attr::{
+    DEFAULT_FREQUENCY_HZ, Rate, attr_of_own_records, is_of_one_task, of_one_task, rate,
+};
 
 /// Message for tracepoints of a pattern.
 pub(crate) const NOT_RECORDED: &str = "cannot be recorded";

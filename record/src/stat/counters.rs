@@ -13,7 +13,7 @@ use super::{Group, Per};
 use crate::failure::Failure;
 use crate::journal::own_records::OwnRecords;
 use crate::probe::{Probe, counter, event_attr};
-use crate::recording::OWN_ID;
+use crate::recording::{self, OWN_ID};
 use crate::sys::clock;
 use crate::sys::limits::{self, Resource};
 use crate::sys::perf_event::{self, Attr, Event, abi};
@@ -125,6 +125,7 @@ impl Counters {
             inherits: !places.target.is_of_cpus() && !places.excludes_children,
             is_started_by_exec,
             has_warned: Cell::new(false),
+            has_warned_of_tasks: Cell::new(false),
         };
         let mut counters = Vec::with_capacity(count);
         for group in groups {
@@ -406,6 +407,8 @@ struct Opening {
     is_started_by_exec: bool,
     /// Whether the user knows that the kernel is not included.
     has_warned: Cell<bool>,
+    /// Whether the user knows that hits may be missing.
+    has_warned_of_tasks: Cell<bool>,
 }
 
 impl Opening {
@@ -428,6 +431,9 @@ impl Opening {
         leaders: Option<&[Opened]>,
     ) -> Result<Counter> {
         let is_clock = counter::is_clock(&probe.attr);
+        if self.inherits && probe.is_of_program() {
+            probe.attr = recording::of_one_task(probe.attr);
+        }
         let mut events = Vec::with_capacity(places.len());
         let mut error = None;
         for (number, place) in places.iter().enumerate() {
@@ -456,6 +462,15 @@ impl Opening {
                     Err(refused) => refused,
                 };
                 match refused.raw_os_error() {
+                    Some(libc::EINVAL) if recording::is_of_one_task(&probe.attr) => {
+                        probe.attr.sample_type = 0;
+                        if !self.has_warned_of_tasks.replace(true) {
+                            log::warn!(
+                                "{}: this kernel misses hits in processes and threads that run at the same time (Linux before 6.12); -a counts them all",
+                                probe.name
+                            );
+                        }
+                    }
                     Some(libc::EINVAL | libc::EOPNOTSUPP) if probe.attr.exclude_guest() == 1 => {
                         probe.attr.set_exclude_guest(0);
                     }
