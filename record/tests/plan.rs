@@ -222,3 +222,23 @@ fn mistakes_are_found_before_probes_are_defined() {
         assert!(stderr.contains(expected), "{options:?}: {stderr}");
     }
 }
+
+/// The kernel lists and opens them, but they never have a hit.
+#[test]
+fn events_that_only_ftrace_sees_are_refused() {
+    if !may_record() || !needs::met(&["root", "tracefs"]) {
+        return;
+    }
+    let room = Room::new();
+    for option in ["-e", "--stat"] {
+        let mut command = room.recorder();
+        command.args([option, "ftrace:print", "--", "true"]);
+        let (status, stderr) = room::ended(command.output().expect("the recorder runs"));
+        assert_eq!(status, Some(2), "{option}: {stderr}");
+        let expected = "cannot record ftrace:print: the kernel passes it to ftrace only";
+        assert!(stderr.contains(expected), "{option}: {stderr}");
+    }
+    let output = room.recorder().args(["--list", "ftrace:*"]).output();
+    let listed = String::from_utf8(output.expect("the recorder runs").stdout).expect("text");
+    assert!(!listed.contains("ftrace:print"), "{listed}");
+}

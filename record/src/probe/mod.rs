@@ -30,6 +30,7 @@ pub(crate) mod rejected;
 mod single_step;
 pub(crate) mod stacks;
 pub(crate) mod tracepoint;
+mod unheard;
 pub(crate) mod uprobe;
 pub(crate) mod usdt;
 pub(crate) mod vmlinux;

@@ -8,6 +8,8 @@ use perfquet_cli::glob_matches;
 use perfquet_events::event::Purpose;
 
 use super::form::{Form, Place};
+use super::rejected::Rejected;
+use super::unheard::Unheard;
 use super::{Kind, Probe, event_attr, modifiers};
 use crate::failure::{Failure, failed, misuse, similar};
 use crate::sys::tracefs::Tracefs;
@@ -38,17 +40,24 @@ pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
     let mut parts = event.splitn(3, ':');
     let (system, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
     let modifiers = parts.next().unwrap_or("");
+    let unheard = Unheard::of(&tracefs);
     let uprobes = tracefs.file("uprobe_events");
-    let mut probes = Vec::new();
+    let (mut probes, mut rejected) = (Vec::new(), Rejected::default());
     for system in matching(&tracefs.systems(), system) {
         for name in matching(&tracefs.tracepoints(&system), name) {
-            let mut probe = open(&tracefs, &system, &name, modifiers)?;
-            if let Kind::Tracepoint(tracepoint) = &mut probe.kind {
-                tracepoint.is_of_program = is_uprobe(&uprobes, &system, &name);
+            match unheard.refusal(&system, &name) {
+                Some(refusal) => rejected.add(&format!("{system}:{name}"), refusal),
+                None => {
+                    let mut probe = open(&tracefs, &system, &name, modifiers)?;
+                    if let Kind::Tracepoint(tracepoint) = &mut probe.kind {
+                        tracepoint.is_of_program = is_uprobe(&uprobes, &system, &name);
+                    }
+                    probes.push(probe);
+                }
             }
-            probes.push(probe);
         }
     }
+    rejected.report(event, probes.len(), "are for ftrace only")?;
     if probes.len() > 1 {
         for probe in &mut probes {
             probe.pattern = Some(event.to_owned());
@@ -93,15 +102,18 @@ fn option_of_probes(system: &str, name: &str) -> Option<String> {
     ))
 }
 
-/// Returns `SYSTEM:NAME` of all tracepoints; empty if tracefs is not readable.
+/// Returns `SYSTEM:NAME` of all tracepoints that can be recorded; empty if tracefs is not readable.
 pub(crate) fn all_names() -> Vec<String> {
     Tracefs::open().map_or_else(|_| Vec::new(), |tracefs| names(&tracefs))
 }
 
 fn names(tracefs: &Tracefs) -> Vec<String> {
+    let unheard = Unheard::of(tracefs);
     let of_system = |system: String| {
-        let names = tracefs.tracepoints(&system).into_iter();
-        names.map(move |name| format!("{system}:{name}"))
+        let mut names = tracefs.tracepoints(&system);
+        names.retain(|name| !unheard.has(&system, name));
+        let whole = move |name: String| format!("{system}:{name}");
+        names.into_iter().map(whole).collect::<Vec<_>>()
     };
     tracefs.systems().into_iter().flat_map(of_system).collect()
 }
