@@ -221,6 +221,30 @@ fn when_the_load_was_high() {
     assert!(span(&times) > Duration::from_millis(1500), "before it");
 }
 
+/// Events lost until the end, after which no record says so: the command outranks the recorder on its CPU.
+#[test]
+fn losses_up_to_the_end_are_counted() {
+    if !may_record() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = env!("CARGO_BIN_EXE_perfquet-record");
+    let script = format!(
+        "exec taskset -c 0 {program} --ring 64M -m 8K -e syscalls:sys_enter_write -o t.pqt -- \
+         chrt -f 90 dd if=/dev/zero of=/dev/null bs=1 count=30000 status=none"
+    );
+    let output = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(folder.path())
+        .output()
+        .expect("a shell");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let trace = folder.path().join("t.pqt");
+    let rows = numbers(&trace, "events/syscalls/sys_enter_write", "time").len() as i64;
+    let lost: i64 = numbers(&trace, "losses", "count").into_iter().sum();
+    assert_eq!(rows + lost, 30_000, "{}", stderr(&output));
+}
+
 #[test]
 fn loads_that_cannot_be_watched_are_refused() {
     let folder = tempfile::tempdir().unwrap();

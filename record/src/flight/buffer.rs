@@ -11,6 +11,8 @@ use super::memory::Memory;
 use super::side_band::SideBand;
 use super::slow::Watch;
 use super::snapshot::Asker;
+use crate::journal::record::{self, Records, kind};
+use crate::recording::Recording;
 use crate::sys::clock;
 
 /// The contents of a flight recorder.
@@ -23,6 +25,8 @@ pub(crate) struct Buffer {
     pass_side_band: Vec<u8>,
     /// Time of the end of the last pass.
     passed_at: u64,
+    /// Number of losses that the kernel has reported in the rings, also in records that are no longer held.
+    reported: u64,
     watch: Option<Watch>,
     asker: Asker,
     /// Number of bytes held, for observers.
@@ -41,6 +45,7 @@ impl Buffer {
             pass: Vec::new(),
             pass_side_band: Vec::new(),
             passed_at: 0,
+            reported: 0,
             watch,
             asker,
             held_bytes: Arc::default(),
@@ -67,6 +72,7 @@ impl Buffer {
     pub(crate) fn end_pass(&mut self) -> io::Result<()> {
         let now = clock::monotonic();
         let mut slow = Vec::new();
+        self.reported += lost_in(&self.pass) + lost_in(&self.pass_side_band);
         // Who is who first: events without it would have no names.
         self.memory.add_side_band(&self.pass_side_band)?;
         self.side_band.add(&self.pass_side_band);
@@ -92,6 +98,21 @@ impl Buffer {
         self.held_bytes.store(bytes, Ordering::Relaxed);
         if let Some(why) = self.asker.wanted(slow) {
             self.asker.hand_over(why, self.held());
+        }
+        Ok(())
+    }
+
+    /// Adds the losses that the kernel has counted, and not reported in the rings: it does with the next record that fits, and there may
+    /// be none until the end.
+    pub(crate) fn add_losses(&mut self, recording: &Recording) -> io::Result<()> {
+        let counts: Vec<_> = recording.counts().collect();
+        let lost: u64 = counts.iter().filter_map(|(_, _, counts)| counts.lost).sum();
+        let unreported = lost.saturating_sub(self.reported);
+        let first = counts.first().map(|(_, opened, _)| opened.id);
+        if let (1.., Some(id)) = (unreported, first) {
+            let record = lost_record(id, unreported);
+            self.side_band.add(&record);
+            self.memory.add_side_band(&record)?;
         }
         Ok(())
     }
@@ -122,9 +143,39 @@ impl Buffer {
     }
 }
 
+/// The sum of the LOST records.
+fn lost_in(records: &[u8]) -> u64 {
+    let lost = record::walk(records).filter(|record| record.kind == kind::LOST);
+    let counts = lost.filter_map(|lost| record::lost(lost.bytes));
+    counts.fold(0, u64::saturating_add)
+}
+
+/// A LOST record as of the kernel, on no CPU.
+fn lost_record(id: u64, count: u64) -> Vec<u8> {
+    let mut records = Records::new();
+    records.add(kind::LOST, 0, |body| {
+        body.u64(id);
+        body.u64(count);
+        body.trailer(-1, -1, clock::monotonic(), u32::MAX, id);
+    });
+    records.into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reported_losses_are_added_up() {
+        let mut records = Records::new();
+        records.add(kind::COMM, 0, |body| body.raw(&[2; 24]));
+        let mut pass = records.into_bytes();
+        pass.extend(lost_record(7, 30));
+        pass.extend(lost_record(8, 4));
+        assert_eq!(lost_in(&pass), 34);
+        assert_eq!(lost_in(&pass[..pass.len() - 10]), 30);
+        assert_eq!(lost_in(&[0; 64]), 0);
+    }
 
     fn kept(folder: &tempfile::TempDir, bytes: usize, age: Option<Duration>) -> Buffer {
         let limit = Limit { age, bytes };

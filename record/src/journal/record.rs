@@ -94,6 +94,11 @@ pub(crate) fn trailer_id(record: &[u8]) -> Option<u64> {
     u64_at(record, record.len().checked_sub(8)?)
 }
 
+/// Returns the number of records that a LOST record reports: u64 id, lost.
+pub(crate) fn lost(record: &[u8]) -> Option<u64> {
+    u64_at(record, 16)
+}
+
 /// Size of the trailer written by [`Body::trailer`], and by the kernel.
 pub(crate) const TRAILER_BYTES: usize = 32;
 

@@ -70,9 +70,14 @@ pub(super) fn run(
         false
     })?;
     let command_ended = running.command_ended();
-    let (sink, drained, mut stopped) = running.stop();
+    let (mut sink, drained, mut stopped) = running.stop();
     let runtimes = std::mem::take(&mut stopped.runtimes);
     let has_own_records = stopped.recording.own_id.is_some();
+    if let Sink::Flight(kept) = &mut sink
+        && let Err(error) = kept.add_losses(&stopped.recording)
+    {
+        log::warn!("the trace lacks the counts of lost events: {error}");
+    }
     stopped.close(definitions);
     if let Sink::Flight(mut kept) = sink {
         if drained.is_err()
