@@ -1,10 +1,13 @@
 //! What else the records about processes are needed for, besides the trace.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use perfquet_events::bytes::Endian;
 
 use crate::journal::build_ids::MappedAt;
 use crate::journal::record::{kind, misc, trailer_time};
 use crate::process_states::Newcomers;
+use crate::rotation::Started;
 use crate::runtimes::Sightings;
 
 /// Looks at each record of the side-band.
@@ -14,6 +17,8 @@ pub(crate) struct Watchers {
     pub(crate) sightings: Option<Sightings>,
     /// For command lines and open files.
     pub(crate) newcomers: Option<Newcomers>,
+    /// For the next trace of a ring.
+    pub(crate) started: Option<Arc<Mutex<Started>>>,
 }
 
 impl Watchers {
@@ -31,6 +36,15 @@ impl Watchers {
         let (Some(of_kind), Some(pid)) = (member(0), member(8)) else {
             return;
         };
+        if let (kind::FORK | kind::EXIT, Some(started)) = (of_kind, &self.started) {
+            // u32 pid, ppid, tid, ptid; u64 time
+            let mut started = started.lock().unwrap_or_else(PoisonError::into_inner);
+            match (of_kind, member(16), endian.u64_at(record, 24)) {
+                (kind::FORK, Some(tid), Some(time)) => started.start(tid.cast_signed(), time),
+                (kind::EXIT, Some(tid), _) => started.end(tid.cast_signed()),
+                _ => {}
+            }
+        }
         match of_kind {
             // u32 pid, tid; name
             kind::COMM => {

@@ -165,6 +165,96 @@ fn children_stay_recorded_after_a_rotation() {
     );
 }
 
+/// A child whose parent has ended before the recorder that rotates could see it is missing in one trace, which says so.
+#[test]
+fn children_of_ended_parents_come_back() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let Some(program) = room.compile("numbers.c", &["-O1"]) else {
+        return;
+    };
+    let numbers = program.display();
+    let script = format!(
+        "sleep 1; sh -c '{numbers} 5 & echo $! > pid'; while kill -0 $(cat pid); do sleep 0.1; done 2>&-"
+    );
+    let mut shell = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(room.path(""))
+        .spawn()
+        .expect("it starts");
+    let recorder = writes_of(&room, &shell);
+    shell.wait().expect("it ends");
+    let (status, stderr) = room::ended(recorder.wait_with_output().expect("it ends"));
+    assert_eq!(status, Some(0), "{stderr}");
+    const HITS: &str = "events/syscalls/sys_enter_write";
+    let traces = traces(&room.path("ring"));
+    let with_hits = traces.iter().filter(|trace| trace.join(HITS).exists());
+    let counts: std::collections::BTreeSet<u32> = with_hits
+        .flat_map(|trace| room::rows_of_trace(trace, HITS, &["count"]))
+        .map(|count| count.parse().expect("a number"))
+        .collect();
+    // A hit at a boundary may be in neither trace.
+    let is_whole = counts.len() + traces.len() >= 10_000;
+    assert!(
+        is_whole || missing_in(&traces) > 0,
+        "{}: {stderr}",
+        counts.len()
+    );
+    assert!(
+        counts.range(9_000..).count() > 900,
+        "{}: {stderr}",
+        counts.len()
+    );
+}
+
+/// Children of a thread are not found again: each trace without them says so.
+#[test]
+fn missing_children_of_threads_are_counted() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let mut shell = Command::new("sh")
+        .args(["-c", "sleep 1; sleep 3; :"])
+        .spawn()
+        .expect("it starts");
+    let mut recorder = room.recorder();
+    recorder
+        .args([
+            "-e",
+            "context-switches",
+            "-c",
+            "1",
+            "--rotate",
+            "700ms",
+            "-o",
+            "ring",
+        ])
+        .args(["-t", &shell.id().to_string()]);
+    let output = recorder.output().expect("it records");
+    shell.wait().expect("it ends");
+    let (status, stderr) = room::ended(output);
+    assert_eq!(status, Some(0), "{stderr}");
+    let traces = traces(&room.path("ring"));
+    // The second sleep began in one trace and is missing in the next ones.
+    assert!(missing_in(&traces) >= 2, "{stderr}");
+    assert!(
+        stderr.contains("not recorded: 1 thread started before this trace"),
+        "{stderr}"
+    );
+}
+
+/// Number of traces that lack tasks of the last one.
+fn missing_in(traces: &[PathBuf]) -> usize {
+    let says = |trace: &&PathBuf| {
+        let losses = room::rows_of_trace(trace, "losses", &["count", "reason"]);
+        losses.iter().any(|row| row.starts_with("- not recorded: "))
+    };
+    traces.iter().filter(says).count()
+}
+
 /// Recorders that can write no more than 32 KiB: what the first one leaves is warned of, and the last one decides.
 #[test]
 fn the_last_recorder_decides_about_the_status() {

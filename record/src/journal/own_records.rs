@@ -71,7 +71,12 @@ impl OwnRecords {
 
     /// Adds the loss of all events from now on, of unknown number.
     pub(crate) fn early_end(&mut self) {
-        let (count, reason) = (None, LossRecord::ENDED_EARLY.as_bytes());
+        self.loss_of_some(LossRecord::ENDED_EARLY);
+    }
+
+    /// Adds a loss of unknown number.
+    pub(crate) fn loss_of_some(&mut self, reason: &str) {
+        let (count, reason) = (None, reason.as_bytes());
         self.sample(LossRecord { count, reason }.encode());
     }
 

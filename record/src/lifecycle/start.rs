@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use perfquet_events::event::Selection;
+use perfquet_trace::count::counted;
 use perfquet_trace::symbols::limits::{HELD_FILES_MAX, UNWOUND_FILES_MAX};
 
 use super::{Extent, On, Readings, Running, RunningCommand, Screen, command};
@@ -17,13 +18,14 @@ use crate::cpu_limit::CpuLimit;
 use crate::drain::{Drain, Existing, Sink};
 use crate::ftrace::Tracing;
 use crate::journal::build_ids::MappedFiles;
+use crate::journal::own_records::OwnRecords;
 use crate::journal::{header, processes};
 use crate::mapped_files::BuildIds;
 use crate::output::progress::Progress;
 use crate::periods::Periods;
 use crate::process_states::{self, ProcessStates};
 use crate::recording::{Recording, Rings};
-use crate::rotation::Handover;
+use crate::rotation::{Beginning, Handover};
 use crate::runtimes::{self, Runtimes};
 use crate::side_band::Watchers;
 use crate::stat::Counters;
@@ -123,7 +125,7 @@ impl Running {
             rings,
             (walking, has_user_code),
             sink,
-            &bounds.selection,
+            &bounds,
             &upkeep,
         )?;
         recording.enable()?;
@@ -147,6 +149,8 @@ impl Running {
             states.start(existing, recording.has_system_calls(), drain.added());
         }
         let mut records = processes::existing(&target, command, &files, recording.has_addresses);
+        // What has started meanwhile is known when the last recorder of a ring has ended.
+        drain.wake();
         let selection = bounds.begin(
             &recording,
             command.map_or(began, |_| clock::monotonic()),
@@ -235,12 +239,12 @@ impl Reading {
         mut rings: Rings,
         (walking, has_user_code): (Option<Walking>, bool),
         sink: Sink,
-        selection: &Selection,
+        bounds: &Bounds,
         upkeep: &Upkeep,
     ) -> Result<Reading> {
         let runtimes = has_user_code.then_some(upkeep.runtimes);
         let runtimes = runtimes.and_then(Runtimes::start);
-        let gate = Gate::of(recording, selection);
+        let gate = Gate::of(recording, &bounds.selection);
         let seen = gate.seen();
         recording.forget_before(&mut rings);
         let began = clock::monotonic();
@@ -269,6 +273,7 @@ impl Reading {
                 Watchers {
                     sightings: runtimes.as_ref().map(Runtimes::sightings),
                     newcomers,
+                    started: bounds.handover.as_ref().and_then(Handover::started),
                 },
             ),
             periods.clone(),
@@ -289,15 +294,37 @@ impl Reading {
 impl Bounds {
     /// Returns the selection that begins at `began`, and adds its record if that changes it. A command's events start with its exec.
     fn begin(&self, recording: &Recording, began: u64, records: &mut Vec<u8>) -> Selection {
-        let begun = match &self.handover {
+        let Beginning {
+            selection: begun,
+            missing,
+        } = match &self.handover {
             Some(handover) => handover.begin(&self.selection),
-            None => self.triggers.begun(&self.selection, began),
+            None => Beginning {
+                selection: self.triggers.begun(&self.selection, began),
+                missing: 0,
+            },
         };
         if let Some(begun) = &begun {
             records.extend(header::selection(recording, begun));
         }
+        if missing > 0 {
+            records.extend(missing_tasks(recording, missing));
+        }
         begun.unwrap_or_else(|| self.selection.clone())
     }
+}
+
+/// Warns that tasks of the last trace of a ring are not recorded, and returns the record of the loss.
+fn missing_tasks(recording: &Recording, missing: usize) -> Vec<u8> {
+    let threads = counted(missing as u64, "thread");
+    let reason = format!("not recorded: {threads} started before this trace");
+    log::warn!("{reason}; with -p, the trace after this one has them again");
+    let Some(id) = recording.own_id else {
+        return Vec::new();
+    };
+    let mut records = OwnRecords::new(id, clock::monotonic(), 0);
+    records.loss_of_some(&reason);
+    records.into_bytes()
 }
 
 impl Readings {

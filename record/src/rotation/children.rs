@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-use super::handover::NEVER;
+use super::handover::{NEVER, Started};
 use crate::sys::child;
 
 /// A recorder of one trace.
@@ -29,6 +29,8 @@ pub(super) struct Recorder {
     pub(super) is_ending: bool,
     /// Last time of its recording.
     pub(super) ended_at: Option<u64>,
+    /// Tasks that its tasks have started, once it has ended.
+    pub(super) tasks: Started,
     pub(super) started: Instant,
 }
 
@@ -65,6 +67,7 @@ impl Recorder {
             is_discarded: false,
             is_ending: false,
             ended_at: None,
+            tasks: Started::default(),
             started: Instant::now(),
         })
     }
@@ -80,7 +83,11 @@ impl Recorder {
             let line: String = self.line.drain(..=end).collect();
             match line.trim().split_once(' ') {
                 None if line.trim() == "ready" => self.is_ready = true,
-                Some(("ended", time)) => self.ended_at = time.parse().ok(),
+                Some(("ended", words)) => {
+                    let (time, tasks) = words.split_once(' ').unwrap_or((words, ""));
+                    self.ended_at = time.parse().ok();
+                    self.tasks = Started::parse(tasks);
+                }
                 _ => log::warn!("{}: unexpected message {line:?}", self.path.display()),
             }
         }
@@ -88,17 +95,28 @@ impl Recorder {
 
     /// Lets it begin after this time.
     pub(super) fn begin_after(&mut self, time: Option<u64>) {
-        self.has_begun = true;
-        let begin = time.map_or(0, |time| time.saturating_add(1));
-        let _ = self.stream.write_all(format!("begin {begin}\n").as_bytes());
+        self.follow(time, &Started::default());
     }
 
-    /// Asks it to end, once: a second signal would interrupt it.
+    /// Lets it begin after the end of the last recorder, whose tasks had started these.
+    pub(super) fn follow(&mut self, ended_at: Option<u64>, tasks: &Started) {
+        self.has_begun = true;
+        let begin = ended_at.map_or(0, |time| time.saturating_add(1));
+        let line = format!("begin {begin} {}", tasks.text());
+        // It waits for the line.
+        let _ = self.stream.set_nonblocking(false);
+        let _ = self
+            .stream
+            .write_all(format!("{}\n", line.trim_end()).as_bytes());
+        let _ = self.stream.set_nonblocking(true);
+    }
+
+    /// Asks it to end, once, unless it ends by itself: another signal would interrupt it.
     pub(super) fn end(&mut self) {
-        if !self.is_ending {
-            self.is_ending = true;
+        if !self.is_ending && self.ended_at.is_none() {
             child::terminate(self.process.id() as i32);
         }
+        self.is_ending = true;
     }
 
     /// Asks a recorder that is ending to leave its tables to the next start.

@@ -33,7 +33,7 @@ use crate::limit::{Limit, limit};
 use crate::sys::procfs;
 use crate::target::Family;
 
-pub(crate) use handover::Handover;
+pub(crate) use handover::{Beginning, Handover, Started, Tasks};
 pub(crate) use publishing::Destination;
 pub(crate) use supervisor::{End, Request, run};
 

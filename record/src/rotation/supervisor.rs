@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use super::children::Recorder;
 use super::folder::{Folder, State};
+use super::handover::Started;
 use super::publishing::{Destination, Publishing};
 use super::recovery::{Outcome, Recovery};
 use super::{Limits, PARTS};
@@ -21,6 +22,8 @@ use crate::target::{Family, Target};
 /// Interval at which the ring is measured, and while one recorder follows another.
 const TICK: Duration = Duration::from_millis(200);
 const SHORT_TICK: Duration = Duration::from_millis(10);
+/// Longest time until a recorder ends whose target has ended.
+const LONGEST_END: Duration = Duration::from_secs(5);
 /// Pause after a recorder that failed, doubled up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -81,7 +84,11 @@ pub(crate) fn run(request: &Request) -> Result<End> {
         .duration
         .and_then(|duration| Instant::now().checked_add(duration));
     loop {
-        if ring.step()? || request.target.has_ended() {
+        if ring.step()? {
+            return ring.finish(&signals);
+        }
+        if request.target.has_ended() {
+            ring.let_end(&signals)?;
             return ring.finish(&signals);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -215,7 +222,7 @@ impl Ring {
         }
         if let Some(mut next) = self.next.take() {
             if let Some(ended_at) = current.ended_at {
-                next.begin_after(Some(ended_at));
+                next.follow(Some(ended_at), &current.tasks);
             }
             self.current = Some(next);
         }
@@ -250,10 +257,14 @@ impl Ring {
         if let Some(ended_at) = current.ended_at
             && current.is_ending
         {
-            self.finishing.extend(self.current.take());
+            if let Some(relatives) = &mut self.relatives {
+                relatives.add(&current.tasks);
+            }
             if let Some(mut next) = self.next.take() {
-                next.begin_after(Some(ended_at));
-                self.current = Some(next);
+                next.follow(Some(ended_at), &current.tasks);
+                self.finishing.extend(self.current.replace(next));
+            } else {
+                self.finishing.extend(self.current.take());
             }
         }
     }
@@ -355,6 +366,26 @@ impl Ring {
             .is_some_and(|current| current.has_begun);
     }
 
+    /// Waits until the current recorder sees that the target has ended, too. A signal would interrupt one that is ending.
+    fn let_end(&mut self, signals: &Signals) -> Result<()> {
+        let since = Instant::now();
+        while since.elapsed() < LONGEST_END
+            && let Some(current) = &mut self.current
+        {
+            current.listen();
+            let has_ended = current.ended_at.is_some() || current.ended().is_some();
+            if has_ended
+                || signals
+                    .wait(SHORT_TICK)
+                    .context("cannot wait for signals")?
+                    == Some(Signal::Finish)
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Ends the current recorder; the next one has nothing to record.
     fn end_recorders(&mut self) {
         if let Some(current) = &mut self.current {
@@ -442,6 +473,12 @@ impl Relatives {
     /// Whether it is time for a look: thousands of processes take no more than a hundredth of a CPU.
     fn are_due(&self) -> bool {
         self.looked_at.elapsed() >= TICK.max(100 * self.took)
+    }
+
+    /// Adds processes whose parents had ended before they were seen.
+    fn add(&mut self, tasks: &Started) {
+        let is_process = |tid: &i32| procfs::process_of(*tid) == Some(*tid);
+        self.family.known.extend(tasks.tids().filter(is_process));
     }
 
     /// Returns the processes that there are now.

@@ -1,5 +1,8 @@
 //! From the plan to opened events: the first steps that change the kernel.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use perfquet_events::event::Selection;
 
@@ -16,10 +19,11 @@ use crate::plan::Plan;
 use crate::probe::Probe;
 use crate::probe::definition::Definitions;
 use crate::recording::{Recording, Settings, Track, WALK};
-use crate::rotation::Handover;
+use crate::rotation::{self, Handover};
 use crate::stat::{self, Counters};
 use crate::sys::child::{self, Waiting};
-use crate::target::Target;
+use crate::sys::clock;
+use crate::target::{Place, Target, Tasks};
 use crate::user_stacks::{self, Walking};
 
 /// The events to record, and the probes defined for them.
@@ -158,13 +162,22 @@ impl Probes {
         )?;
         let (recording, rings) =
             Recording::open(self.probes, &self.target, &places, &self.settings)?;
+        let opened_at = clock::monotonic();
         programs.connect(&recording, definitions)?;
         if let Some(walking) = &mut self.walking {
             walking.connect(&recording)?;
         }
         let highest_hz = highest_frequency(cli, &recording);
         let handover = match cli.retention.rotation.segment() {
-            Some(_) => Some(Handover::open()?),
+            Some(_) => Some(Handover::open(
+                tasks(&places)
+                    .filter(|_| !self.settings.excludes_children)
+                    .map(|tids| rotation::Tasks {
+                        opened_at,
+                        tids,
+                        started: Arc::default(),
+                    }),
+            )?),
             None => None,
         };
         let start = Start {
@@ -201,6 +214,15 @@ impl Probes {
         };
         Ok((start, self.snapshots))
     }
+}
+
+/// The TIDs of the places; `None` if these are no threads.
+fn tasks(places: &[Place]) -> Option<HashSet<i32>> {
+    let tid = |place: &Place| match place.tasks {
+        Tasks::Thread(tid) => Some(tid),
+        Tasks::All | Tasks::Cgroup(_) => None,
+    };
+    places.iter().map(tid).collect()
 }
 
 /// The highest frequency that a limit of CPU use may lower.
