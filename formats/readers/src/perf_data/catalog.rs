@@ -33,6 +33,8 @@ pub(super) struct Catalog {
     pub(super) is_damaged: bool,
     /// Whether the events are described by records, as in a pipe.
     pub(super) is_listed: bool,
+    /// Whether `perf record --switch-output` wrote the file, perhaps one of several.
+    pub(super) is_switched: bool,
     pub(super) names: Names,
     pub(super) formats: Formats,
     /// Functions whose calls a BPF program reports, by ID.
@@ -137,6 +139,7 @@ impl Catalog {
             has_build_ids: false,
             is_damaged: false,
             is_listed: false,
+            is_switched: false,
             names: Names::default(),
             formats: Formats::new(endian),
             functions: HashMap::new(),

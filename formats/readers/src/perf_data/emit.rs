@@ -222,7 +222,7 @@ impl<'s> Emission<'s> {
                 catalog.event_of(index, out)?;
             }
         }
-        std::mem::take(&mut self.losses).finish(out)?;
+        std::mem::take(&mut self.losses).finish(catalog.is_switched, out)?;
         std::mem::take(&mut self.undecoded).finish(out)?;
         if late > 0 {
             let message = "records came later than perf's rounds allow, after newer ones: \

@@ -17,6 +17,7 @@ use crate::perf_data::tool::build_id;
 
 pub(super) const TRACING_DATA: u32 = 1;
 pub(super) const BUILD_ID: u32 = 2;
+const COMMAND_LINE: u32 = 11;
 pub(super) const EVENT_DESC: u32 = 12;
 const PMU_MAPPINGS: u32 = 16;
 const CLOCK_DATA: u32 = 29;
@@ -48,6 +49,9 @@ pub(super) fn feature(
     out: &mut Output<'_>,
 ) -> Result<(), Error> {
     let offset = body.offset();
+    if bit == COMMAND_LINE {
+        catalog.is_switched = texts(&mut body.clone()).is_ok_and(|words| is_switched(&words));
+    }
     let result = match bit {
         TRACING_DATA => return catalog.formats.add(body.rest(), offset, out),
         BUILD_ID => return build_ids(body, out),
@@ -69,6 +73,12 @@ pub(super) fn feature(
             format!("header feature {bit}: {short}")
         }),
     }
+}
+
+/// Whether perf's command line has `--switch-output`, also shortened, with or without a value. Words after `--` are those of the command.
+fn is_switched(words: &[String]) -> bool {
+    let mut own = words.iter().take_while(|word| *word != "--");
+    own.any(|word| word.starts_with("--switch-o"))
 }
 
 /// HEADER_FEATURE: `u64 bit`, then the feature.
@@ -236,7 +246,7 @@ fn describe(bit: u32, mut body: Cursor<'_>) -> Result<Feature, Short> {
         8 => Feature::Fact(Kind::CpuModel, text(body)?),
         9 => other("perf.cpuid", text(body)?),
         10 => Feature::Memory(body.u64()?.saturating_mul(1024)),
-        11 => Feature::Fact(Kind::CommandLine, texts(body)?.join(" ")),
+        COMMAND_LINE => Feature::Fact(Kind::CommandLine, texts(body)?.join(" ")),
         13 => {
             let (cores, threads) = (texts(body)?.join(" "), texts(body)?.join(" "));
             other(

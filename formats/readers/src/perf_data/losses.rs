@@ -10,6 +10,9 @@
 //! the one that lost records. The final counts (LOST_SAMPLES) include the losses already reported by LOST, so only the
 //! difference is an additional loss. `perf inject -s` moves the final counts to the front, so they are stored until the
 //! input ends.
+//!
+//! The kernel counts since the events were opened. `perf record --switch-output` writes these counts into the last of its files, and
+//! LOST into each, so how much of the difference the last file has lost is not known: a loss without a count.
 
 use perfquet_events::Error;
 use perfquet_events::event::{Event, EventId, Loss};
@@ -160,7 +163,10 @@ impl Losses {
     }
 
     /// Ends the input: emits the losses that only the final counts include.
-    pub(super) fn finish(mut self, out: &mut Output<'_>) -> Result<(), Error> {
+    pub(super) fn finish(mut self, is_switched: bool, out: &mut Output<'_>) -> Result<(), Error> {
+        if is_switched {
+            return self.finish_one_of_several(out);
+        }
         for (count, rest) in self.rest() {
             out.event(Event::Loss(Loss {
                 time: count.time,
@@ -172,6 +178,26 @@ impl Losses {
             }))?;
         }
         Ok(())
+    }
+}
+
+impl Losses {
+    /// Ends one of the files of `--switch-output`.
+    fn finish_one_of_several(mut self, out: &mut Output<'_>) -> Result<(), Error> {
+        let sum = |counts: &mut dyn Iterator<Item = u64>| counts.fold(0, u64::saturating_add);
+        let in_all = sum(&mut self.at_the_end.iter().map(|count| count.count));
+        let rest = sum(&mut self.rest().into_iter().map(|(_, rest)| rest));
+        if rest == 0 {
+            return Ok(());
+        }
+        out.event(Event::Loss(Loss {
+            time: None,
+            cpu: None,
+            event: None,
+            count: None,
+            in_all: None,
+            reason: &format!("{REASON}; {in_all} in all files of perf record --switch-output"),
+        }))
     }
 }
 

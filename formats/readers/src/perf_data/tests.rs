@@ -340,6 +340,30 @@ fn losses_add_up_in_any_order() {
     }
 }
 
+/// The kernel's counts in the last file of `--switch-output` are those of all files.
+#[test]
+fn files_of_one_recording_have_each_loss_once() {
+    #[derive(Default)]
+    struct Losses(Vec<Option<u64>>);
+    impl Sink for Losses {
+        fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
+            if let Event::Loss(loss) = event {
+                self.0.push(loss.count);
+            }
+            Ok(())
+        }
+    }
+    let losses = |name: &str| {
+        let mut losses = Losses::default();
+        let mut input = Input::from_bytes(name, &golden_file(name)).unwrap();
+        PERF_DATA.read(&mut input, &mut losses).unwrap();
+        losses.0
+    };
+    assert_eq!(losses("switched-1.data"), [Some(205)]);
+    // perf counted 378: those of the first file, and these.
+    assert_eq!(losses("switched-2.data"), [Some(173), None]);
+}
+
 #[test]
 fn damage_in_the_middle_loses_only_what_it_covers() {
     let mut pipe = Pipe::new();
