@@ -168,18 +168,7 @@ impl Probes {
             walking.connect(&recording)?;
         }
         let highest_hz = highest_frequency(cli, &recording);
-        let handover = match cli.retention.rotation.segment() {
-            Some(_) => Some(Handover::open(
-                tasks(&places)
-                    .filter(|_| !self.settings.excludes_children)
-                    .map(|tids| rotation::Tasks {
-                        opened_at,
-                        tids,
-                        started: Arc::default(),
-                    }),
-            )?),
-            None => None,
-        };
+        let handover = handover(cli, &places, opened_at)?;
         let start = Start {
             target: self.target,
             waiting,
@@ -214,6 +203,21 @@ impl Probes {
         };
         Ok((start, self.snapshots))
     }
+}
+
+/// In a ring of traces, the connection to the recorders before and after this one.
+fn handover(cli: &Cli, places: &[Place], opened_at: u64) -> Result<Option<Handover>> {
+    if cli.retention.rotation.segment().is_none() {
+        return Ok(None);
+    }
+    let follows = !cli.target.options.excludes_children;
+    let tids = tasks(places).filter(|_| follows);
+    let tasks = tids.map(|tids| rotation::Tasks {
+        opened_at,
+        tids,
+        started: Arc::default(),
+    });
+    Handover::open(tasks).map(Some)
 }
 
 /// The TIDs of the places; `None` if these are no threads.

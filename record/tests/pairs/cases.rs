@@ -40,7 +40,17 @@ pub(crate) const EVENTS: &[(&[&str], &[&str])] = &[
     (&["step"], &["--uprobe", "./paired:step n=%di:s32"]),
     (&["step__return"], &["--uretprobe", "./paired:step $retval"]),
     (&[], &["--call", "./paired:step"]),
-    (&[], &["--call", "./paired:step", "--min-duration", "1us"]),
+    (
+        &[],
+        &[
+            "--call",
+            "./paired:step",
+            "--min-duration",
+            "1us",
+            "--max-duration",
+            "1h",
+        ],
+    ),
 ];
 
 pub(crate) const STACKS: &[Choice] = &[
@@ -67,6 +77,22 @@ pub(crate) const OUTPUTS: &[Choice] = &[
     choice("pqt", &["--keep-raw", "-o", "t.pqt"]),
     choice("perf.data", &["--format", "perf.data", "-o", "t.data"]),
     choice("ring", &["--keep-raw", "--ring", "16M", "-o", "t.pqt"]),
+    choice(
+        "publish",
+        &[
+            "--keep-raw",
+            "--rotate",
+            "300ms",
+            "--keep",
+            "4G",
+            "--publish",
+            "lake",
+            "--backlog",
+            "2G",
+            "-o",
+            "ring",
+        ],
+    ),
 ];
 
 pub(crate) const OTHERS: &[Choice] = &[
@@ -91,6 +117,78 @@ pub(crate) const OTHERS: &[Choice] = &[
         ],
     ),
     choice("--stop-on", &["--stop-on", "time:100ms"]),
+    choice("--start-on", &["--start-on", "time:50ms"]),
+    choice(
+        "--stat",
+        &["--stat", "task-clock", "--per", "cpu", "--every", "20ms"],
+    ),
+    choice("--agg", &["--off-cpu"]),
+    choice("--agg", &["--profile"]),
+    choice("--mode", &["--mode", "640"]),
+    choice("frames", &["--no-interpreter-frames", "--no-runtime-maps"]),
+];
+
+/// Options of `--help` that are in no case, and why.
+pub(crate) const OTHERWISE: &[(&[&str], &str)] = &[
+    (
+        &["--kprobe", "--kretprobe", "--vmlinux"],
+        "need probes of the kernel, which the hosts of tests often lack: tests/vm",
+    ),
+    (
+        &[
+            "--function",
+            "--function-graph",
+            "--function-args",
+            "--max-depth",
+            "--kfi-config",
+            "--context",
+        ],
+        "need tracers of the kernel: tests/vm",
+    ),
+    (
+        &["--boot", "--collect-boot"],
+        "need a boot of the kernel: tests/vm",
+    ),
+    (
+        &["--branch-any", "--branch-filter"],
+        "need branch records of the CPU, which virtual machines lack",
+    ),
+    (
+        &["--preset"],
+        "stands for other options: record/src/preset.rs",
+    ),
+    (&["--usdt"], "records as --uprobe: record/tests/probes.rs"),
+    (
+        &["--cgroup", "--container"],
+        "opened as -C: record/tests/targets.rs",
+    ),
+    (&["--ssh"], "another whole recorder: record/tests/remote.rs"),
+    (&["--control"], "takes messages: record/tests/control.rs"),
+    (
+        &["--snapshot-on"],
+        "writes when something happens: record/tests/flight.rs",
+    ),
+    (&["--live"], "a display: record/tests/live.rs"),
+    (
+        &["--agg"],
+        "as --latency, with more forms: record/tests/aggregations.rs",
+    ),
+    (
+        &[
+            "--list",
+            "--functions",
+            "--lines",
+            "--vars",
+            "--cleanup",
+            "--dry-run",
+            "--install-service",
+        ],
+        "record nothing",
+    ),
+    (
+        &["--verbose", "--quiet", "--help", "--version"],
+        "messages only",
+    ),
 ];
 
 /// A case: the number of each choice.
@@ -147,17 +245,26 @@ impl Case {
         let has_clock = !is_probe && !is_tracepoint || event.contains("cpu-clock");
         let target = self.target().name;
         let output = self.output().name;
-        if event.contains('{') && (output == "ring" || self.other().name == "--stop-on") {
+        let is_traced = ["pqt", "publish"].contains(&output);
+        // A ring of traces records what is there, and begins and ends itself.
+        if output == "publish"
+            && (target == "command" || event.contains('{') || self.other().name == "--delay")
+        {
+            return false;
+        }
+        if event.contains('{')
+            && (output == "ring" || ["--stop-on", "--start-on"].contains(&self.other().name))
+        {
             return false;
         }
         match self.other().name {
             "-c" | "--user-regs" => has_clock,
             "-d" => event == "page-faults",
             "--filter" => !is_call && (is_probe || is_tracepoint && !has_clock),
-            "--max-cpu" => output == "pqt" && ["-a", "-C"].contains(&target) && has_clock,
+            "--max-cpu" => is_traced && ["-a", "-C"].contains(&target) && has_clock,
             "--no-inherit" => !["-a", "-C"].contains(&target),
-            "--max-events" | "--stop-on" => output != "ring",
-            "--stat" | "--agg" => output == "pqt",
+            "--max-events" | "--stop-on" | "--start-on" => !["ring", "publish"].contains(&output),
+            "--stat" | "--agg" => is_traced,
             _ => true,
         }
     }
@@ -213,7 +320,7 @@ pub(crate) fn pairwise() -> Vec<Case> {
 #[test]
 fn every_pair_occurs() {
     let cases = pairwise();
-    assert!((200..500).contains(&cases.len()), "{}", cases.len());
+    assert!((200..600).contains(&cases.len()), "{}", cases.len());
     let found: HashSet<_> = cases.iter().flat_map(|case| case.pairs()).collect();
     let all: usize = SIZES.iter().product();
     for &[(first, one), (second, other)] in all_pairs().difference(&found) {
@@ -233,4 +340,54 @@ fn every_pair_occurs() {
         }
     }
     assert_eq!(cases, pairwise());
+}
+
+/// Names of the options in `-h`, short and long: `  -e, --event <EVENT>  Event to record`
+fn options_of_help(help: &str) -> Vec<Vec<String>> {
+    let names = |line: &str| -> Vec<String> {
+        let words = line.split_whitespace().take(2);
+        let names = words.take_while(|word| word.starts_with('-'));
+        let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        let name = |word: &str| {
+            word.chars()
+                .take_while(|&letter| is_of_name(letter))
+                .collect()
+        };
+        names.map(name).collect()
+    };
+    let all = help.lines().map(names);
+    all.filter(|names| !names.is_empty()).collect()
+}
+
+/// An option is in a case, or the reason is given why not.
+#[test]
+fn every_option_is_in_a_case_or_excluded() {
+    let recorder = std::process::Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
+        .arg("-h")
+        .output();
+    let help = String::from_utf8(recorder.expect("it runs").stdout).expect("text");
+    let options = options_of_help(&help);
+    assert!(options.len() > 70, "{options:?}");
+    let choices = [STACKS, TARGETS, OUTPUTS, OTHERS].concat();
+    let words = choices.iter().flat_map(|choice| choice.options);
+    let words = words.chain(EVENTS.iter().flat_map(|(_, options)| *options));
+    // Those that every recording has, or the target.
+    let used: HashSet<&str> = words.copied().chain(["--force", "--duration"]).collect();
+    let excluded: Vec<&str> = OTHERWISE
+        .iter()
+        .flat_map(|(names, _)| *names)
+        .copied()
+        .collect();
+    for names in &options {
+        let is_used = names.iter().any(|name| used.contains(name.as_str()));
+        let is_excluded = names.iter().any(|name| excluded.contains(&name.as_str()));
+        assert!(
+            is_used != is_excluded,
+            "{names:?}: in a case {is_used}, excluded {is_excluded}"
+        );
+    }
+    for name in excluded {
+        let mut known = options.iter().flatten();
+        assert!(known.any(|known| known == name), "no option {name}");
+    }
 }
