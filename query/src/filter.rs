@@ -69,6 +69,12 @@ impl Filters {
         self.condition.is_none() && !self.scope.has_lists()
     }
 
+    /// Whether a call between two selected ones may not be selected. Calls of a thread end before the call around them, so those of
+    /// threads and a time range are all that are inside of the first one.
+    pub(crate) fn may_divide_calls(&self) -> bool {
+        self.condition.is_some() || !self.scope.comm.is_empty() || !self.scope.cpu.is_empty()
+    }
+
     /// Filters by a condition and a time range, as their options take them.
     pub(crate) fn of(condition: Option<String>, time: Option<String>) -> Filters {
         let scope = Scope {

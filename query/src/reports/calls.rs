@@ -95,20 +95,19 @@ impl Report for Calls {
     }
 
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
-        let condition = self.filters.condition(session)?;
         if !session.has_rows("calls") {
             bail!(
                 "the trace has no calls\nhint: list its contents with: perfquet-query info TRACE"
             );
         }
         match self.tree {
-            true => tree(self, session, &condition),
-            false => one_by_one(self, session, &condition),
+            true => tree(self, session),
+            false => one_by_one(self, session, &self.filters.condition(session)?),
         }
     }
 }
 
-fn tree<'s>(report: &Calls, session: &'s Session, condition: &str) -> Result<Answered<'s>> {
+fn tree<'s>(report: &Calls, session: &'s Session) -> Result<Answered<'s>> {
     let key = report.by.map(|by| match by {
         By::Comm => "comm",
         By::Pid => "arrow_cast('pid ' || pid, 'Utf8View')",
@@ -122,7 +121,7 @@ fn tree<'s>(report: &Calls, session: &'s Session, condition: &str) -> Result<Ans
             "--by trace: requires more than one trace".to_owned()
         ));
     }
-    let paths = Paths::query(session, condition, key)?;
+    let paths = Paths::query(session, &report.filters, key)?;
     if paths.calls == 0 {
         fail_if_nothing_fits(report, session)?;
         bail!("no matching calls");

@@ -10,6 +10,7 @@ use perfquet::Session;
 use perfquet::sql::names::literal;
 use perfquet::stacks::strings;
 
+use super::recursion::{self, Nested, Recursion};
 use crate::call_values::CallValues;
 use crate::filter::Filters;
 use crate::text::Texts;
@@ -33,7 +34,10 @@ pub(super) struct Line {
     pub(super) count: i64,
     /// Number of calls with a known duration.
     pub(super) known: i64,
+    /// Wall time: of calls inside other calls of the line, the outer ones.
     pub(super) total: i128,
+    /// Sum of the known durations.
+    pub(super) sum: i128,
     pub(super) own: Option<i128>,
     pub(super) min: Option<i64>,
     pub(super) max: Option<i64>,
@@ -49,7 +53,7 @@ impl Line {
     pub(super) fn average(&self) -> Option<i64> {
         let known = i128::from(self.known);
         // Half of the divisor is added to round. A mean is never larger than its values.
-        let mean = (self.total * 2 + known).div_euclid((known * 2).max(1));
+        let mean = (self.sum * 2 + known).div_euclid((known * 2).max(1));
         (known > 0).then(|| i64::try_from(mean).unwrap_or(i64::MAX))
     }
 }
@@ -68,7 +72,60 @@ pub(super) fn measure(session: &Session, filters: &Filters, keys: &[&str]) -> Re
     for batch in session.collect(&sql)? {
         lines.extend(read(&batch, keys.len())?);
     }
+    let nested = nested_times(session, filters, keys, &condition)?;
+    if !nested.is_empty() {
+        for line in &mut lines {
+            let time = nested.get(&(line_name(&line.keys, &line.function), Vec::new()));
+            let time = time.map_or(0, |&time| i128::try_from(time).unwrap_or(i128::MAX));
+            line.total -= time;
+        }
+    }
     Ok(lines)
+}
+
+/// Time of calls inside other calls of the same line, by [`line_name`].
+fn nested_times(
+    session: &Session,
+    filters: &Filters,
+    keys: &[&str],
+    condition: &str,
+) -> Result<Nested> {
+    let function = "coalesce(function, '[unknown]')".to_owned();
+    let texts = keys
+        .iter()
+        .map(|key| format!("coalesce(CAST({key} AS TEXT), '{NO_VALUE}')"));
+    let parts: Vec<String> = texts.chain([function]).collect();
+    let name = match parts.as_slice() {
+        [function] => function.clone(),
+        parts => format!(
+            "arrow_cast(concat_ws('{SEPARATOR}', {}), 'Utf8View')",
+            parts.join(", ")
+        ),
+    };
+    let calls = Recursion {
+        condition,
+        has_holes: filters.may_divide_calls(),
+        name: &name,
+        parts: &[],
+    };
+    recursion::nested(session, calls, &str::to_owned)
+}
+
+/// Separates the keys of a line in its name.
+const SEPARATOR: char = '\u{1f}';
+const NO_VALUE: char = '\u{1}';
+
+fn line_name(keys: &[Option<String>], function: &str) -> String {
+    let mut name = String::new();
+    for key in keys {
+        match key {
+            Some(key) => name.push_str(key),
+            None => name.push(NO_VALUE),
+        }
+        name.push(SEPARATOR);
+    }
+    name.push_str(function);
+    name
 }
 
 /// Maximum number of lines listed in the query for their children.
@@ -128,6 +185,7 @@ fn read(batch: &RecordBatch, keys: usize) -> Result<Vec<Line>> {
             count: count.value(row),
             known: known.value(row),
             total: sum(&total).unwrap_or(0),
+            sum: sum(&total).unwrap_or(0),
             own: sum(&own),
             min: number(min),
             max: number(max),

@@ -25,6 +25,7 @@ mod locks;
 mod page;
 mod paths;
 mod plot;
+mod recursion;
 mod row_source;
 mod stored_aggregates;
 mod syscalls;

@@ -10,6 +10,7 @@ use perfquet::Session;
 use perfquet::stacks::strings;
 
 use crate::call_values::CallValues;
+use crate::filter::Filters;
 
 /// All calls, below node 0.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub(super) struct Paths {
     /// Number of calls added.
     pub(super) calls: u64,
     pub(super) name_ids: HashMap<String, u32>,
+    /// Sums of the durations of each node's calls by part, in calls by part.
+    pub(super) parts: HashMap<(u32, Part), u128>,
     pub(super) children: hashbrown::HashMap<(u32, u32), u32>,
 }
 
@@ -34,30 +37,81 @@ pub(super) struct Node {
     pub(super) own: u128,
 }
 
+/// Numbers by which the calls of a name are divided.
+pub(super) type Part = Vec<i64>;
+
 /// A call that waits for its enclosing call.
 struct Waiting {
     trace: usize,
     id: i64,
     parent: i64,
     base: u32,
-    name: u32,
+    /// `None` if the call is not selected: what it calls is then below its own caller.
+    name: Option<u32>,
     duration: Option<i64>,
     own: Option<i64>,
+    part: Option<Part>,
+}
+
+/// The calls to read, and what of them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    /// SQL for selected calls.
+    pub(super) condition: &'a str,
+    /// Whether calls between selected ones may not be selected.
+    pub(super) has_holes: bool,
+    /// SQL for a string; calls are below a node with its value.
+    pub(super) key: Option<&'a str>,
+    /// SQL for the name of a call.
+    pub(super) name: &'a str,
+    /// SQL for numbers by which the calls of a path are divided.
+    pub(super) parts: &'a [String],
 }
 
 impl Paths {
-    /// Reads the calls selected by `condition`; `key` (SQL) puts them below a node with its value.
-    pub(super) fn query(session: &Session, condition: &str, key: Option<&str>) -> Result<Paths> {
+    /// Reads the calls selected by `filters`; `key` (SQL) puts them below a node with its value. A call is below the innermost
+    /// selected one around it.
+    pub(super) fn query(session: &Session, filters: &Filters, key: Option<&str>) -> Result<Paths> {
+        let wanted = Wanted {
+            condition: &filters.condition(session)?,
+            has_holes: filters.may_divide_calls(),
+            key,
+            name: "coalesce(function, '[unknown]')",
+            parts: &[],
+        };
+        let mut paths = Paths::of(session, wanted, &str::to_owned)?;
+        paths.settle();
+        Ok(paths)
+    }
+
+    /// Reads the calls; `rename` returns the name of a node by that of its calls.
+    pub(super) fn of(
+        session: &Session,
+        wanted: Wanted<'_>,
+        rename: &dyn Fn(&str) -> String,
+    ) -> Result<Paths> {
         let several = session.traces().len() > 1;
+        let selected = match wanted.has_holes {
+            true => Some(selected(session, wanted.condition, several)?),
+            false => None,
+        };
         let mut keys = String::new();
         if several {
             keys.push_str("trace, ");
         }
-        if let Some(key) = key {
+        if let Some(key) = wanted.key {
             keys.push_str(&format!("{key} AS key, "));
         }
+        for (place, part) in wanted.parts.iter().enumerate() {
+            keys.push_str(&format!("CAST({part} AS BIGINT) AS part{place}, "));
+        }
+        let condition = match wanted.has_holes {
+            true => "TRUE",
+            false => wanted.condition,
+        };
         let sql = include_str!("paths.sql")
             .replace("{keys}", &keys)
+            .replace("{name}", wanted.name)
             .replace("{where}", condition);
         let mut places = CallValues::for_calls(session);
         let mut paths = Paths {
@@ -67,12 +121,11 @@ impl Paths {
         let mut waiting = Vec::new();
         let mut answer = session.query(&sql)?;
         while let Some(batch) = answer.next_batch()? {
-            for call in paths.read(session, &batch, several, key.is_some())? {
+            for call in paths.read(session, &batch, &wanted, (selected.as_deref(), rename))? {
                 paths.place(call, &mut places, &mut waiting);
             }
         }
         paths.place_waiting(waiting, &mut places);
-        paths.settle();
         Ok(paths)
     }
 
@@ -80,9 +133,10 @@ impl Paths {
         &mut self,
         session: &Session,
         batch: &RecordBatch,
-        several: bool,
-        keyed: bool,
+        wanted: &Wanted<'_>,
+        (selected, rename): (Option<&[CallValues]>, &dyn Fn(&str) -> String),
     ) -> Result<Vec<Waiting>> {
+        let (several, keyed) = (session.traces().len() > 1, wanted.key.is_some());
         let number = |name: &str| {
             let column = batch.column_by_name(name);
             let column =
@@ -96,6 +150,8 @@ impl Paths {
             .then(|| strings(batch.column(usize::from(several))))
             .transpose()?;
         let functions = strings(batch.column(batch.num_columns() - 3))?;
+        let names = (0..wanted.parts.len()).map(|place| number(&format!("part{place}")));
+        let parts: Vec<_> = names.collect::<Result<_>>()?;
         let mut calls = Vec::with_capacity(batch.num_rows());
         for row in 0..batch.num_rows() {
             let value =
@@ -103,19 +159,24 @@ impl Paths {
             let trace = traces
                 .as_ref()
                 .and_then(|names| session.forest().trace(names.value(row)));
+            let (trace, id) = (trace.unwrap_or(0), ids.value(row));
+            let is_selected = selected.is_none_or(|of| of[trace].get(id).is_some());
             let base = match &keys {
+                _ if !is_selected => 0,
                 Some(keys) if keys.is_valid(row) => self.base(keys.value(row)),
                 Some(_) => self.base("[unknown]"),
                 None => 0,
             };
+            let part = || parts.iter().map(|part| value(part).unwrap_or(i64::MIN));
             calls.push(Waiting {
-                trace: trace.unwrap_or(0),
-                id: ids.value(row),
+                trace,
+                id,
                 parent: value(parents).unwrap_or(0),
                 base,
-                name: self.name(functions.value(row)),
+                name: is_selected.then(|| self.name_of(functions.value(row), rename)),
                 duration: value(durations),
                 own: value(owns),
+                part: (is_selected && !parts.is_empty()).then(|| part().collect()),
             });
         }
         Ok(calls)
@@ -136,6 +197,16 @@ impl Paths {
         id
     }
 
+    /// The name of a call's node. Renamed ones are known by both names.
+    fn name_of(&mut self, name: &str, rename: &dyn Fn(&str) -> String) -> u32 {
+        if let Some(&id) = self.name_ids.get(name) {
+            return id;
+        }
+        let id = self.name(&rename(name));
+        self.name_ids.insert(name.to_owned(), id);
+        id
+    }
+
     fn child(&mut self, parent: u32, name: u32) -> u32 {
         let nodes = &mut self.nodes;
         *self.children.entry((parent, name)).or_insert_with(|| {
@@ -151,16 +222,25 @@ impl Paths {
     /// Places a call below its enclosing call, which may come later if times are equal or rows were late.
     fn place(&mut self, call: Waiting, places: &mut [CallValues], waiting: &mut Vec<Waiting>) {
         let around = match call.parent {
-            0 => Some(call.base),
+            0 => Some(0),
             parent => places[call.trace].get(parent),
         };
         match around {
-            Some(around) => {
-                let node = self.child(around, call.name);
-                places[call.trace].set(call.id, node);
-                self.add(node, &call);
-            }
+            Some(around) => self.place_below(around, &call, places),
             None => waiting.push(call),
+        }
+    }
+
+    /// Places a call below a node, or below its base if no selected call is around it.
+    fn place_below(&mut self, around: u32, call: &Waiting, places: &mut [CallValues]) {
+        let node = match (call.name, around) {
+            (Some(name), 0) => self.child(call.base, name),
+            (Some(name), around) => self.child(around, name),
+            (None, around) => around,
+        };
+        places[call.trace].set(call.id, node);
+        if call.name.is_some() {
+            self.add(node, call);
         }
     }
 
@@ -188,16 +268,17 @@ impl Paths {
                 continue;
             }
             let call = &waiting[index];
-            let around = places[call.trace].get(call.parent).unwrap_or(call.base);
-            let node = self.child(around, call.name);
-            places[call.trace].set(call.id, node);
-            self.add(node, call);
+            let around = places[call.trace].get(call.parent).unwrap_or(0);
+            self.place_below(around, call, places);
             pending.extend(inside.get(&(call.trace, call.id)).into_iter().flatten());
         }
     }
 
     fn add(&mut self, node: u32, call: &Waiting) {
         let positive = |value: Option<i64>| value.unwrap_or(0).max(0) as u128;
+        if let Some(part) = &call.part {
+            *self.parts.entry((node, part.clone())).or_default() += positive(call.duration);
+        }
         let node = &mut self.nodes[node as usize];
         node.count += 1;
         node.unfinished += u64::from(call.duration.is_none());
@@ -220,6 +301,26 @@ impl Paths {
     }
 }
 
+/// The selected calls of each trace, each with some value.
+fn selected(session: &Session, condition: &str, several: bool) -> Result<Vec<CallValues>> {
+    let mut selected = CallValues::for_calls(session);
+    let trace = if several { "trace, " } else { "" };
+    let sql = format!("SELECT {trace}call_id FROM calls WHERE {condition}");
+    let mut answer = session.query(&sql)?;
+    while let Some(batch) = answer.next_batch()? {
+        let traces = several.then(|| strings(batch.column(0))).transpose()?;
+        let ids = batch.column(batch.num_columns() - 1);
+        let ids = ids.as_primitive::<Int64Type>();
+        for row in 0..batch.num_rows() {
+            let trace = traces
+                .as_ref()
+                .and_then(|names| session.forest().trace(names.value(row)));
+            selected[trace.unwrap_or(0)].set(ids.value(row), 0);
+        }
+    }
+    Ok(selected)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,9 +331,10 @@ mod tests {
             id,
             parent,
             base: 0,
-            name,
+            name: Some(name),
             duration,
             own: duration,
+            part: None,
         }
     }
 
@@ -270,6 +372,22 @@ mod tests {
         let mut backwards = calls();
         backwards.reverse();
         assert_eq!(merged(backwards), in_order);
+    }
+
+    #[test]
+    fn calls_around_which_none_is_selected_are_below_the_next_one() {
+        let hidden = |id, parent| Waiting {
+            name: None,
+            ..call(id, parent, 0, Some(7))
+        };
+        let calls = vec![
+            hidden(1, 0),
+            call(2, 1, 7, Some(6)),
+            hidden(3, 2),
+            call(4, 3, 7, Some(5)),
+        ];
+        // Node 2 is below node 1, which is a root.
+        assert_eq!(merged(calls), [(0, 7, 1, 6), (1, 7, 1, 5)]);
     }
 
     #[test]

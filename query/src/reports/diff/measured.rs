@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
-use arrow::array::{Array, AsArray, Int64Array, RecordBatch};
+use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 
@@ -16,6 +16,7 @@ use super::sides::Side;
 use crate::reports::event_weight::WeightedEvent;
 use crate::reports::folding::{Folded, Weighted};
 use crate::reports::frame_groups::FrameGroups;
+use crate::reports::recursion::{self, Nested, Recursion};
 use crate::totals;
 
 /// A compared item: a function with its module, or a single string.
@@ -41,8 +42,10 @@ impl Key {
 pub(super) struct Values {
     /// Weight or duration without callees.
     pub(super) own: Vec<f64>,
-    /// Weight or duration with callees.
+    /// Weight or duration with callees; of calls inside others of the key, those of the outer ones.
     pub(super) total: Vec<f64>,
+    /// Sum of the durations of all calls; empty of others.
+    pub(super) sum: Vec<f64>,
     /// Samples, events or calls; empty if unknown.
     pub(super) count: Vec<f64>,
     /// The median, 95th and 99th percentile of durations by run; a single recording has one for all slices.
@@ -55,6 +58,7 @@ impl Values {
         Values {
             own: vec![0.0; len],
             total: vec![0.0; len],
+            sum: vec![0.0; if counts { len } else { 0 }],
             count: vec![0.0; if counts { len } else { 0 }],
             percentiles: Default::default(),
         }
@@ -65,6 +69,7 @@ impl Values {
         let pairs = [
             (&mut self.own, &other.own),
             (&mut self.total, &other.total),
+            (&mut self.sum, &other.sum),
             (&mut self.count, &other.count),
         ];
         for (mine, others) in pairs {
@@ -395,10 +400,24 @@ pub(super) fn by_call(
                 let key = add_key(&mut measured, &mut numbers, sides, key);
                 let values = &mut measured.values[key][number];
                 values.count[replicate] += known.value(row).max(0) as f64;
-                values.total[replicate] += totals::weight(&total, row) as f64;
+                let total = totals::weight(&total, row) as f64;
+                values.total[replicate] += total;
+                values.sum[replicate] += total;
                 let own = totals::weight(&own, row) as f64;
                 values.own[replicate] += own;
                 measured.weights[number][replicate] += own;
+            }
+        }
+        if table == "calls" {
+            let nested = nested_times(session, side, columns)?;
+            for ((name, part), time) in nested {
+                let replicate = part.first().and_then(|&part| usize::try_from(part).ok());
+                let key = numbers.get(&key_of(&name));
+                if let (Some(&key), Some(replicate)) = (key, replicate)
+                    && let Some(total) = measured.values[key][number].total.get_mut(replicate)
+                {
+                    *total = (*total - time as f64).max(0.0);
+                }
             }
         }
         // The percentiles of a recording are computed over all its slices.
@@ -437,17 +456,54 @@ pub(super) fn by_call(
 
 fn call_keys(batch: &RecordBatch) -> Result<Vec<Key>> {
     let (names, modules) = (strings(batch.column(0))?, strings(batch.column(1))?);
-    let key = |row: usize| Key {
-        name: match names.is_valid(row) {
-            true => naming::function(names.value(row)).to_owned(),
-            false => "[unknown]".to_owned(),
-        },
-        module: modules
-            .is_valid(row)
-            .then(|| naming::module(modules.value(row)).to_owned()),
-        is_kernel: false,
+    let text = |texts: &StringViewArray, row: usize| {
+        texts.is_valid(row).then(|| texts.value(row).to_owned())
     };
+    let key = |row: usize| call_key(text(&names, row), text(&modules, row));
     Ok((0..batch.num_rows()).map(key).collect())
+}
+
+fn call_key(name: Option<String>, module: Option<String>) -> Key {
+    Key {
+        name: match name {
+            Some(name) => naming::function(&name).to_owned(),
+            None => "[unknown]".to_owned(),
+        },
+        module: module.map(|module| naming::module(&module).to_owned()),
+        is_kernel: false,
+    }
+}
+
+/// Time of calls inside other calls of the same key on that side, by the key's name and run or slice.
+fn nested_times(session: &Session, side: &Side, [key, module]: [&str; 2]) -> Result<Nested> {
+    let text = |sql: &str| format!("coalesce(CAST({sql} AS TEXT), '{NO_VALUE}')");
+    let name = format!(
+        "arrow_cast(concat({}, '{SEPARATOR}', {}), 'Utf8View')",
+        text(key),
+        text(module)
+    );
+    let calls = Recursion {
+        condition: &side.condition,
+        has_holes: true,
+        name: &name,
+        parts: &[side.number(session)],
+    };
+    let rename = |name: &str| {
+        let Key { name, module, .. } = key_of(name);
+        let module = module.unwrap_or_else(|| NO_VALUE.to_string());
+        format!("{name}{SEPARATOR}{module}")
+    };
+    recursion::nested(session, calls, &rename)
+}
+
+/// Separates function and module.
+const SEPARATOR: char = '\u{1f}';
+const NO_VALUE: char = '\u{1}';
+
+fn key_of(text: &str) -> Key {
+    let (name, module) = text.split_once(SEPARATOR).unwrap_or((text, ""));
+    let value = |text: &str| (text != NO_VALUE.to_string()).then(|| text.to_owned());
+    call_key(value(name), value(module))
 }
 
 /// Returns the number of a key; a new key starts with zeros.

@@ -618,9 +618,9 @@ fn series(
         Metric::Count => sum(&values.count, 1.0),
         // Durations of a function vary less than the times between independent events: assume a tenth of their mean.
         _ => Series {
-            numerators: values.total.clone(),
+            numerators: values.sum.clone(),
             denominators: values.count.clone(),
-            counting_variance: each(&values.total) / 100.0,
+            counting_variance: each(&values.sum) / 100.0,
         },
     }
 }

@@ -309,7 +309,7 @@ fn from_calls(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
             "--by: calls can be grouped by one of comm, pid, tid, cpu and trace".to_owned()
         )),
     };
-    let paths = Paths::query(session, &condition, key)?;
+    let paths = Paths::query(session, &graph.choice.filters, key)?;
     let weight: u128 = paths.nodes.iter().map(|node| node.own).sum();
     if weight == 0 {
         bail!("no matching calls with a known duration");

@@ -23,6 +23,7 @@ use crate::filter::Filters;
 use crate::render::Section;
 use crate::render::columns::Columns;
 use crate::reports::durations::Durations;
+use crate::reports::recursion::{self, Recursion};
 use crate::totals;
 
 /// Functions with a distribution by time.
@@ -109,7 +110,7 @@ pub(super) fn of(
     Ok(Some(Calls {
         summary: json!(durations.subtitle),
         rows: objects(&rows)?,
-        cells: cells(session, &condition, &functions, since, slot, threads)?,
+        cells: cells(session, filters, &functions, since, slot, threads)?,
         busy: busy::of(session, &condition, since, slot, threads)?,
         slot,
         slowest,
@@ -193,23 +194,36 @@ impl Calls {
 
 fn cells(
     session: &Session,
-    condition: &str,
+    filters: &Filters,
     functions: &[&str],
     since: Since,
     slot: i64,
     threads: &mut Threads,
 ) -> Result<Cells> {
+    let condition = filters.condition(session)?;
     let names: Vec<String> = functions.iter().map(|name| literal(name)).collect();
     if names.is_empty() {
         return Ok(Cells::default());
     }
+    let parts = [
+        format!("coalesce({} / {slot}, -1)", since.of("time")),
+        format!("CAST(coalesce(tid, {NO_THREAD}) AS INT)"),
+        bar_of("duration"),
+    ];
+    let [slot, tid, bar] = &parts;
     let sql = format!(
-        "SELECT coalesce({time} / {slot}, -1) AS slot, CAST(coalesce(tid, {NO_THREAD}) AS INT) AS tid, coalesce(function, '[unknown]') AS function, \
-         CAST(floor(log2(CAST(greatest(duration, 1) AS DOUBLE)) * {BARS}) AS BIGINT) AS bar, sum(duration) AS total, count(*) AS count FROM calls \
+        "SELECT {slot} AS slot, {tid} AS tid, coalesce(function, '[unknown]') AS function, \
+         {bar} AS bar, sum(duration) AS total, count(*) AS count FROM calls \
          WHERE {condition} AND duration IS NOT NULL AND coalesce(function, '[unknown]') IN ({}) GROUP BY 1, 2, 3, 4",
         names.join(", "),
-        time = since.of("time"),
     );
+    let calls = Recursion {
+        condition: &condition,
+        has_holes: filters.may_divide_calls(),
+        name: "coalesce(function, '[unknown]')",
+        parts: &parts,
+    };
+    let nested = recursion::nested(session, calls, &str::to_owned)?;
     let index: HashMap<&str, u32> = functions.iter().copied().zip(0..).collect();
     let mut cells = Vec::new();
     let mut answer = session.query(&sql)?;
@@ -220,17 +234,25 @@ fn cells(
         let names = strings(batch.column(2))?;
         let weights = totals::read(batch.column(4))?;
         for row in 0..batch.num_rows() {
+            let part = vec![slots.value(row), tids.value(row).into(), bars.value(row)];
+            let inside = nested.get(&(names.value(row).to_owned(), part));
             cells.push(Cell {
                 slot: slots.value(row),
                 thread: threads.of(tids.value(row)),
                 node: index.get(names.value(row)).copied().unwrap_or_default(),
                 bar: u32::try_from(bars.value(row)).unwrap_or_default(),
-                weight: totals::weight(&weights, row),
+                // Calls inside calls of the same function count once.
+                weight: totals::weight(&weights, row).saturating_sub(inside.copied().unwrap_or(0)),
                 count: counts.value(row).unsigned_abs(),
             });
         }
     }
     Ok(Cells(cells))
+}
+
+/// SQL for the bar of a duration.
+fn bar_of(duration: &str) -> String {
+    format!("CAST(floor(log2(CAST(greatest({duration}, 1) AS DOUBLE)) * {BARS}) AS BIGINT)")
 }
 
 /// The slowest calls, a row each, and their stacks, which are the same for many.
@@ -380,5 +402,54 @@ pub(super) fn objects(batch: &RecordBatch) -> Result<Value> {
     match text.is_empty() {
         true => Ok(json!([])),
         false => Ok(serde_json::from_slice(&text)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BARS;
+
+    /// The bar of a duration, as [`super::bar_of`] has it in SQL.
+    fn bar(duration: i64) -> i64 {
+        ((duration.max(1) as f64).log2() * BARS as f64).floor() as i64
+    }
+
+    /// What the page shows for a bar, as `lines` of tables.ts.
+    fn shown(bar: i64) -> f64 {
+        2_f64.powf((bar as f64 + 0.5) / BARS as f64)
+    }
+
+    /// Of small durations all, of large ones some of every size.
+    #[test]
+    fn percentiles_of_bars_are_within_their_bound() {
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            state >> 11
+        };
+        let (mut worst, mut samples) = (0.0_f64, vec![(1..=5000).collect::<Vec<i64>>()]);
+        for size in 1..300 {
+            let bits = 1 + random() % 50;
+            samples.push(
+                (0..size)
+                    .map(|_| 1 + (random() % (1 << bits)) as i64)
+                    .collect(),
+            );
+        }
+        for mut durations in samples {
+            durations.sort_unstable();
+            // A bar grows with the duration, so that ranks are the same.
+            for percent in 1..=100 {
+                let exact = durations[(durations.len() * percent).div_ceil(100) - 1];
+                let about = shown(bar(exact));
+                let exact = exact as f64;
+                worst = worst.max((about - exact).abs() / exact);
+                let rounded = (about.round() - exact).abs();
+                assert!(rounded <= 0.045 * exact + 0.5, "{exact}: {about}");
+            }
+        }
+        assert!((0.044..0.045).contains(&worst), "{worst}");
     }
 }
