@@ -62,7 +62,7 @@ pub(super) fn answer(
     for (name, known) in [
         ("by", &KEYS[..]),
         ("metric", &METRICS),
-        ("per", &["second", "total"]),
+        ("per", &["run", "second", "total"]),
     ] {
         let value = request.parameter(name).unwrap_or_default();
         if value.is_empty() {

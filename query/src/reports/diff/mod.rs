@@ -9,6 +9,7 @@
 //! or from slices of time if each side is one recording (`significance.rs`, `bootstrap.rs`).
 
 mod bootstrap;
+mod extents;
 mod matching;
 mod measured;
 pub(super) mod naming;
@@ -33,6 +34,7 @@ use perfquet::failure::Misuse;
 use perfquet::unit::UNIT;
 use perfquet_trace::count::{counted, grouped};
 
+use self::extents::Extent;
 use self::matching::United;
 use self::measured::{Frame, Measured};
 use self::permutation::RUNS_MIN;
@@ -72,11 +74,13 @@ pub(super) struct Diff {
     /// Value to compare
     #[arg(long, value_enum, value_name = "METRIC", default_value_t = Metric::Own)]
     metric: Metric,
-    /// Divide by seconds, by the total, or by the number of EVENTs
+    /// Divide by runs, by seconds, by the total, or by the number of EVENTs
     ///
-    /// `second` suits recordings of different length, `total` gives shares in percent, an event such as app:request gives the
-    /// cost per occurrence. [default: values of a whole run, averaged over repeated runs]
-    #[arg(long, value_name = "second|total|EVENT")]
+    /// `run` gives the values of a whole run, averaged over repeated runs, which suits programs with a fixed amount of work. `second`
+    /// suits recordings of different length, `total` gives shares in percent (also for hosts with different numbers of CPUs), an event
+    /// such as app:request gives the cost per occurrence. [default: second if the sides differ in length by more than 5% and neither
+    /// is the run of a command; run otherwise]
+    #[arg(long, value_name = "run|second|total|EVENT")]
     per: Option<String>,
     /// Compare durations of calls [default: if there are no samples]
     #[arg(long, conflicts_with = "event")]
@@ -127,6 +131,11 @@ impl By {
     }
 }
 
+/// Values of `--per` that are not events.
+const RUN: &str = "run";
+const SECOND: &str = "second";
+const TOTAL: &str = "total";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Metric {
     /// Weight of the function itself; self time of calls
@@ -176,7 +185,7 @@ impl Report for Diff {
 
     fn form(&self) -> Result<Form> {
         self.sides.check()?;
-        if self.per.is_some() && self.metric.is_of_calls() {
+        if self.per.as_deref().is_some_and(|per| per != RUN) && self.metric.is_of_calls() {
             bail!(Misuse(
                 "--per: expected a metric that is a sum: self, total or count".to_owned()
             ));
@@ -204,14 +213,33 @@ impl Report for Diff {
             bail!("no matching rows on either side");
         }
         let united = matching::unite(&mut measured, &same_files::of(session, &sides)?);
-        let per = self.denominators(session, &sides, &measured)?;
-        let lines = self.lines(&measured, replicates, &per, &sides);
+        let extents = extents::of(session, &sides, source.event())?;
+        let per = self.per(&extents);
+        let divisors = denominators(per, session, &sides, &measured)?;
+        let lines = self.lines(&measured, replicates, &divisors, &sides);
         say!("{}", source.summary(&measured, &sides));
+        if let Some(text) = extents::summary(&extents) {
+            say!("{text}");
+        }
+        let rates = (self.per.is_none() && per == Some(SECOND)).then_some(
+            "values per second, since the sides differ in length; --per run for those of whole runs",
+        );
+        let hint = extents::hint(
+            &extents,
+            self.per.is_some() || self.metric.is_of_calls(),
+            per,
+        );
+        for note in [rates, hint].into_iter().flatten() {
+            say!("{note}");
+        }
         if let Some(note) = united_note(united) {
             say!("{note}");
         }
-        let summary = lines.summary.clone();
-        let batch = self.rows(&measured, lines, replicates, source.unit())?;
+        let summary = match rates {
+            Some(_) => format!("values per second; {}", lines.summary),
+            None => lines.summary.clone(),
+        };
+        let batch = self.rows(&measured, lines, (replicates, per), source.unit())?;
         Ok(Answered::new(Section::Table(batch)).with_summary(summary))
     }
 }
@@ -258,6 +286,14 @@ impl Source {
                 let key = format!("CAST({} AS TEXT)", by.column());
                 measured::by_call(session, sides, "calls", [&key, "CAST(NULL AS TEXT)"])
             }
+        }
+    }
+
+    /// Returns the event, if the rows are those of one.
+    fn event(&self) -> Option<&str> {
+        match self {
+            Source::Event(event) => Some(&event.name),
+            Source::Calls | Source::Syscalls => None,
         }
     }
 
@@ -349,30 +385,14 @@ impl Diff {
         Ok(Source::Calls)
     }
 
-    /// Returns the divisors of each side's values, by run or slice.
-    fn denominators(
-        &self,
-        session: &Session,
-        sides: &[Side; 2],
-        measured: &Measured,
-    ) -> Result<[Vec<f64>; 2]> {
-        let mut found = [Vec::new(), Vec::new()];
-        for (number, side) in sides.iter().enumerate() {
-            found[number] = match self.per.as_deref() {
-                None => whole_run(sides::replicates(sides), side.len()),
-                Some("second") => side.seconds(),
-                Some("total") => {
-                    let weights = measured.weights[number].iter();
-                    weights.map(|weight| weight / 100.0).collect()
-                }
-                Some(event) => occurrences(session, side, event)?,
-            };
-            if self.per.is_some() && found[number].iter().sum::<f64>() <= 0.0 {
-                let per = self.per.as_deref().unwrap_or_default();
-                bail!("--per {per}: no such event on the side {:?}", SIDES[number]);
-            }
+    /// Returns what values are divided by; `None` if they are those of whole runs.
+    fn per<'a>(&'a self, extents: &[Extent; 2]) -> Option<&'a str> {
+        match self.per.as_deref() {
+            Some(RUN) => None,
+            None if self.metric.is_of_calls() || !extents::need_rates(extents) => None,
+            None => Some(SECOND),
+            Some(per) => Some(per),
         }
-        Ok(found)
     }
 
     fn lines(
@@ -481,14 +501,14 @@ impl Diff {
         &self,
         measured: &Measured,
         lines: Lines,
-        replicates: Replicates,
+        (replicates, per): (Replicates, Option<&str>),
         unit: &str,
     ) -> Result<RecordBatch> {
         let mut order = lines.order;
         if self.limit > 0 {
             order.truncate(self.limit);
         }
-        let is_total = self.per.as_deref() == Some("total");
+        let is_total = per == Some(TOTAL);
         let mut table = Columns::default();
         let unit_of = |metric: Metric| match metric {
             Metric::Count => "",
@@ -507,7 +527,7 @@ impl Diff {
                 _ => Some(after.unwrap_or(0.0) - before.unwrap_or(0.0)),
             }
         };
-        let whole = self.per.is_none();
+        let whole = per.is_none();
         table.numbers("change", own_unit, whole, of_key(&change));
         let percent = of_key(&|key| {
             let before = lines.values[key][0].filter(|&before| before > 0.0)?;
@@ -573,6 +593,31 @@ impl Diff {
         }
         table.batch(order.len())
     }
+}
+
+/// Returns the divisors of each side's values, by run or slice.
+fn denominators(
+    per: Option<&str>,
+    session: &Session,
+    sides: &[Side; 2],
+    measured: &Measured,
+) -> Result<[Vec<f64>; 2]> {
+    let mut found = [Vec::new(), Vec::new()];
+    for (number, side) in sides.iter().enumerate() {
+        found[number] = match per {
+            None => whole_run(sides::replicates(sides), side.len()),
+            Some(SECOND) => side.seconds(),
+            Some(TOTAL) => {
+                let weights = measured.weights[number].iter();
+                weights.map(|weight| weight / 100.0).collect()
+            }
+            Some(event) => occurrences(session, side, event)?,
+        };
+        if let Some(per) = per.filter(|_| found[number].iter().sum::<f64>() <= 0.0) {
+            bail!("--per {per}: no such event on the side {:?}", SIDES[number]);
+        }
+    }
+    Ok(found)
 }
 
 /// Returns divisors that turn sums into values of a whole run.

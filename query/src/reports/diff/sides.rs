@@ -131,6 +131,7 @@ impl SideOptions {
                     .iter()
                     .map(|&index| seconds(session, index, [own, filters]))
                     .collect(),
+                is_part: own.time_bounds(0).is_some(),
                 scope,
                 traces,
                 slices: None,
@@ -167,6 +168,8 @@ pub(super) struct Side {
     pub(super) traces: Vec<usize>,
     /// Length of each run.
     seconds: Vec<f64>,
+    /// Whether a range of time was selected for this side alone.
+    pub(super) is_part: bool,
     /// Time slices of a side without repetitions.
     slices: Option<Slices>,
 }
@@ -264,6 +267,11 @@ impl Side {
             None => self.traces.iter().position(|&own| own == trace)?,
         };
         (number < self.len()).then_some(number)
+    }
+
+    /// Returns the mean length of a run in seconds, 0 if it is unknown.
+    pub(super) fn length(&self) -> f64 {
+        self.seconds.iter().sum::<f64>() / self.seconds.len().max(1) as f64
     }
 
     /// Returns the length of each run or slice in seconds.
