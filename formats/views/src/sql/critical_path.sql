@@ -12,7 +12,7 @@
 --   pid            Process ID; NULL if unknown.
 --   tid            Thread on which the interval depended at that time.
 --   comm           Name of the thread.
---   state          State of the thread, as in thread_states; NULL if unknown.
+--   state          State of the thread, as in thread_states; "not started" and "exited" outside of its life; NULL if unknown.
 --   why            Function in which it waited, from its kernel stack; NULL if it did not, or stacks were not recorded.
 --   depth          Number of threads in the chain of waits from the given one.
 --   waker_tid      Thread that woke it; NULL if an interrupt did, or it was not recorded.

@@ -6,6 +6,16 @@ use hashbrown::HashMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Name(u32);
 
+impl Name {
+    /// Returns the name, or another one if it is unknown.
+    pub(super) fn or(self, other: Name) -> Name {
+        match self.0 {
+            0 => other,
+            _ => self,
+        }
+    }
+}
+
 /// Distinct strings.
 #[derive(Debug, Default)]
 pub(super) struct Names {

@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 pub(super) struct Coverage {
     /// Whether the events of some threads only were recorded.
     pub(super) is_of_threads: bool,
+    /// The threads that were recorded by their IDs; `None` if those of processes were. Threads that these create are recorded, too.
+    tids: Option<BTreeSet<i32>>,
     /// The recorded CPUs; all if `None`.
     pub(super) cpus: Option<BTreeSet<i32>>,
     is_named: bool,
@@ -45,12 +47,21 @@ impl Coverage {
                 .map(|cpu| cpu.trim().parse().ok())
                 .collect()
         };
+        let words = threads.split_once(' ');
+        let tids = words.filter(|(what, _)| matches!(*what, "thread" | "threads"));
         Coverage {
             is_of_threads: threads != "system",
+            tids: tids.map(|(_, list)| numbers(list).unwrap_or_default()),
             // Without all numbers, none is certain.
             cpus: cpus.map(|list| numbers(list).unwrap_or_default()),
             is_named: false,
         }
+    }
+
+    /// Whether a thread that existed before the recording is in its scope, as far as its process tells: the names of the other threads
+    /// of a process are recorded with those of one of them.
+    pub(super) fn may_have_thread(&self, tid: i32) -> bool {
+        self.tids.as_ref().is_none_or(|tids| tids.contains(&tid))
     }
 
     /// Whether events on that CPU were recorded.
@@ -110,6 +121,7 @@ impl Coverage {
             return Coverage::default();
         }
         let (mut has_targets, mut is_system, mut has_command) = (false, false, false);
+        let (mut has_processes, mut tids) = (false, None);
         let mut cpus = None;
         while let Some(word) = words.next() {
             if word == "--" {
@@ -126,8 +138,10 @@ impl Coverage {
                 }
                 match name {
                     "all-cpus" => is_system = true,
-                    "cpu" => cpus = value.map(cpus_of),
-                    "pid" | "tid" | "uid" => has_targets = true,
+                    "cpu" => cpus = value.map(numbers_of),
+                    "tid" => tids = value.map(numbers_of),
+                    "pid" => has_processes = true,
+                    "uid" => has_targets = true,
                     _ => {}
                 }
             } else if let Some(letters) = word.strip_prefix('-') {
@@ -141,8 +155,10 @@ impl Coverage {
                     }
                     match letter {
                         'a' => is_system = true,
-                        'C' => cpus = Some(cpus_of(value)),
-                        'p' | 't' | 'u' => has_targets = true,
+                        'C' => cpus = Some(numbers_of(value)),
+                        't' => tids = Some(numbers_of(value)),
+                        'p' => has_processes = true,
+                        'u' => has_targets = true,
                         _ => {}
                     }
                     if SHORT_WITH_VALUE.contains(letter) {
@@ -154,9 +170,11 @@ impl Coverage {
                 break;
             }
         }
-        match (has_targets, cpus) {
+        match (has_targets || has_processes || tids.is_some(), cpus) {
             (true, _) => Coverage {
                 is_of_threads: true,
+                // Processes override threads.
+                tids: tids.filter(|_| !has_processes),
                 ..Coverage::default()
             },
             (false, Some(cpus)) => Coverage {
@@ -171,19 +189,21 @@ impl Coverage {
     }
 }
 
-/// The CPUs of a list `0,2-3`; none if it is not one, so that none is certain.
-fn cpus_of(list: &str) -> BTreeSet<i32> {
-    /// More CPUs than Linux supports.
+/// The CPUs or threads of a list `0,2-3`; none if it is not one, so that none is certain.
+fn numbers_of(list: &str) -> BTreeSet<i32> {
+    /// More CPUs than Linux supports, and more threads than anybody selects.
     const MOST: i32 = 1 << 16;
-    let mut cpus = BTreeSet::new();
+    let mut numbers = BTreeSet::new();
     for range in list.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         match (first.trim().parse::<i32>(), last.trim().parse::<i32>()) {
-            (Ok(first), Ok(last)) if 0 <= first && last < MOST => cpus.extend(first..=last),
+            (Ok(first), Ok(last)) if 0 <= first && last.saturating_sub(first) < MOST => {
+                numbers.extend(first..=last)
+            }
             _ => return BTreeSet::new(),
         }
     }
-    cpus
+    numbers
 }
 
 #[cfg(test)]
@@ -207,6 +227,23 @@ mod tests {
         assert_eq!(of("system, CPUs 0, 2"), (false, Some(vec![0, 2])));
         assert_eq!(of("cgroup /a, CPU 1"), (true, Some(vec![1])));
         assert_eq!(of("system, CPUs 0-3"), (false, Some(vec![])));
+    }
+
+    #[test]
+    fn threads_by_their_ids() {
+        let of = |coverage: Coverage| {
+            assert!(coverage.is_of_threads);
+            [9, 10, 11].map(|tid| coverage.may_have_thread(tid))
+        };
+        assert_eq!(of(Coverage::of_scope("thread 9")), [true, false, false]);
+        let two = Coverage::of_scope("threads 9, 11, CPU 0");
+        assert_eq!(of(two), [true, false, true]);
+        assert_eq!(of(Coverage::of_scope("process 9")), [true; 3]);
+        let perf = |words: &str| of(Coverage::of_perf(&format!("perf record {words}")));
+        assert_eq!(perf("-e cycles -t 9 -- sleep 1"), [true, false, false]);
+        assert_eq!(perf("--tid=9,11"), [true, false, true]);
+        assert_eq!(perf("-t 9 -p 7"), [true; 3]);
+        assert_eq!(perf("-u root"), [true; 3]);
     }
 
     #[test]

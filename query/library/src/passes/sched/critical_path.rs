@@ -94,6 +94,7 @@ impl Pass for CriticalPath {
                 path,
                 has_stacks,
                 threads: HashMap::new(),
+                lives: HashMap::new(),
                 count: 0,
                 first: i64::MAX,
                 last: i64::MIN,
@@ -151,6 +152,8 @@ struct Stretches {
     path: CriticalPath,
     has_stacks: bool,
     threads: HashMap<i32, Stretched>,
+    /// Starts and exits by thread, in order of time.
+    lives: HashMap<i32, Vec<(i64, Turn)>>,
     count: usize,
     /// First and last time of an event of the scheduler.
     first: i64,
@@ -158,7 +161,32 @@ struct Stretches {
     is_closing: bool,
 }
 
+/// A change of a thread's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Start,
+    Exit,
+}
+
 impl Observer for Stretches {
+    fn begin(&mut self, thread: &Thread, _: &Names) {
+        let is_new = thread.wake.is_some_and(|wake| wake.is_new);
+        match thread.state {
+            // It exists a little longer, but has not run.
+            State::Runnable if is_new => self.turns(thread.tid, thread.since, Turn::Start),
+            State::Dead => self.turns(thread.tid, thread.since, Turn::Exit),
+            _ => {}
+        }
+    }
+
+    fn started(&mut self, tid: i32, time: i64) {
+        self.turns(tid, time, Turn::Start);
+    }
+
+    fn exited(&mut self, tid: i32, time: i64) {
+        self.turns(tid, time, Turn::Exit);
+    }
+
     fn end(&mut self, thread: &Thread, end: Option<i64>, _: &Names, _: &mut Rows) {
         let end = end.or(self.is_closing.then_some(self.last));
         let Some(end) = end.filter(|&end| end > thread.since) else {
@@ -173,7 +201,7 @@ impl Observer for Stretches {
             begin: thread.since,
             end,
             state: thread.state,
-            comm: thread.comm,
+            comm: thread.comm(),
             pid: thread.pid,
             waker: thread.wake.map(|wake| WokenBy::new(&wake.waker)),
         });
@@ -214,7 +242,10 @@ impl Observer for Stretches {
             true => size_of::<Stacks>(),
             false => 0,
         };
+        let turns: usize = self.lives.values().map(Vec::capacity).sum();
         self.count * 2 * (size_of::<Stretch>() + stacks)
+            + turns * size_of::<(i64, Turn)>()
+            + self.lives.capacity() * size_of::<(i32, Vec<(i64, Turn)>)>()
     }
 }
 
@@ -228,6 +259,8 @@ struct Part {
     /// `None` if nothing is known of the thread at that time.
     stretch: Option<Stretch>,
     stacks: Stacks,
+    /// What takes the place of a state before the start of the thread, and after its exit.
+    absence: Option<&'static str>,
 }
 
 /// Maximum number of threads that wait for one another.
@@ -251,13 +284,14 @@ impl Stretches {
                 depth,
                 stretch,
                 stacks,
+                absence: None,
             };
             let Some(&stretch) = stretch else {
-                parts.push(part(from, None, [None; 2]));
+                self.absent(part(from, None, [None; 2]), parts);
                 return;
             };
             if stretch.end < time {
-                parts.push(part(stretch.end, None, [None; 2]));
+                self.absent(part(stretch.end, None, [None; 2]), parts);
                 time = stretch.end.max(from);
                 continue;
             }
@@ -274,6 +308,48 @@ impl Stretches {
         }
     }
 
+    /// A thread starts or exits. What two events report of one start, or of one exit, is told by the later one.
+    fn turns(&mut self, tid: i32, time: i64, turn: Turn) {
+        let stretched = self.threads.get(&tid);
+        let last = stretched.and_then(|stretched| stretched.stretches.last());
+        let turns = self.lives.entry(tid).or_default();
+        let is_again = turns.last().is_some_and(|&(before, known)| {
+            known == turn && last.is_none_or(|last| turn == Turn::Exit || last.end <= before)
+        });
+        match turns.last_mut() {
+            Some(known) if is_again => known.0 = known.0.max(time),
+            _ => turns.push((time, turn)),
+        }
+    }
+
+    /// Appends a part of which no state is known, divided where the thread starts and exits, the last piece first.
+    fn absent(&self, part: Part, parts: &mut Vec<Part>) {
+        let turns = self.lives.get(&part.tid).map_or(&[][..], Vec::as_slice);
+        let mut end = part.end;
+        // The turns within the part, the latest first, and one before it.
+        for place in (0..=turns.len()).rev() {
+            let before = place.checked_sub(1).map(|place| turns[place]);
+            let begin = before.map_or(part.begin, |(time, _)| time.max(part.begin));
+            if begin < end {
+                let after = turns.get(place).map(|(_, turn)| *turn);
+                parts.push(Part {
+                    begin,
+                    end,
+                    absence: match (before.map(|(_, turn)| turn), after) {
+                        (Some(Turn::Exit), _) => Some("exited"),
+                        (None, Some(Turn::Start)) => Some("not started"),
+                        _ => None,
+                    },
+                    ..part
+                });
+                end = begin;
+            }
+            if begin == part.begin {
+                return;
+            }
+        }
+    }
+
     /// The thread for which a sleeping one waits, if it is known and recorded.
     fn cause(&self, stretch: &Stretch, tid: i32, depth: i32) -> Option<i32> {
         let waker = stretch.waker.filter(|_| stretch.state.is_asleep())?;
@@ -287,12 +363,14 @@ impl Stretches {
 impl Part {
     fn emit(&self, names: &Names, rows: &mut Rows) {
         let stretch = self.stretch.as_ref();
+        let state = stretch.and_then(|stretch| stretch.state.name());
+        let state = state.or(self.absence);
         rows.integer(TIME, Some(self.begin));
         rows.integer(DURATION, Some(self.end - self.begin));
         rows.id(PID, stretch.and_then(|stretch| stretch.pid));
         rows.id(TID, Some(self.tid));
         rows.text(COMM, stretch.and_then(|stretch| names.text(stretch.comm)));
-        rows.text(STATE, stretch.and_then(|stretch| stretch.state.name()));
+        rows.text(STATE, state);
         rows.integer(DEPTH, Some(self.depth.into()));
         let waker = stretch.and_then(|stretch| stretch.waker);
         let waker =

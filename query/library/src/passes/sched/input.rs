@@ -460,7 +460,12 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
                 if let Some(tid) = row.id(0) {
                     let is_new = row.time > super::super::source::BEFORE;
                     self.scheduler.belongs(tid, row.id(1), is_new);
-                    self.sees(tid);
+                    if is_new {
+                        self.observer.started(tid, row.time);
+                    }
+                    if is_new || self.coverage.may_have_thread(tid) {
+                        self.sees(tid);
+                    }
                 }
                 return Ok(());
             }
@@ -490,6 +495,7 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
             feed::CONTEXT_SWITCH => self.context_switch(row, rows),
             feed::EXITS => {
                 if let Some(tid) = row.id(0) {
+                    self.observer.exited(tid, row.time);
                     self.exit(tid, row.time, rows);
                 }
             }

@@ -81,7 +81,7 @@ impl Observer for Absences {
         rows.id(CPU, thread.cpu);
         rows.id(PID, thread.pid);
         rows.id(TID, Some(thread.tid));
-        rows.text(COMM, names.text(thread.comm));
+        rows.text(COMM, names.text(left.comm.or(thread.comm())));
         rows.text(STATE, left.state.name());
         let wake = thread.wake.as_ref();
         let waker = wake.map(|wake| wake.waker);

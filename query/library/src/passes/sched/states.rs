@@ -103,7 +103,7 @@ impl Observer for Stretches {
         );
         rows.id(PID, thread.pid);
         rows.id(TID, Some(thread.tid));
-        rows.text(COMM, names.text(thread.comm));
+        rows.text(COMM, names.text(thread.comm()));
         rows.text(STATE, state.name());
         let wake = thread.wake.as_ref().filter(|_| state != State::Running);
         rows.id(WAKER_TID, wake.and_then(|wake| wake.waker.tid));

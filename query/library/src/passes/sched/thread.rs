@@ -16,10 +16,13 @@ use crate::linux::task_state::State;
 pub(super) struct Thread {
     pub(super) tid: i32,
     pub(super) pid: Option<i32>,
-    pub(super) comm: Name,
+    /// Latest name.
+    comm: Name,
     pub(super) state: State,
     /// Begin of the state.
     pub(super) since: i64,
+    /// Name at `since`.
+    comm_since: Name,
     /// Number of losses, which concern the state, before `since`.
     losses: u32,
     /// CPU on which it runs or ran last.
@@ -36,10 +39,19 @@ pub(super) struct Thread {
     is_recorded: bool,
 }
 
+impl Thread {
+    /// The name of the thread when its state began. A thread may rename itself while it runs.
+    pub(super) fn comm(&self) -> Name {
+        self.comm_since.or(self.comm)
+    }
+}
+
 /// How a thread left the CPU.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Left {
     pub(super) time: i64,
+    /// Name of the thread at that time.
+    pub(super) comm: Name,
     pub(super) state: State,
     pub(super) kernel_stack: Option<i64>,
     pub(super) user_stack: Option<i64>,
@@ -50,6 +62,8 @@ pub(super) struct Left {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wake {
     pub(super) time: i64,
+    /// Name of the thread at that time.
+    pub(super) comm: Name,
     /// Whether the thread is new.
     pub(super) is_new: bool,
     /// Time since it left its CPU, if known.
@@ -144,6 +158,12 @@ pub(super) trait Observer: Send {
     /// Events are missing on a CPU, or on unknown ones.
     fn lost(&mut self, _: Option<i32>) {}
 
+    /// A thread was created.
+    fn started(&mut self, _: i32, _: i64) {}
+
+    /// A thread has exited; it may run a little longer.
+    fn exited(&mut self, _: i32, _: i64) {}
+
     /// A row of a source that is not the scheduler's.
     fn other(&mut self, _: usize, _: Row<'_>, _: &mut Rows) {}
 
@@ -234,6 +254,7 @@ impl Scheduler {
             comm: Name::default(),
             state: State::Unknown,
             since: 0,
+            comm_since: Name::default(),
             losses: 0,
             cpu: None,
             queue: None,
@@ -315,6 +336,7 @@ impl Scheduler {
         let thread = &mut self.threads[place];
         thread.state = state;
         thread.since = time;
+        thread.comm_since = thread.comm;
         thread.losses = losses;
         to.begin(thread, &self.names);
     }
@@ -396,6 +418,7 @@ impl Scheduler {
         thread.wake = None;
         thread.left = Some(Left {
             time: out.time,
+            comm: thread.comm,
             state: out.state,
             kernel_stack: out.kernel_stack,
             user_stack: out.user_stack,
@@ -500,6 +523,7 @@ impl Scheduler {
         self.names.update(&mut thread.comm, woken.comm);
         let mut wake = Wake {
             time: woken.time,
+            comm: thread.comm,
             is_new: woken.kind == WakeKind::New,
             slept: None,
             waker: woken.waker,

@@ -138,7 +138,8 @@ impl Observer for Threads {
                 };
             }
             spent.pid = thread.pid;
-            spent.comm = thread.comm;
+            // That of the first state in the step.
+            spent.comm = spent.comm.or(thread.comm());
             add(spent, length);
         }
         if self.is_closing

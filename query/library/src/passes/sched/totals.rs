@@ -137,7 +137,7 @@ impl Observer for Totals {
         };
         let spent = self.threads.entry(thread.tid).or_default();
         spent.pid = thread.pid.or(spent.pid);
-        spent.comm = thread.comm;
+        spent.comm = thread.comm().or(spent.comm);
         match thread.state {
             State::Running => spent.running += duration,
             State::Runnable | State::Preempted if self.has_waits => {

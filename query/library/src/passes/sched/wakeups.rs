@@ -88,7 +88,7 @@ impl Observer for Woken {
         rows.id(TARGET_CPU, thread.queue);
         rows.id(PID, thread.pid);
         rows.id(TID, Some(thread.tid));
-        rows.text(COMM, names.text(thread.comm));
+        rows.text(COMM, names.text(wake.comm.or(thread.comm())));
         rows.flag(IS_NEW, Some(wake.is_new));
         rows.integer(SLEPT, wake.slept);
         rows.integer(LATENCY, end.map(|end| end - wake.time));
