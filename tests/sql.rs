@@ -14,6 +14,8 @@
 
 #[path = "sql/findings.rs"]
 mod findings;
+#[path = "sql/functions.rs"]
+mod functions;
 #[path = "sql/overlap.rs"]
 mod overlap;
 #[path = "sql/widths.rs"]

@@ -98,6 +98,12 @@ fn written(
         text.truncate(end);
         text.push_str(&format!("\nhint: {hint}"));
     }
+    let is_from_list = text.starts_with("no column") && sql.to_lowercase().contains("unnest(");
+    if is_from_list && !text.contains("hint: use") {
+        let end = text.find("\nhint: ").unwrap_or(text.len());
+        text.truncate(end);
+        text.push_str(&format!("\nhint: {}", synonyms::UNNEST));
+    }
     if let Some(place) = place {
         // The marked line goes below the message, before the hint.
         let hint = text.find("\nhint: ").unwrap_or(text.len());
@@ -194,6 +200,9 @@ fn schema_error(error: &SchemaError, is_quoted: bool) -> String {
 
 /// Translates a message without a place in the SQL.
 fn translated(text: &str) -> String {
+    if let Some(failure) = cast_failure(text) {
+        return failure;
+    }
     if let Some(string) = between(text, "Cannot cast string '", "'") {
         let hint = match nanoseconds(string) {
             Some(_) => format!("write a duration without quotes: {string}"),
@@ -202,6 +211,46 @@ fn translated(text: &str) -> String {
         return format!("expected a number, found the string '{string}'\nhint: {hint}");
     }
     sentence(text).unwrap_or_else(|| lower_first(message(&plain(text))) + arithmetic_hint(text))
+}
+
+/// A value that does not have the type of a cast: `Can't cast value 3000000000 to type Int32`, `Cannot cast string '1.5' to value of
+/// Int32 type`, `Cannot cast value 'x' to value of Boolean type`.
+fn cast_failure(text: &str) -> Option<String> {
+    if let Some(value) = between(text, "Can't cast value ", " to type ") {
+        let kind = between(text, " to type ", "")?;
+        let kind = kind.split(|letter: char| !letter.is_alphanumeric()).next();
+        let (name, hint) = match kind.unwrap_or_default() {
+            "Int8" => ("TINYINT", "use BIGINT"),
+            "Int16" => ("SMALLINT", "use BIGINT"),
+            "Int32" => ("INT", "use BIGINT"),
+            "Int64" => ("BIGINT", "use DECIMAL(38, 0)"),
+            "UInt8" | "UInt16" | "UInt32" | "UInt64" => ("the unsigned type", "use BIGINT"),
+            _ => return None,
+        };
+        return Some(match value {
+            "NaN" | "inf" | "-inf" => format!("{value} is not an integer"),
+            value => format!("{value} does not fit into {name}\nhint: {hint}"),
+        });
+    }
+    let (value, kind) = match between(text, "Cannot cast string '", "'") {
+        Some(value) => (value, between(text, "to value of ", " type")?),
+        None => (
+            between(text, "Cannot cast value '", "'")?,
+            between(text, "to value of ", " type")?,
+        ),
+    };
+    match kind {
+        "Boolean" => Some(format!(
+            "expected true or false, found the string '{value}'"
+        )),
+        kind if kind.starts_with("Date") || kind.starts_with("Time") => Some(format!(
+            "expected a date, found the string '{value}'\nhint: write it as 2026-01-31"
+        )),
+        kind if kind.contains("Int") && value.trim().parse::<f64>().is_ok() => Some(format!(
+            "expected an integer, found the string '{value}'\nhint: use CAST(x AS DOUBLE)"
+        )),
+        _ => None,
+    }
 }
 
 /// What to write instead of a string or an interval beside a number.
@@ -264,7 +313,9 @@ fn plan_error(text: &str, known: Option<&dyn Known>) -> String {
             .trim_start_matches("perfquet.")
             .trim_start_matches("main.");
         let names = known.map(Known::table_names).unwrap_or_default();
-        let near = nearest(name, names.iter().map(String::as_str));
+        let mut near = nearest(name, names.iter().map(String::as_str));
+        // A name that only has a few letters in common leads nowhere.
+        near.retain(|known| known.len() * 2 > name.len() && name.len() * 2 > known.len());
         let hint = match synonyms::table(name) {
             Some(hint) => hint.to_owned(),
             None if near.is_empty() => {
@@ -323,8 +374,14 @@ fn wrong_argument(text: &str) -> Option<String> {
         })?;
     // The suffix names a variant of the function.
     let name = name.strip_suffix("_pop").unwrap_or(name);
-    let hint = synonyms::arguments(name)
-        .unwrap_or("use numeric arguments; count() takes any type, and --by groups by strings");
+    let own = FUNCTIONS
+        .iter()
+        .find(|function| function.usage.split('(').next() == Some(name));
+    let hint = match (synonyms::arguments(name), own) {
+        (Some(hint), _) => hint.to_owned(),
+        (None, Some(own)) => format!("use {}", own.usage),
+        (None, None) => format!("list its arguments: SHOW FUNCTIONS LIKE '{name}'"),
+    };
     Some(format!(
         "{name}: wrong number or types of arguments\nhint: {hint}"
     ))

@@ -191,7 +191,7 @@ pub(crate) fn table(name: &str) -> Option<&'static str> {
 /// Returns the hint for a function that another engine has.
 pub(crate) fn function(name: &str) -> Option<&'static str> {
     let name = name.to_lowercase();
-    if name.starts_with("read_") || name.ends_with("_scan") || name == "glob" {
+    if name.starts_with("read_") || name.ends_with("_scan") {
         return Some(FILES);
     }
     if name.starts_with("duckdb_") || name.starts_with("pragma_") {
@@ -203,14 +203,15 @@ pub(crate) fn function(name: &str) -> Option<&'static str> {
         "maximum" => "use max(x)",
         "minimum" => "use min(x)",
         "average" => "use avg(x)",
-        "mad" => "use median(abs(x - m)), with the median m of a subquery",
+        "mad" => "use median(abs(x - m)) FROM t, (SELECT median(x) AS m FROM t)",
         "skewness" | "kurtosis" => "use quantiles(x, 0.5, 0.9, 0.99), or histogram(x)",
         "entropy" | "equi_width_bins" | "bar" => "use quantize(x), or perfquet-query hist",
         "product" => "use exp(sum(ln(x)))",
         "stats" => "use count(*), avg(x), sum(x)",
-        "typeof" => "use arrow_typeof(x)",
-        "hash" => "use md5(x)",
-        "bin" | "bit_count" | "popcount" => "use x & mask for bits, to_hex(x), or to_char",
+        "typeof" | "pg_typeof" => "use arrow_typeof(x)",
+        "md5" | "sha1" | "sha256" | "crc32" | "md5_number" => "use hash(x)",
+        "popcount" => "use bit_count(x)",
+        "bin" | "to_binary" => "use to_hex(x), or x & 1 for a bit",
         "format_bytes" | "formatreadablesize" | "pg_size_pretty" => "use x / 1048576 AS mib",
         "make_timestamp" | "make_timestamp_ns" | "make_timestamp_ms" | "epoch_to_timestamp" => {
             "use wall_time(time); for other numbers, to_timestamp_nanos(x)"
@@ -218,8 +219,16 @@ pub(crate) fn function(name: &str) -> Option<&'static str> {
         "to_milliseconds" | "to_seconds" | "to_microseconds" | "to_minutes" | "to_hours" => {
             "write durations such as 5ms beside times of the trace, INTERVAL '5 ms' beside dates"
         }
-        "json_extract" | "json_extract_string" | "from_json" | "to_json" => {
-            "use --format json for JSON output; fields of structs are x['field']"
+        "json_extract"
+        | "json_extract_string"
+        | "from_json"
+        | "to_json"
+        | "json_object"
+        | "json_agg"
+        | "jsonb_agg"
+        | "json_object_agg"
+        | "json_group_array" => {
+            "use --format json for JSON output, array_agg(x) for lists, {'a': x} for structs, whose fields are x['a']"
         }
         "ms" | "us" | "millis" | "time_to_ms" | "time_to_us" | "time_to_s" | "time_to_ns"
         | "time_from_ms" | "time_from_us" | "time_from_s" | "time_from_ns" => {
@@ -227,7 +236,6 @@ pub(crate) fn function(name: &str) -> Option<&'static str> {
         }
         "trace_end" => "use (SELECT max(time) FROM events)",
         "trace_dur" => "use (SELECT max(time) - min(time) FROM events)",
-        "list_agg" | "listagg" => "use string_agg(x, ', ')",
         "columns" => "use it in SELECT: COLUMNS('_stack$')",
         "extract_arg" => {
             "fields of events are columns: SELECT filename FROM sys_enter_openat; calls and syscalls have args"
@@ -246,8 +254,74 @@ pub(crate) fn function(name: &str) -> Option<&'static str> {
         "spans_overlapping_dur" => "use span_join(calls, thread_states, tid)",
         "to_ftrace" => "use perfquet-convert TRACE --to perf-script",
         "demangle" => "names are stored demangled",
-        "ksym" | "usym" | "sym" => "use stack_leaf(kernel_stack) or stack_leaf(user_stack)",
-        "str" | "kstr" | "buf" => "strings are columns; no function is needed",
+        "usym" | "sym" => "use stack_leaf(kernel_stack) or stack_leaf(user_stack)",
+        "str" | "kstr" | "buf" | "path" | "ntop" | "macaddr" => {
+            "strings are columns; no function is needed; use CAST(x AS TEXT) for other values"
+        }
+        _ => return of_another_engine(&name),
+    })
+}
+
+/// The rest of [`function`]: those of one row.
+fn of_another_engine(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "unnest" => UNNEST,
+        "fdiv" => "use floor(x / 2.0)",
+        "even" => "use ceil(x / 2.0) * 2",
+        "nextafter" => "use x + 1 for integers",
+        "width_bucket" => "use lquantize(x, 0, 10, 1) for all rows, or floor((x - 0) / 2)",
+        "scale" => "use CAST(x AS DECIMAL(38, 3)) for three decimals",
+        "setseed" => "use hash(x) % 100 = 0 for the same sample each time",
+        "age" => "use since_start(time), now() - wall_time(time), or y - x",
+        "make_interval" => "use INTERVAL '1 hour' beside dates, durations such as 5ms beside times",
+        "strptime" => "use to_timestamp(text, '%Y-%m-%d')",
+        "timezone" | "justify_days" | "justify_hours" => "dates are UTC: use wall_time(time)",
+        "time" => "use strftime(wall_time(time), '%H:%M:%S')",
+        "regexp_extract_all" | "regexp_split_to_array" | "regexp_split_to_table" => {
+            "use string_to_array(text, '/'), or regexp_match(text, '(.*)/(.*)') for groups"
+        }
+        "editdist3"
+        | "hamming"
+        | "damerau_levenshtein"
+        | "jaccard"
+        | "similarity"
+        | "soundex"
+        | "jaro_similarity"
+        | "jaro_winkler_similarity" => "use levenshtein(text, 'other')",
+        "quote_ident" => "use concat('\"', text, '\"')",
+        "to_number" => "use CAST(text AS DOUBLE)",
+        "parse_path" | "parse_dirname" | "parse_dirpath" | "dirname" => {
+            "use regexp_replace(text, '/[^/]*$', '') for the directory, string_to_array(text, '/') for all parts"
+        }
+        "basename" => "use parse_filename(text)",
+        "try" => "use TRY_CAST(text AS INT) for casts, x / nullif(y, 0) for divisions",
+        "error" => "use CASE WHEN x > 0 THEN x END: NULL marks what is wrong",
+        "current_database" | "current_schema" | "current_setting" | "current_user" => {
+            "use SELECT * FROM trace_info"
+        }
+        "list_reduce" | "reduce" | "list_where" | "list_median" | "list_mode"
+        | "list_stddev_pop" => {
+            "use the rows of unnest: SELECT median(v) FROM (SELECT unnest(list) AS v FROM t)"
+        }
+        "list_count" => "use array_length(list)",
+        "approx_top_k" => "use GROUP BY x ORDER BY count(*) DESC LIMIT 3",
+        "bitstring_agg" => "use array_agg(DISTINCT x)",
+        "print" | "printa" | "cat" | "system" | "exit" | "clear" | "zero" | "signal"
+        | "override" => "queries print what they SELECT, and do nothing else",
+        "kaddr" | "uaddr" => "use ksym(x) for the name of an address",
+        "cgroupid" | "cgroup_path" => "use cgroup of threads",
+        "reg" | "kptr" | "uptr" | "skboutput" | "bswap" | "percpu_kaddr" => {
+            "values are those that were recorded: perfquet-record --kprobe 'FUNC x=%di:u64'"
+        }
+        "strerror" => "use errno_name(-x)",
+        "tseries" => "use count(*) with GROUP BY time_bucket(100ms, time)",
+        "join" => "use array_to_string(list, ' ')",
+        "like" | "ilike" | "matches" | "regexp" | "rlike" => {
+            "use text LIKE '%a%', or regexp_like(text, 'a')"
+        }
+        "glob" => "use text GLOB 'a*'",
+        "concat_all" | "strings_agg" => "use string_agg(text, ', ')",
+        "list_agg" | "listagg" => "use string_agg(text, ', ')",
         "alias" => "use x AS name",
         _ => return None,
     })
@@ -268,12 +342,23 @@ pub(crate) fn arguments(name: &str) -> Option<&'static str> {
             "it takes lists; for strings, use substr(x, 1, 3) or left(x, 3)"
         }
         "len" => "use len(string) or len(list)",
+        "string_agg" => "use string_agg(text, ', ')",
+        "decode" => "use decode(text, 'hex'), or CASE x WHEN 1 THEN 2 END",
+        "to_char" => "use to_char(wall_time(time), '%H:%M:%S'), or CAST(x AS TEXT)",
+        "sum" | "avg" | "mean" | "median" | "stddev" | "stddev_samp" | "stddev_pop" | "var"
+        | "var_samp" | "var_pop" | "corr" | "quantize" | "lquantize" | "llquantize"
+        | "histogram" => NUMERIC,
         "percentile_cont" | "quantile_cont" => {
             "use quantile_cont(x, 0.99), or quantiles(x, 0.5, 0.99)"
         }
         _ => return None,
     })
 }
+
+const NUMERIC: &str = "use numeric arguments; count() takes any type, and --by groups by strings";
+/// Lists of a table's own rows.
+pub(super) const UNNEST: &str =
+    "use SELECT comm, unnest([pid, tid]) AS id FROM t, also in a subquery of FROM";
 
 /// Queries read traces only.
 const FILES: &str = "import the file with perfquet-convert, or query it together with the trace's Parquet files in DuckDB: perfquet-convert TRACE --to ddl=duckdb";

@@ -1,10 +1,12 @@
-//! `+`, `-`, `*` of integers without wrapping, and integer `/` of totals.
+//! `+`, `-`, `*`, `<<`, `>>` of integers without wrapping, and integer `/` of totals.
 //!
 //! ```text
 //! SELECT 9223372036854775807 + 1      error: 9223372036854775807 + 1 does not fit into 64 bits
+//! SELECT 1 << 64                      error: 1 << 64: expected 0 to 63 bits
 //! SELECT sum(x) / 2                   integer division: DataFusion's result would have decimals
 //! ```
-//! DataFusion computes integers in their own width, and wraps: `cpu * cpu` at 32 bits, `a - b` of unsigned fields at 0.
+//! DataFusion computes integers in their own width, and wraps: `cpu * cpu` at 32 bits, `a - b` of unsigned fields at 0, and the number
+//! of bits of a shift at 64.
 //! These functions replace its operators during planning, and have the operators' names.
 
 use std::sync::Arc;
@@ -44,6 +46,8 @@ enum Operation {
     Times,
     /// Of totals only: division of integers does not wrap.
     Divided,
+    Left,
+    Right,
 }
 
 impl Operation {
@@ -53,6 +57,8 @@ impl Operation {
             BinaryOperator::Minus => Some(Operation::Minus),
             BinaryOperator::Multiply => Some(Operation::Times),
             BinaryOperator::Divide => Some(Operation::Divided),
+            BinaryOperator::PGBitwiseShiftLeft => Some(Operation::Left),
+            BinaryOperator::PGBitwiseShiftRight => Some(Operation::Right),
             _ => None,
         }
     }
@@ -63,7 +69,13 @@ impl Operation {
             Operation::Minus => "-",
             Operation::Times => "*",
             Operation::Divided => "/",
+            Operation::Left => "<<",
+            Operation::Right => ">>",
         }
+    }
+
+    fn is_shift(self) -> bool {
+        matches!(self, Operation::Left | Operation::Right)
     }
 
     /// The type of the result; `None` if DataFusion's own operator is right.
@@ -79,6 +91,8 @@ impl Operation {
         let both_unsigned = left.is_unsigned_integer() && right.is_unsigned_integer();
         let any_wide = *left == DataType::UInt64 || *right == DataType::UInt64;
         Some(match self {
+            Operation::Left | Operation::Right if *left == DataType::UInt64 => DataType::UInt64,
+            Operation::Left | Operation::Right => DataType::Int64,
             // An address plus a number is an address; a difference may be negative.
             Operation::Plus | Operation::Times if both_unsigned || any_wide => DataType::UInt64,
             Operation::Minus if any_wide && !both_unsigned => DataType::UInt64,
@@ -162,6 +176,8 @@ impl Arithmetic {
             Operation::Minus => left.checked_sub(right),
             Operation::Times => left.checked_mul(right),
             Operation::Divided => left.checked_div(right),
+            Operation::Left => left.checked_mul(1_i128 << bits_of(right)?),
+            Operation::Right => Some(left >> bits_of(right)?),
         }
     }
 
@@ -170,7 +186,11 @@ impl Arithmetic {
             return ArrowError::DivideByZero;
         }
         let sign = self.operation.sign();
-        ArrowError::ComputeError(format!("{left} {sign} {right} {BEYOND}"))
+        ArrowError::ComputeError(match (self.operation.is_shift(), bits_of(right)) {
+            (true, None) => format!("{left} {sign} {right}: expected 0 to 63 bits"),
+            (true, Some(_)) => format!("{left} {sign} {right} does not fit into 64 bits"),
+            (false, _) => format!("{left} {sign} {right} {BEYOND}"),
+        })
     }
 
     /// On two 64-bit integers.
@@ -179,7 +199,7 @@ impl Arithmetic {
             Operation::Plus => numeric::add(left, right),
             Operation::Minus => numeric::sub(left, right),
             Operation::Times => numeric::mul(left, right),
-            Operation::Divided => numeric::div(left, right),
+            Operation::Divided | Operation::Left | Operation::Right => numeric::div(left, right),
         };
         results.map_err(|error| match error {
             ArrowError::ArithmeticOverflow(text) => {
@@ -223,6 +243,11 @@ impl Arithmetic {
     }
 }
 
+/// Number of bits of a shift.
+fn bits_of(count: i128) -> Option<u32> {
+    u32::try_from(count).ok().filter(|&count| count < 64)
+}
+
 /// Error for a result that is too large.
 const BEYOND: &str = "does not fit into 64 bits\nhint: cast one operand: CAST(… AS DECIMAL(38, 0))";
 
@@ -233,6 +258,8 @@ impl ScalarUDFImpl for Arithmetic {
             Operation::Minus => "whole_difference",
             Operation::Times => "whole_product",
             Operation::Divided => "whole_quotient",
+            Operation::Left => "whole_shift_left",
+            Operation::Right => "whole_shift_right",
         }
     }
 
@@ -256,7 +283,9 @@ impl ScalarUDFImpl for Arithmetic {
     fn coerce_types(&self, kinds: &[DataType]) -> Result<Vec<DataType>> {
         // The common case, twice as fast this way.
         let is_narrow = |kind: &DataType| kind.is_integer() && *kind != DataType::UInt64;
-        let in_64_bits = self.kind == DataType::Int64 && kinds.iter().all(is_narrow);
+        let in_64_bits = self.kind == DataType::Int64
+            && !self.operation.is_shift()
+            && kinds.iter().all(is_narrow);
         let kind = if in_64_bits { DataType::Int64 } else { TOTAL };
         Ok(vec![kind; kinds.len()])
     }

@@ -8,6 +8,7 @@ mod blocked_function;
 mod code_names;
 mod duration;
 mod flame;
+mod hash;
 mod integer_sum;
 mod kernel_symbol;
 mod len;
@@ -51,6 +52,8 @@ pub const FUNCTIONS: &[&Function] = &[
     &sum::FUNCTION,
     &mode::FUNCTION,
     &len::FUNCTION,
+    &hash::HASH,
+    &hash::BIT_COUNT,
     &quantile::QUANTILE,
     &quantile::QUANTILES,
     &quantize::QUANTIZE,

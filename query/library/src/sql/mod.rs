@@ -5,6 +5,7 @@
 //! ```
 
 mod aliases;
+mod dates;
 mod definitions;
 mod dialect;
 pub mod literals;

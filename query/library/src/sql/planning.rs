@@ -23,6 +23,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::engine;
 use crate::sql::aliases;
+use crate::sql::dates;
 use crate::sql::dialect;
 use crate::sql::macros::{Macro, Macros};
 use crate::sql::membership;
@@ -114,6 +115,7 @@ pub(crate) async fn plan_within(
     if let Some(starts) = starts {
         plan = times::resolve(plan, &starts)?;
     }
+    dates::check(&plan)?;
     plan = membership::resolve(plan)?;
     // COPY, INSERT, UPDATE and the like: only options of the program write files, never a query.
     SQLOptions::new().with_allow_dml(false).verify_plan(&plan)?;

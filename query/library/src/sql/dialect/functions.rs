@@ -11,10 +11,10 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgOperator, FunctionArguments,
 };
 
-use super::texts;
+use super::{elsewhere, texts};
 
 /// Functions with the same meaning under another name.
-const RENAMED: [(&str, &str); 22] = [
+const RENAMED: [(&str, &str); 27] = [
     ("list", "array_agg"),
     ("group_concat", "string_agg"),
     ("first", "first_value"),
@@ -32,18 +32,25 @@ const RENAMED: [(&str, &str); 22] = [
     ("fsum", "sum"),
     ("hist", "quantize"),
     ("lhist", "lquantize"),
-    ("kstack", "stack_text"),
-    ("ustack", "stack_text"),
     ("lcase", "lower"),
     ("ucase", "upper"),
     ("array_apply", "array_transform"),
+    ("arbitrary", "first_value"),
+    ("every", "bool_and"),
+    ("kahan_sum", "sum"),
+    ("std", "stddev"),
+    ("stdev", "stddev"),
+    ("sum_no_overflow", "sum"),
+    ("variance", "var"),
 ];
 
 /// Functions that become an expression.
-const REPLACED: [&str; 37] = [
+const REPLACED: [&str; 43] = [
     "arg_max",
+    "argmax",
     "max_by",
     "arg_min",
+    "argmin",
     "min_by",
     "count_if",
     "countif",
@@ -78,6 +85,10 @@ const REPLACED: [&str; 37] = [
     "struct_pack",
     "trace_start",
     "quantile_cont",
+    "geomean",
+    "geometric_mean",
+    "sum_if",
+    "sumif",
 ];
 
 /// Returns the engine's name of a function that has another one elsewhere.
@@ -91,7 +102,13 @@ pub(super) fn is_replaced_aggregate(name: &str) -> bool {
     matches!(
         name,
         "arg_max"
+            | "argmax"
             | "max_by"
+            | "argmin"
+            | "geomean"
+            | "geometric_mean"
+            | "sum_if"
+            | "sumif"
             | "arg_min"
             | "min_by"
             | "count_if"
@@ -104,14 +121,15 @@ pub(super) fn is_replaced_aggregate(name: &str) -> bool {
 /// Whether a call is translated.
 pub(super) fn is_translated(call: &Function) -> bool {
     let name = call.name.to_string().to_lowercase();
-    REPLACED.contains(&name.as_str()) || renamed(&name).is_some()
+    REPLACED.contains(&name.as_str()) || renamed(&name).is_some() || elsewhere::has(&name)
 }
 
 /// Returns the SQL of a call that the engine lacks; `None` for another function.
 pub(super) fn replacement(name: &str, call: &Function) -> Result<Option<String>, String> {
     let order = match name {
-        "arg_max" | "max_by" => "DESC",
-        "arg_min" | "min_by" => "ASC",
+        "arg_max" | "argmax" | "max_by" => "DESC",
+        "arg_min" | "argmin" | "min_by" => "ASC",
+        "geomean" | "geometric_mean" | "sum_if" | "sumif" => return sums(name, call).map(Some),
         "count_if" | "countif" => return count_if(name, call).map(Some),
         "quantile" | "quantile_cont" | "approx_quantile" | "percentile_cont" => {
             return Ok(quantiles(name, call));
@@ -188,7 +206,7 @@ fn scalar(name: &str, call: &Function) -> Result<Option<String>, String> {
         ("hex", [value]) => format!("upper(to_hex({value}))"),
         ("struct_pack", _) => return struct_pack(call).map(Some),
         ("trace_start", []) => "at(0)".to_owned(),
-        _ => return Ok(None),
+        _ => return elsewhere::expression(name, &args),
     }))
 }
 
@@ -296,6 +314,20 @@ fn count_if(name: &str, call: &Function) -> Result<String, String> {
     };
     let clauses = clauses(call);
     Ok(format!("count(CASE WHEN {condition} THEN 1 END){clauses}"))
+}
+
+/// Aggregates that are other aggregates of an expression.
+fn sums(name: &str, call: &Function) -> Result<String, String> {
+    let (args, clauses) = (arguments(call), clauses(call));
+    match (name, args.as_slice()) {
+        ("geomean" | "geometric_mean", [value]) => Ok(format!("exp(avg(ln({value})){clauses})")),
+        ("sum_if" | "sumif", [value, condition]) => Ok(format!(
+            "sum(CASE WHEN {condition} THEN {value} END){clauses}"
+        )),
+        _ => Err(format!(
+            "{name}: wrong number of arguments\nhint: geomean(x), or sum(x) FILTER (WHERE x > 0)"
+        )),
+    }
 }
 
 /// FILTER and OVER of a call.

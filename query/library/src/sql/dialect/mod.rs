@@ -9,6 +9,7 @@
 //! ```
 //! Functions are in `functions.rs`. What needs the columns of tables is in `sql/star.rs`, what needs a plan in `sql/membership.rs`.
 
+mod elsewhere;
 mod functions;
 mod texts;
 
@@ -98,6 +99,13 @@ impl VisitorMut for Translator {
             Expr::Cast { data_type, .. } => known_type(data_type),
             Expr::CompoundFieldAccess { access_chain, .. } => with_bounds(access_chain),
             Expr::AnyOp { .. } | Expr::AllOp { .. } => as_list(expr),
+            Expr::BinaryOp {
+                op: BinaryOperator::BitwiseXor,
+                ..
+            } => {
+                self.wrong = "^ is a power in DuckDB and PostgreSQL, and exclusive or in C\nhint: use pow(x, y), or xor(x, y)".to_owned();
+                return ControlFlow::Break(());
+            }
             _ => {}
         }
         ControlFlow::Continue(())
