@@ -472,6 +472,33 @@ fn visited<C: AsRef<str>, E: AsRef<str>>(server: &Server, steps: &[(C, Option<E>
     found
 }
 
+/// Times beyond 2^53 nanoseconds, 104 days, are not exact in JavaScript.
+#[test]
+fn a_trace_of_years_is_shown() {
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let mut text = "# tracer: nop\n#\n".to_owned();
+    for step in 0..20_u64 {
+        let (before, next) = (10 + step % 2, 10 + (step + 1) % 2);
+        let _ = writeln!(
+            text,
+            "{:>16}-{before} [000] d..2. {}.{:06}: sched_switch: prev_comm=w{before} prev_pid={before} prev_prio=120 prev_state=S ==> next_comm=w{next} next_pid={next} next_prio=120",
+            format!("w{before}"),
+            100 + step * 4_730_417,
+            step * 131 % 1_000_000,
+        );
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let trace = converted(directory.path(), "years.trace", &text);
+    let server = Server::of(&[&trace]);
+    let found = visited(&server, &[("rows", None::<&str>)]);
+    assert!(
+        found[0].contains("sched.sched_switch: 20 events"),
+        "{found:?}"
+    );
+}
+
 /// Zooming by wheel and keys, details, SQL, links, two traces; and the counts on the screen are those of SQL.
 #[test]
 fn the_page_zooms_selects_and_asks() {

@@ -183,17 +183,22 @@ pub(crate) fn shortest(name: &str) -> &str {
     own.find(" (with ").map_or(own, |end| &own[..end])
 }
 
-/// [`shortened`] with the name's indentation.
+/// [`shortened`] with the name's indentation, which is cut before the own name of the function.
 pub(crate) fn indented_name(name: &str, width: usize) -> Cow<'_, str> {
     let start = name.len() - name.trim_start_matches(' ').len();
-    if start == 0 || columns(name) <= width || start >= width {
+    let function = &name[start..];
+    if start == 0 || columns(name) <= width {
         return shortened(name, width);
     }
-    Cow::Owned(format!(
-        "{}{}",
-        &name[..start],
-        shortened(&name[start..], width - start)
-    ))
+    // One column for the mark of missing modules.
+    let own = columns(shortest(function)) + usize::from(shortest(function).len() < function.len());
+    let indentation = start.min(width.saturating_sub(own));
+    let function = shortened(function, width - indentation);
+    Cow::Owned(match (indentation < start, indentation) {
+        (true, 0) => function.into_owned(),
+        (true, room) => format!("…{}{function}", " ".repeat(room - 1)),
+        (false, room) => format!("{}{function}", " ".repeat(room)),
+    })
 }
 
 /// The lines of a text, broken between words where possible.
@@ -317,6 +322,18 @@ mod tests {
         assert_eq!(cut("abc", 0), "");
         assert!(columns(&cut("漢字漢字漢字", 7)) <= 7);
         assert!(columns(&cut("漢字漢字漢字", 6)) <= 6);
+    }
+
+    #[test]
+    fn indentation_is_cut_before_names() {
+        let deep = "                vfs_read";
+        assert_eq!(indented_name(deep, 24), deep);
+        assert_eq!(indented_name(deep, 20), "…           vfs_read");
+        assert_eq!(indented_name(deep, 9), "…vfs_read");
+        assert_eq!(indented_name(deep, 8), "vfs_read");
+        assert_eq!(indented_name(deep, 5), "vfs_…");
+        assert_eq!(indented_name("    a::b::read", 12), "    …::read");
+        assert_eq!(indented_name("    a::b::read", 9), "… …::read");
     }
 
     #[test]

@@ -116,6 +116,41 @@ fn reports_fit_terminals_without_cut_numbers_and_names() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
+/// Twenty levels of calls on 80 columns: columns and indentation go, names do not.
+#[test]
+fn trees_of_calls_keep_the_names_of_functions() {
+    if !needs::met(&["script"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (mut text, mut ends) = ("# tracer: function_graph\n#\n".to_owned(), String::new());
+    let name = |depth: usize| format!("a_function_of_the_kernel_with_number_{depth}");
+    for depth in 0..20 {
+        let indentation = "  ".repeat(depth);
+        text.push_str(&format!(
+            " 0)               |  {indentation}{}() {{\n",
+            name(depth)
+        ));
+        ends.insert_str(
+            0,
+            &format!(" 0)   {:8.3} us |  {indentation}}}\n", 900.0 - depth as f64),
+        );
+    }
+    let input = directory.path().join("deep.trace");
+    std::fs::write(&input, text + &ends).unwrap();
+    let trace = directory.path().join("deep.pqt");
+    super::import(&input, &trace).unwrap();
+    let tree = printed(&trace, &["calls", "--tree", "--min-percent", "0"], Some(80));
+    for depth in 0..20 {
+        let name = name(depth);
+        let is_whole = |line: &str| line.trim_end().ends_with(&name);
+        assert!(tree.lines().any(is_whole), "{tree}");
+    }
+    for line in tree.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
 /// Facts, findings, notes on stderr, and calls: no line is wider than the terminal, and no letter is lost.
 #[test]
 fn facts_notes_and_calls_fit_terminals() {

@@ -27,6 +27,8 @@ export interface Profile {
   is_count: boolean;
   is_off_cpu: boolean;
   notes: string[];
+  /** The note on incomplete stacks of all samples, and its hint; of samples only, and if there are any. */
+  incomplete?: [string, string] | null;
   labels: Label[];
   modules: string[];
   /** Node 0 is the root; a parent precedes its children. */

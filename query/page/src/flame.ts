@@ -271,7 +271,7 @@ export class Flame {
       ? ["the whole trace: these stacks have neither time nor thread"] : [];
     const base = selection.base !== null && profile.cells !== null
       ? [`colors and changes: against ${readableRange(selection.base[0] * this.state.slot, selection.base[1] * this.state.slot)}, in shares`] : [];
-    this.panel.note.replaceChildren(...[text, ...profile.notes, ...order, ...untimed, ...base].map((line) => make("span", {}, line)));
+    this.panel.note.replaceChildren(...[text, ...profile.notes, ...this.stack.incomplete(this.state), ...order, ...untimed, ...base].map((line) => make("span", {}, line)));
     this.command.update();
     this.draw();
   }

@@ -1,6 +1,7 @@
 // Sums over the stacks of a profile.
 
 import { type Data, isIdleThread, type Label, type Profile } from "./data.ts";
+import { grouped } from "./format.ts";
 import type { State } from "./state.ts";
 import { SCHEDULER } from "./waits.ts";
 
@@ -169,6 +170,26 @@ export class Stacks {
     const key = JSON.stringify([time, base, [...threads]]);
     if (this.last?.key !== key) this.last = { key, ...this.boxes(state.share(), base === null ? null : state.share(base)) };
     return this.last;
+  }
+
+  /** The note on the incomplete stacks of the selection. */
+  incomplete(state: State): string[] {
+    const { cells, incomplete, parent, label, labels } = this.profile;
+    if (incomplete === undefined || incomplete === null) return [];
+    const { time, threads } = state.selection;
+    if (cells === null || (time === null && threads.size === 0)) return [incomplete[0]];
+    const isCut = new Uint8Array(parent.length);
+    for (let node = 1; node < parent.length; node++) isCut[node] = isCut[parent[node]!]! | Number(labels[label[node]!]![1] === INCOMPLETE);
+    const share = state.share();
+    let [all, cut] = [0, 0];
+    for (let index = 0; index < cells.slot.length; index++) {
+      if (share(cells.slot[index]!, 1, cells.thread[index]!) === 0) continue;
+      all += cells.count[index]!;
+      cut += isCut[cells.node[index]!]! * cells.count[index]!;
+    }
+    if (cut === 0) return [];
+    const percents = (cut / all) * 100;
+    return [`${grouped(cut)} of ${grouped(all)} stacks (${percents < 0.5 ? "<1" : percents.toFixed(0)}%) lack their outer frames; ${incomplete[1]}`];
   }
 
   /** The boxes of the whole trace. */

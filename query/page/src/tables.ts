@@ -381,7 +381,7 @@ export class Durations {
       };
       return {
         ...(row.trace === undefined ? {} : { trace: row.trace }), function: row.function, index, bars: sum.bars, count: sum.count, total: sum.total, self: null, min: null, max: at(1),
-        avg: sum.count > 0 ? sum.total / sum.count : null, p50: at(0.5), p95: at(0.95), p99: at(0.99),
+        avg: null, p50: at(0.5), p95: at(0.95), p99: at(0.99),
       };
     });
     const expression = this.state.expression();
@@ -408,7 +408,7 @@ export class Durations {
     const rounded = this.state.selection.time !== null && this.calls.steps > 1
       ? [`time rounded to ${duration(this.calls.steps * (this.data.slot ?? 1))}`] : [];
     const scale = lines.length > 0 ? [`distribution: ${time(2 ** (low / this.calls.bars))} to ${time(2 ** ((high + 1) / this.calls.bars))}, logarithmic`] : [];
-    const notes = isWhole ? [this.calls.summary, ...scale] : ["percentiles of a selection are within 5%", ...rounded, ...scale];
+    const notes = isWhole ? [this.calls.summary, ...scale] : ["percentiles of a selection are within 4.5% and 1 ns", ...rounded, ...scale];
     this.panel.note.replaceChildren(...notes.map((line) => make("span", {}, line)));
     this.table.show(lines, columns);
     this.command.update();

@@ -69,14 +69,18 @@ export function parts(track: Track, from: number, to: number, visit: (begin: num
   }
 }
 
+/** Calls `visit` with the time in a range of every part of a track. A cell of merged stretches that is partly outside has its time spread evenly. */
+export function spent(track: Track, from: number, to: number, visit: (what: number, time: number) => void): void {
+  parts(track, from, to, (begin, end, what, time, isMerged) => {
+    const inside = Math.min(end, to) - Math.max(begin, from);
+    visit(what, isMerged && inside < end - begin ? (time * inside) / (end - begin) : Math.min(time, inside));
+  });
+}
+
 /** Time by group of states in a range. */
 function times(track: Track, from: number, to: number): number[] {
   const sums = GROUPS.map(() => 0);
-  parts(track, from, to, (begin, end, what, time, isMerged) => {
-    const inside = Math.min(end, to) - Math.max(begin, from);
-    // A cell of merged stretches that is partly outside has its time spread evenly.
-    sums[GROUP_OF[what] ?? 4]! += isMerged && inside < end - begin ? (time * inside) / (end - begin) : Math.min(time, inside);
-  });
+  spent(track, from, to, (what, time) => { sums[GROUP_OF[what] ?? 4]! += time; });
   return sums;
 }
 
@@ -399,9 +403,7 @@ export class Tracks {
       return [this.name(row), ...GROUPS.flatMap((group, index) => (all[index]! > 0 ? [`${group.name} ${duration(Math.round(all[index]!))}`] : []))];
     }
     let busy = 0;
-    parts(row.track, from, to, (begin, end, _what, time) => {
-      busy += Math.min(time, Math.min(end, to) - Math.max(begin, from));
-    });
+    spent(row.track, from, to, (_what, time) => { busy += time; });
     return [this.name(row), `busy ${duration(Math.round(busy))}, ${((busy / (to - from)) * 100).toFixed(2)}%`];
   }
 
@@ -523,9 +525,7 @@ export class Tracks {
     const [from, to] = this.range;
     const sums = new Map<number, number>();
     for (const track of this.tracks) {
-      if (track.kind === "cpu") {
-        parts(track, from, to, (begin, end, what, time) => sums.set(what, (sums.get(what) ?? 0) + Math.min(time, Math.min(end, to) - Math.max(begin, from))));
-      }
+      if (track.kind === "cpu") spent(track, from, to, (what, time) => sums.set(what, (sums.get(what) ?? 0) + time));
     }
     const all = [...sums.values()].reduce((sum, time) => sum + time, 0);
     return [...sums].sort((a, b) => b[1] - a[1]).slice(0, COLORS).map(([thread, time]) => {

@@ -20,6 +20,8 @@ const TEXT: usize = 40;
 const FUNCTION: usize = 48;
 /// Minimum widths of descriptions before and after columns were omitted.
 const WRAPPED: [usize; 2] = [32, 12];
+/// Columns that can be spared are omitted before the indentation of functions is cut to this width.
+const INDENTATION: usize = 12;
 /// Minimum width of a function's name if nothing else can be omitted.
 const SHORT_FUNCTION: usize = 12;
 
@@ -131,7 +133,7 @@ impl Column {
         let essence = match self.kind {
             Kind::Function => {
                 let name = cell.trim_start_matches(' ');
-                cell.len() - name.len() + columns(shortest(name)) + 1
+                (cell.len() - name.len()).min(INDENTATION) + columns(shortest(name)) + 1
             }
             Kind::Path => cell
                 .rfind('/')
@@ -325,6 +327,8 @@ mod tests {
         assert_eq!(essence(Kind::Function, "a::bb::execute"), (14, 10));
         assert_eq!(essence(Kind::Function, "vfs_read"), (8, 8));
         assert_eq!(essence(Kind::Function, "find (with hash, other)"), (23, 5));
+        let deep = format!("{}vfs_read", " ".repeat(60));
+        assert_eq!(essence(Kind::Function, &deep), (68, 21));
         assert_eq!(essence(Kind::Path, "/usr/lib/libc.so.6"), (18, 11));
         assert_eq!(essence(Kind::Path, "[kernel.kallsyms]"), (17, 17));
         assert_eq!(essence(Kind::Name, "kworker/u8:4-events_unbound"), (27, 13));

@@ -18,7 +18,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use perfquet::unit::UNIT;
 
 use super::paths::Paths;
-use crate::render::{INDENT, TERMINAL};
+use crate::render::{INDENT, SPARE, TERMINAL};
 use crate::totals;
 
 /// Limits of the printed tree.
@@ -61,19 +61,25 @@ pub(super) fn batch(paths: &Paths, pruning: Pruning) -> Result<RecordBatch> {
         let field = Field::new(name, values.data_type().clone(), false);
         (field.with_metadata(metadata(UNIT, "ns")), values)
     };
+    let spare = |field: Field, place: &str| {
+        let mut metadata = field.metadata().clone();
+        metadata.insert(SPARE.to_owned(), place.to_owned());
+        field.with_metadata(metadata)
+    };
+    let own = duration("self", |line| line.own);
     let columns = vec![
         (
             Field::new("total_percent", DataType::Float64, false),
             percents(|line| line.total),
         ),
         (
-            Field::new("self_percent", DataType::Float64, false),
+            spare(Field::new("self_percent", DataType::Float64, false), "1"),
             percents(|line| line.own),
         ),
         duration("total", |line| line.total),
-        duration("self", |line| line.own),
+        (spare(own.0, "3"), own.1),
         (
-            Field::new("count", DataType::UInt64, false),
+            spare(Field::new("count", DataType::UInt64, false), "2"),
             numbers(|line| line.count),
         ),
         (

@@ -170,7 +170,13 @@ fn cells(batches: &[RecordBatch]) -> (Vec<Cell>, u64) {
             }
         }
     }
+    sort(&mut cells);
     (cells, negative)
+}
+
+/// In the order of time and value: the engine's groups have none.
+fn sort(cells: &mut [Cell]) {
+    cells.sort_by_key(|cell| (cell.slot, cell.low, cell.value));
 }
 
 /// First and last time of the selected rows.
@@ -267,5 +273,24 @@ impl Heatmap {
         Ok(Answered::new(Section::Grid(grid))
             .with_summary(summary)
             .with_omitted(note))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_in_the_order_of_time_and_value() {
+        let cell = |slot: i64, low: i64| Cell {
+            slot,
+            low,
+            high: low + 1,
+            value: low,
+            count: 1,
+        };
+        let mut cells = vec![cell(2, 1), cell(0, 9), cell(1, 5), cell(0, 3)];
+        sort(&mut cells);
+        assert_eq!(cells, [cell(0, 3), cell(0, 9), cell(1, 5), cell(2, 1)]);
     }
 }

@@ -152,8 +152,13 @@ async function answered<T>(response: Response): Promise<T> {
   return (await response.json()) as T;
 }
 
+/** A value of a parameter. The digits of a large number would otherwise be the fewest that tell it apart, which are those of another integer. */
+export function written(value: string | number): string {
+  return typeof value === "number" && Number.isInteger(value) ? BigInt(value).toString() : String(value);
+}
+
 export async function get<T>(path: string, parameters: Record<string, string | number | string[]>, signal?: AbortSignal): Promise<T> {
-  const query = Object.entries(parameters).flatMap(([name, value]) => [value].flat().map((one) => `${name}=${encodeURIComponent(one)}`)).join("&");
+  const query = Object.entries(parameters).flatMap(([name, value]) => [value].flat().map((one) => `${name}=${encodeURIComponent(written(one))}`)).join("&");
   return answered<T>(await fetch(`/api/${path}?${query}`, signal === undefined ? {} : { signal }));
 }
 

@@ -10,7 +10,7 @@ import type { View } from "./view.ts";
 const CHOICES: ["by" | "metric" | "per", string, [string, string][]][] = [
   ["by", "Compare by", [["", "function"], ["module", "module"], ["stack", "stack"], ["comm", "thread name"], ["pid", "process"], ["cpu", "CPU"], ["event", "event"], ["syscall", "system call"]]],
   ["metric", "Value", [["", "self"], ["total", "total"], ["count", "count"], ["avg", "average duration"], ["p50", "median duration"], ["p95", "95th percentile"], ["p99", "99th percentile"]]],
-  ["per", "Per", [["", "whole"], ["second", "per second"], ["total", "share of the total"]]],
+  ["per", "Per", [["", "second if lengths differ"], ["run", "whole"], ["second", "per second"], ["total", "share of the total"]]],
 ];
 
 function words(view: View, trace: number, from: number, to: number): string {

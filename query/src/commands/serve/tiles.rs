@@ -29,6 +29,9 @@ const MOST_ROWS: usize = 512;
 /// Shares of steps are in units of 2^-5 of the step, half a pixel of a row of the page: more of them is noise that does not compress.
 const SHARE_BITS: u32 = 5;
 
+/// Longest step: a picture of a few hundred of them is as long as times can be.
+const LONGEST: i64 = 1 << 53;
+
 /// A part of the time: half open, in steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
@@ -42,7 +45,7 @@ impl Window {
     pub(super) fn of(request: &Request) -> Result<Window> {
         let step = integer(request, "step")?;
         let (from, to) = range(request)?;
-        if !(1..=1 << 50).contains(&step) || step.count_ones() != 1 {
+        if !(1..=LONGEST).contains(&step) || step.count_ones() != 1 {
             bail!(Misuse("step: expected a power of two".to_owned()));
         }
         if from.rem_euclid(step) != 0 || to.rem_euclid(step) != 0 {

@@ -104,6 +104,7 @@ fn profile(
     });
     Ok(Profile {
         notes: note.into_iter().collect(),
+        incomplete: None,
         event,
         tree: merge.tree,
         samples: cells.0.iter().map(|cell| cell.count).sum(),

@@ -32,6 +32,8 @@ pub(super) struct Profile {
     pub(super) cells: Cells,
     pub(super) samples: u64,
     pub(super) notes: Vec<String>,
+    /// The note on incomplete stacks of all samples, and the hint that it ends with: the page counts those of a selection.
+    pub(super) incomplete: Option<[String; 2]>,
     pub(super) source: Source,
 }
 
@@ -152,7 +154,8 @@ fn of_event(
     let hint = incomplete.hint(&event.table);
     let note = note_of_incomplete(merge.incomplete, folded.samples, hint);
     Ok(Profile {
-        notes: note.into_iter().collect(),
+        notes: Vec::new(),
+        incomplete: note.map(|note| [note, hint.to_owned()]),
         event,
         tree: merge.tree,
         cells,
@@ -184,6 +187,7 @@ impl Profile {
             cells,
             samples: self.samples,
             notes: self.notes.clone(),
+            incomplete: self.incomplete.clone(),
             source: self.source,
         }
     }
@@ -203,6 +207,7 @@ impl Profile {
             "is_count": all == u128::from(self.samples),
             "is_off_cpu": self.source == Source::OffCpu,
             "notes": self.notes,
+            "incomplete": self.incomplete,
             "cells": self.cells.json(scale, columns),
         });
         extend(&mut json, commands);
