@@ -125,8 +125,8 @@ struct Search {
     /// Files that are no traces, and the first of them.
     others: u64,
     other: Option<String>,
-    /// A trace directory of perfquet, which is not imported.
-    own: Option<String>,
+    /// The first trace of perfquet itself, which is not imported, and the number of others.
+    own: Option<(String, u64)>,
 }
 
 impl Search {
@@ -146,6 +146,7 @@ impl Search {
         }
         let name = input.name().to_owned();
         let unknown = nearest(&input);
+        let is_archive = input.is_archive();
         let archive_bytes = input.size_bytes().filter(|_| input.is_archive());
         self.directory(input, 0)?;
         match self.parts.as_mut_slice() {
@@ -154,16 +155,22 @@ impl Search {
                 .iter_mut()
                 .for_each(|part| part.is_one_of_several = true),
         }
-        if let Some(own) = &self.own {
+        if let Some((own, others)) = &self.own {
+            let own = match others {
+                0 => format!("{own} is a trace of perfquet"),
+                others => format!("{own} and {others} more are traces of perfquet"),
+            };
+            let extract = match is_archive {
+                true => "extract it, then use perfquet-query",
+                false => "use perfquet-query",
+            };
             if self.parts.is_empty() {
                 return Err(Error::Unsupported {
                     input: name,
-                    message: format!(
-                        "{own} is a trace directory, which needs no import\nhint: extract it, then use perfquet-query"
-                    ),
+                    message: format!("{own}, which needs no import\nhint: {extract}"),
                 });
             }
-            log::warn!("{own} is a trace directory, and not imported");
+            log::warn!("{own}, and not imported: {extract}");
         }
         match (self.parts.len(), &self.other) {
             (0, _) if let Some(from) = self.from => Err(Error::Unsupported {
@@ -260,8 +267,13 @@ impl Search {
             let head = tree.head_of(file)?.unwrap_or_default();
             if head.starts_with(MANIFEST_HEAD) {
                 let folder = file.strip_suffix(MANIFEST).unwrap_or_default();
-                let name = format!("{}/{}", tree.name(), folder.trim_end_matches('/'));
-                self.own.get_or_insert(name);
+                let folder_name = folder.trim_end_matches('/');
+                match &mut self.own {
+                    Some((_, others)) => *others += 1,
+                    // A `.pqtz` has the file at its top.
+                    own if folder_name.is_empty() => *own = Some((tree.name().to_owned(), 0)),
+                    own => *own = Some((format!("{}/{folder_name}", tree.name()), 0)),
+                }
                 claimed.push(folder.to_owned());
             }
         }
