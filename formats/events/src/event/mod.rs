@@ -645,8 +645,8 @@ pub struct Fork {
 pub struct Exit {
     /// Time of the event.
     pub time: Option<i64>,
-    /// ID of its process.
-    pub pid: i32,
+    /// ID of its process, if the input has it.
+    pub pid: Option<i32>,
     /// ID of the thread.
     pub tid: i32,
     /// Exit status, if known.

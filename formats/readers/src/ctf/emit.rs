@@ -716,7 +716,7 @@ fn perf_record(
         Special::PerfExit => match (number("pid"), number("tid")) {
             (Some(pid), Some(tid)) => sink.event(Event::Exit(Exit {
                 time,
-                pid,
+                pid: Some(pid),
                 tid,
                 code: None,
             })),

@@ -242,7 +242,7 @@ fn is_counted_at_the_end(trailer: &Trailer) -> bool {
 fn exit_of(task: Fork) -> Exit {
     Exit {
         time: task.time,
-        pid: task.pid,
+        pid: Some(task.pid),
         tid: task.tid,
         code: None,
     }

@@ -35,7 +35,7 @@ pub(super) fn event(text: &[u8], time: Option<i64>, cpu: Option<u32>) -> Option<
             let [pid, tid, ..] = pairs(rest)?;
             Some(Event::Exit(Exit {
                 time,
-                pid,
+                pid: Some(pid),
                 tid,
                 code: None,
             }))
@@ -163,7 +163,11 @@ mod tests {
         ));
         assert!(matches!(
             event("PERF_RECORD_EXIT(1:2):(3:4)"),
-            Some(Event::Exit(Exit { pid: 1, tid: 2, .. }))
+            Some(Event::Exit(Exit {
+                pid: Some(1),
+                tid: 2,
+                ..
+            }))
         ));
         assert!(matches!(
             event("PERF_RECORD_LOST lost 12"),

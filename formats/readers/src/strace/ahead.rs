@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use hashbrown::{HashMap, HashSet};
 
+use super::call::Outcome;
 use super::line::{self, Body, Time, cut};
 use crate::lines::Lines;
 
@@ -35,6 +36,8 @@ pub(super) struct Ahead<'a> {
     /// The first thread, if it is named anywhere.
     pub(super) first: Option<i32>,
     pub(super) is_ltrace: bool,
+    /// Whether lines may be torn: some are none of strace's.
+    pub(super) has_torn: bool,
 }
 
 /// The second line of a call.
@@ -52,10 +55,14 @@ impl<'a> Ahead<'a> {
         let mut clock = Clock::default();
         let mut open = Open::new();
         let mut kinds = [(Time::None, 0u64); 3];
+        let mut last = None;
+        let (mut named, mut seen) = (Vec::new(), HashSet::new());
         let mut created = HashSet::new();
         let mut lines = Lines::of(text);
         while let Some(line) = lines.next() {
-            let Some((prefix, body)) = line::parse_anywhere(line.text) else {
+            let parsed = line::parse(line.text);
+            ahead.has_torn |= parsed.is_none();
+            let Some((prefix, body)) = parsed.or_else(|| line::parse_inside(line.text)) else {
                 continue;
             };
             let kind = match prefix.time {
@@ -68,9 +75,20 @@ impl<'a> Ahead<'a> {
                 (*time, *count) = (prefix.time, *count + 1);
             }
             ahead.has_threads |= prefix.tid.is_some();
-            ahead.first = ahead
-                .first
-                .or(prefix.tid.filter(|tid| !created.contains(tid)));
+            if let Some(tid) = prefix.tid
+                && last != Some(tid)
+            {
+                last = Some(tid);
+                if seen.insert(tid) {
+                    named.push(tid);
+                }
+            }
+            if let Body::Call { name, result, .. } | Body::Resumed { name, result, .. } = body
+                && is_fork(name)
+            {
+                let child = Outcome::parse(result).value;
+                created.extend(child.and_then(|child| i32::try_from(child).ok()));
+            }
             let time = match body {
                 Body::Frame(_) => continue,
                 Body::Message(tid) => {
@@ -106,6 +124,7 @@ impl<'a> Ahead<'a> {
                 _ => {}
             }
         }
+        ahead.first = named.into_iter().find(|tid| !created.contains(tid));
         // Another kind than that of most lines is a damaged line.
         let most = kinds.into_iter().max_by_key(|(_, count)| *count);
         ahead.time = most.map_or(Time::None, |(time, _)| time);
@@ -116,6 +135,11 @@ impl<'a> Ahead<'a> {
     pub(super) fn is_joined(&self, number: u64) -> bool {
         self.joined.contains(&number)
     }
+}
+
+/// Whether a system call creates a thread or process.
+pub(super) fn is_fork(name: &[u8]) -> bool {
+    matches!(name, b"clone" | b"clone2" | b"clone3" | b"fork" | b"vfork")
 }
 
 /// Takes the innermost open call of the name that a line resumes, with those inside it. On the standard error, lines have no thread

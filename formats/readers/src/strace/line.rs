@@ -62,8 +62,8 @@ pub(super) enum Body<'a> {
     Signal(&'a [u8]),
     /// `+++ exited with 7 +++`: status, or 128 and the signal's number, if known.
     Exited(Option<i32>),
-    /// `+++ superseded by execve in pid 1234 +++`
-    Superseded,
+    /// `+++ superseded by execve in pid 1234 +++`: the thread that called it.
+    Superseded(Option<i32>),
     /// ` > /lib/libc.so.6(read+0x12) [0xfa392]`
     Frame(Frame<'a>),
     /// `strace: Process 1234 attached`, `[ Process PID=1234 runs in 32 bit mode. ]`: the attached thread.
@@ -95,8 +95,12 @@ pub(super) fn parse(text: &[u8]) -> Option<(Prefix<'_>, Body<'_>)> {
 
 /// Like [`parse`], also if the output of the program precedes the line, without a line ending.
 pub(super) fn parse_anywhere(text: &[u8]) -> Option<(Prefix<'_>, Body<'_>)> {
-    parse(text)
-        .or_else(|| memmem::find_iter(text, b"[pid ").find_map(|start| parse(text.get(start..)?)))
+    parse(text).or_else(|| parse_inside(text))
+}
+
+/// Parses the line that follows output of the program.
+pub(super) fn parse_inside(text: &[u8]) -> Option<(Prefix<'_>, Body<'_>)> {
+    memmem::find_iter(text, b"[pid ").find_map(|start| parse(text.get(start..)?))
 }
 
 /// Whether a line begins a call, but does not end it.
@@ -252,26 +256,26 @@ fn ended(text: &[u8]) -> Option<Body<'_>> {
         let number = signal::number(name).and_then(|number| i32::try_from(number).ok());
         return Some(Body::Exited(number.map(|number| 128 + number)));
     }
-    text.starts_with(b"superseded by ")
-        .then_some(Body::Superseded)
+    let by = text.strip_prefix(b"superseded by ")?;
+    let by = by.rsplit(|&byte| byte == b' ').next().and_then(thread);
+    Some(Body::Superseded(by.map(|(tid, ..)| tid)))
 }
 
 /// Splits `args) = result` at the last closing parenthesis outside of strings that a result follows.
 fn closed(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut found = None;
     let mut place = 0;
-    while let Some(&byte) = text.get(place) {
-        match byte {
-            b'"' => place = string_end(text, place),
-            b')' => {
-                let after = text.get(place + 1..).unwrap_or_default().trim_ascii_start();
-                if let Some(result) = after.strip_prefix(b"= ") {
-                    found = Some((text.get(..place)?, result));
-                }
-                place += 1;
-            }
-            _ => place += 1,
+    while let Some(next) = memchr::memchr2(b'"', b')', text.get(place..)?) {
+        place += next;
+        if text.get(place) == Some(&b'"') {
+            place = string_end(text, place);
+            continue;
         }
+        let after = text.get(place + 1..).unwrap_or_default().trim_ascii_start();
+        if let Some(result) = after.strip_prefix(b"= ") {
+            found = Some((text.get(..place)?, result));
+        }
+        place += 1;
     }
     found
 }
@@ -279,18 +283,21 @@ fn closed(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Position after a string; the end of the text if it is not closed.
 pub(super) fn string_end(text: &[u8], start: usize) -> usize {
     let mut place = start + 1;
-    while let Some(&byte) = text.get(place) {
-        match byte {
-            b'\\' => place += 2,
-            b'"' => return place + 1,
-            _ => place += 1,
+    while let Some(next) = text
+        .get(place..)
+        .and_then(|rest| memchr::memchr2(b'\\', b'"', rest))
+    {
+        place += next;
+        match text.get(place) {
+            Some(b'"') => return place + 1,
+            _ => place += 2,
         }
     }
     text.len()
 }
 
 /// ` > FILE(FUNCTION+0xOFFSET) [0xADDRESS]`; the function may be missing.
-fn frame(text: &[u8]) -> Option<Frame<'_>> {
+pub(super) fn frame(text: &[u8]) -> Option<Frame<'_>> {
     let text = text.trim_ascii_end().strip_prefix(b" > ")?;
     let Some(start) = memmem::rfind(text, b" [0x") else {
         return Some(Frame {

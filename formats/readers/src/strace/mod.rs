@@ -8,7 +8,7 @@
 //! 14962 1795363209.117845 --- SIGUSR1 {si_signo=SIGUSR1, si_code=SI_USER, si_pid=14959, si_uid=0} ---
 //! 14960 1795363209.125106 +++ exited with 7 +++
 //! ```
-//! Read as strace 4.x to 7.2 prints it, with the options `-f -ff -t -tt -ttt -r -T -i -n -k -y -yy -Y -c -C` and
+//! Read as strace 4.x to 7.2 prints it, with the options `-f -ff -t -tt -ttt -r -T -i -n -k -y -yy -Y -c -C -U` and
 //! `--absolute-timestamps`, and ltrace with `-f -t -tt -ttt -r -T -S`. The format has no specification other than
 //! strace.c and syscall.c.
 //!
@@ -21,7 +21,9 @@
 //! - Times of `-ttt` are real time; those of `-t` and `-tt` are nanoseconds since midnight, in the time zone of strace; those
 //!   of `-r` alone are sums of the differences. Without any of these options there is no time.
 //! - Signals are hits of `strace:signal`. Results of `clone`, `fork` and `vfork` create threads, `+++` ends them.
-//! - The table of `-c` and `-C` becomes aggregations by system call: `calls`, `errors`, `seconds`.
+//! - The table of `-c` and `-C` becomes aggregations by system call: `calls`, `errors`, `seconds`; with `-U`, also `shortest` and
+//!   `longest`, and what follows from others, `usecs/call` and `% time`, if the table does not have those.
+//! - Without `-f`'s thread numbers, lines belong to the first thread that none of the calls creates, also before a second one is named.
 //! - With `-ff`, the thread is in the name of the file: `trace.15035`.
 //! - `perf trace` is another language (`perf_trace.rs`) with the same rows.
 //! - On the standard error, lines may be output of the program: they are counted.

@@ -1,5 +1,7 @@
 //! Lines → calls, signals, threads, aggregations.
 
+use std::borrow::Cow;
+
 use hashbrown::{HashMap, HashSet};
 use perfquet_events::event::{
     Action, AggregateValue, Call, Comm, Common, Event, EventId, Exit, Fact, Fields, Fork, Function,
@@ -7,7 +9,7 @@ use perfquet_events::event::{
 };
 use perfquet_events::{Error, Input};
 
-use super::ahead::{Ahead, Clock, Resumption, mended};
+use super::ahead::{Ahead, Clock, Resumption, is_fork, mended};
 use super::call::{Outcome, arguments};
 use super::line::{self, Body, Frame, Prefix, Time, cut};
 use super::signal_type::signal_type;
@@ -25,8 +27,16 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let Some(map) = input.whole()? else {
         return Ok(());
     };
-    let text = mended(&map);
-    let ahead = Ahead::of(&text);
+    let whole = Ahead::of(&map);
+    // Most files have no torn lines.
+    let text = match whole.has_torn {
+        true => mended(&map),
+        false => Cow::Borrowed(&map[..]),
+    };
+    let ahead = match &text {
+        Cow::Borrowed(_) => whole,
+        Cow::Owned(text) => Ahead::of(text),
+    };
     let mut reader = Reader {
         tid_of_file: match ahead.has_threads {
             true => None,
@@ -118,7 +128,8 @@ impl<'a> Reader<'a> {
             self.counts.blank += 1;
             return Ok(());
         }
-        if summary::is_head(text) {
+        let mut next = after.clone();
+        if summary::is_head(text, || next.next().map_or(&b""[..], |line| line.text)) {
             self.table = Some(Table::of(text));
             self.tables += 1;
             self.counts.header += 1;
@@ -151,6 +162,8 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         self.counts.data += 1;
+        // With -q, no message says that a thread is attached.
+        self.live.extend(prefix.tid);
         let time = match body {
             // Belongs to the call above.
             Body::Frame(_) => return Ok(()),
@@ -179,6 +192,11 @@ impl<'a> Reader<'a> {
             }
             Body::Signal(text) => self.signal(&common, text, sink),
             Body::Exited(code) => self.exited(&common, code, sink),
+            Body::Superseded(by) => {
+                // The thread that called execve goes on as this one.
+                by.map(|by| self.live.remove(&by));
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -269,9 +287,8 @@ impl<'a> Reader<'a> {
         if is_naming && outcome.value == Some(0) {
             return self.renamed(&common, text_of_program.unwrap_or_default(), false, sink);
         }
-        let is_fork = matches!(name, b"clone" | b"clone2" | b"clone3" | b"fork" | b"vfork");
         match outcome.value.and_then(|value| i32::try_from(value).ok()) {
-            Some(child) if is_fork && child > 0 => self.forked(&common, child, flags, sink),
+            Some(child) if is_fork(name) && child > 0 => self.forked(&common, child, flags, sink),
             _ => Ok(()),
         }
     }
@@ -379,12 +396,9 @@ impl<'a> Reader<'a> {
         };
         self.live.remove(&tid);
         self.pids.remove(&tid);
-        let Some(pid) = common.pid else {
-            return Ok(());
-        };
         sink.event(Event::Exit(Exit {
             time: common.time,
-            pid,
+            pid: common.pid,
             tid,
             code,
         }))
@@ -426,6 +440,10 @@ impl<'a> Reader<'a> {
     /// Emits a row of the table of `-c`.
     fn row(&mut self, row: &summary::Row<'_>, sink: &mut dyn Sink) -> Result<(), Error> {
         self.counts.data += 1;
+        // Follow from the others, unless these are not in the table.
+        let is_derived = row.calls.is_some() && row.seconds.is_some();
+        let microseconds = row.average.map(AggregateValue::of_unsigned);
+        let percent = row.percent.map(AggregateValue::Float);
         let sums = [
             (
                 &b"calls"[..],
@@ -441,6 +459,26 @@ impl<'a> Reader<'a> {
                 b"seconds",
                 Action::Sum,
                 row.seconds.map(AggregateValue::Float),
+            ),
+            (
+                b"shortest",
+                Action::Min,
+                row.shortest.map(AggregateValue::Float),
+            ),
+            (
+                b"longest",
+                Action::Max,
+                row.longest.map(AggregateValue::Float),
+            ),
+            (
+                b"usecs/call",
+                Action::Avg,
+                microseconds.filter(|_| !is_derived),
+            ),
+            (
+                b"% time",
+                Action::Sum,
+                percent.filter(|_| row.seconds.is_none()),
             ),
         ];
         summary::emit(&sums, &[row.name], self.tables.saturating_sub(1), sink)
@@ -471,10 +509,7 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
 
 /// The frames on the following lines, leaf first.
 fn frames<'a>(lines: Lines<'a>) -> Vec<NamedFrame<'a>> {
-    let frames = lines.map_while(|line| match line::parse(line.text) {
-        Some((_, Body::Frame(frame))) => Some(named(frame)),
-        _ => None,
-    });
+    let frames = lines.map_while(|line| line::frame(line.text).map(named));
     frames.take(FRAMES_MAX).collect()
 }
 

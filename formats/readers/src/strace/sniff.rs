@@ -21,7 +21,9 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
         lines.pop();
     }
     lines.retain(|line| !line.trim_ascii().is_empty());
-    if lines.iter().take(3).any(|line| summary::is_head(line)) {
+    if (lines.iter().zip(lines.iter().skip(1)).take(3))
+        .any(|(line, next)| summary::is_head(line, || next))
+    {
         return Guess::Certain;
     }
     let (mut known, mut typical) = (0, 0);
@@ -39,7 +41,7 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
             }
             Body::Unfinished { .. } | Body::Resumed { .. } | Body::Abandoned { .. } => true,
             Body::Signal(_) | Body::Exited(_) => true,
-            Body::Superseded | Body::Frame(_) | Body::Message(_) => false,
+            Body::Superseded(_) | Body::Frame(_) | Body::Message(_) => false,
         });
     }
     match typical > 0 && known * LEAST_SHARE >= lines.len() {

@@ -7,7 +7,13 @@
 //! ------ ----------- ----------- --------- --------- ----------------
 //! 100.00    0.001688          13       126        12 total
 //! ```
-//! The columns can be chosen (`--summary-columns`), so a column is found by its name and the ruler below it.
+//! The columns and their order can be chosen (`--summary-columns`), so a column is found by its name and the ruler below it:
+//!
+//! ```text
+//! syscall              longest     calls
+//! ---------------- ----------- ---------
+//! read                0.000104         7
+//! ```
 
 use perfquet_events::Error;
 use perfquet_events::event::{Action, Aggregate, AggregateValue, Event, Sink, Stack};
@@ -16,6 +22,9 @@ use crate::lines::{unsigned, words};
 
 /// A column of a row: its name, what it sums, and its value, if the table has it.
 pub(super) type Sum<'a> = (&'a [u8], Action, Option<AggregateValue>);
+
+/// Longer lines are no heads of tables.
+const HEAD_BYTES_MAX: usize = 256;
 
 /// Emits the sums of a row. `snapshot` is the number of the table.
 pub(super) fn emit(
@@ -57,6 +66,11 @@ pub(super) struct Row<'a> {
     pub(super) calls: Option<u64>,
     pub(super) errors: Option<u64>,
     pub(super) seconds: Option<f64>,
+    pub(super) shortest: Option<f64>,
+    pub(super) longest: Option<f64>,
+    /// Microseconds of a call.
+    pub(super) average: Option<u64>,
+    pub(super) percent: Option<f64>,
 }
 
 /// The kinds of lines of a table.
@@ -68,21 +82,36 @@ pub(super) enum Part<'a> {
     Total,
 }
 
-/// Whether a line is the head of a table.
-pub(super) fn is_head(text: &[u8]) -> bool {
-    let text = text.trim_ascii();
-    text.starts_with(b"% time ")
-        && (text.ends_with(b" syscall") || text.ends_with(b" function"))
-        && words(text).any(|word| word == b"calls")
+/// Names of columns. `% time` is one name.
+const NAMES: [&[u8]; 9] = [
+    b"time",
+    b"seconds",
+    b"shortest",
+    b"longest",
+    b"usecs/call",
+    b"calls",
+    b"errors",
+    b"syscall",
+    b"function",
+];
+
+/// Whether a line is the head of a table; `next` is the line below it.
+pub(super) fn is_head<'a>(text: &[u8], next: impl FnOnce() -> &'a [u8]) -> bool {
+    // Calls, which nearly all lines are, have a parenthesis.
+    if text.len() > HEAD_BYTES_MAX || text.contains(&b'(') {
+        return false;
+    }
+    let is_name = |word: &[u8]| matches!(word, b"syscall" | b"function");
+    words(text).any(is_name)
+        && words(text).all(|word| word == b"%" || NAMES.contains(&word))
+        && next().trim_ascii_start().starts_with(b"---")
 }
 
 impl Table {
     pub(super) fn of(head: &[u8]) -> Table {
-        let mut names: Vec<Vec<u8>> = words(head).map(<[u8]>::to_vec).collect();
-        // `% time` is one name.
-        names.drain(..1.min(names.len()));
+        let names = words(head).filter(|word| *word != b"%");
         Table {
-            names,
+            names: names.map(<[u8]>::to_vec).collect(),
             spans: Vec::new(),
         }
     }
@@ -94,31 +123,39 @@ impl Table {
             return (self.spans.len() == self.names.len()).then_some(Part::Ruler);
         }
         let mut row = Row::default();
-        // Large numbers extend to the left.
-        let mut start = 0;
-        for (name, &(_, end)) in self.names.iter().zip(&self.spans) {
-            let is_last = name == b"syscall" || name == b"function";
-            let cell = match is_last {
-                true => text.get(start..),
-                false => text.get(start..=end),
+        // Large numbers extend to the left, names to the right.
+        let (mut start, mut has_number) = (0, false);
+        for (place, (name, &(_, end))) in self.names.iter().zip(&self.spans).enumerate() {
+            let is_name = name == b"syscall" || name == b"function";
+            let is_last = place + 1 == self.names.len();
+            let longer = text.get(end + 1..).unwrap_or_default();
+            let longer = longer.iter().position(u8::is_ascii_whitespace);
+            let cell_end = match (is_name, longer) {
+                (true, _) if is_last => text.len(),
+                (true, Some(longer)) => end + 1 + longer,
+                (true, None) => text.len(),
+                (false, _) => end + 1,
             };
-            start = end + 1;
+            let cell = text.get(start..cell_end.min(text.len()));
+            start = cell_end;
             let cell = cell.unwrap_or_default().trim_ascii();
+            let number = || std::str::from_utf8(cell).ok()?.parse().ok();
+            has_number |= !is_name && cell.first().is_some_and(u8::is_ascii_digit);
             match name.as_slice() {
                 b"syscall" | b"function" => row.name = cell,
                 b"calls" => row.calls = unsigned(cell),
                 b"errors" => row.errors = unsigned(cell),
-                b"seconds" => {
-                    row.seconds = std::str::from_utf8(cell)
-                        .ok()
-                        .and_then(|cell| cell.parse().ok());
-                }
-                _ => {}
+                b"usecs/call" => row.average = unsigned(cell),
+                b"seconds" => row.seconds = number(),
+                b"shortest" => row.shortest = number(),
+                b"longest" => row.longest = number(),
+                _ => row.percent = number(),
             }
         }
-        match (row.name, row.calls) {
-            (b"total", _) => Some(Part::Total),
-            (b"", _) | (_, None) => None,
+        match row.name {
+            b"total" => Some(Part::Total),
+            b"" => None,
+            _ if !has_number && self.names.len() > 1 => None,
             _ => Some(Part::Row(row)),
         }
     }

@@ -422,7 +422,7 @@ impl<'a> Emitter<'a> {
             },
             What::Exit => sink.event(Event::Exit(Exit {
                 time,
-                pid,
+                pid: Some(pid),
                 tid,
                 code: None,
             })),

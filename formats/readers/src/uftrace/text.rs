@@ -200,7 +200,8 @@ impl TextEmitter {
             b"linux:task-exit" => match at.tid {
                 Some(tid) => sink.event(Event::Exit(Exit {
                     time: at.time,
-                    pid: tid,
+                    // Texts do not name the process of a thread.
+                    pid: None,
                     tid,
                     code: None,
                 })),

@@ -88,9 +88,9 @@ impl Life {
 
     /// Handles the end of a thread without writing rows.
     pub(super) fn know_exit(&mut self, exit: &Exit) {
-        self.threads.exit(exit);
-        if self.threads.is_over(exit.pid) {
-            self.mappings.forget(exit.pid);
+        let pid = self.threads.exit(exit);
+        if let Some(pid) = pid.filter(|&pid| self.threads.is_over(pid)) {
+            self.mappings.forget(pid);
         }
     }
 
@@ -217,7 +217,7 @@ mod tests {
         let (time, code) = (Some(9), None);
         Exit {
             time,
-            pid: P,
+            pid: Some(P),
             tid,
             code,
         }

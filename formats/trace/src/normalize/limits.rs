@@ -89,7 +89,7 @@ mod tests {
                 send(sink, Event::Sample(&sample));
                 let exit = Exit {
                     time: Some(time + 2),
-                    pid,
+                    pid: Some(pid),
                     tid: pid,
                     code: Some(0),
                 };

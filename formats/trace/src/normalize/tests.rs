@@ -648,7 +648,7 @@ fn files_of_one_recording_share_threads() {
                 sink,
                 Event::Exit(Exit {
                     time: Some(9),
-                    pid: 7,
+                    pid: Some(7),
                     tid: 7,
                     code: None,
                 }),

@@ -245,22 +245,24 @@ impl Threads {
     }
 
     /// Ends a thread. Its ID keeps the name until another thread takes the ID over.
-    pub(crate) fn exit(&mut self, event: &Exit) {
-        let index = self.at(event.tid, Some(event.pid)).0;
-        let Some(thread) = self.lives.get_mut(index as usize) else {
-            return;
-        };
+    pub(crate) fn exit(&mut self, event: &Exit) -> Option<i32> {
+        let index = self.at(event.tid, event.pid).0;
+        let thread = self.lives.get_mut(index as usize)?;
+        let pid = event.pid.or(thread.pid);
         if thread.ended {
-            return;
+            return pid;
         }
         thread.ended = true;
         thread.end = event.time;
         thread.exit_code = event.code.or(thread.exit_code);
-        self.living.remove(&(event.pid, event.tid));
+        if let Some(pid) = pid {
+            self.living.remove(&(pid, event.tid));
+        }
         self.ended.push_back((event.tid, index));
         if self.ended.len() > ENDED_REMEMBERED {
             self.forget_oldest();
         }
+        pid
     }
 
     /// Whether a process has ended: the exits of its first thread and of every other known thread were recorded.
@@ -281,7 +283,7 @@ impl Threads {
             let code = None;
             self.exit(&Exit {
                 time,
-                pid,
+                pid: Some(pid),
                 tid,
                 code,
             });
@@ -429,7 +431,7 @@ mod tests {
     fn exit(tid: i32, time: i64) -> Exit {
         Exit {
             time: Some(time),
-            pid: tid,
+            pid: Some(tid),
             tid,
             code: None,
         }

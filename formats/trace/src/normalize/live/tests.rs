@@ -128,7 +128,7 @@ fn a_sample_belongs_to_the_program_that_ran_then() {
     send(&mut tally, Event::Sample(&user(40, &[0x1010], 1)));
     let exit = Exit {
         time: Some(200),
-        pid: 40,
+        pid: Some(40),
         tid: 40,
         code: Some(0),
     };
