@@ -3,6 +3,7 @@
 //! ```text
 //! sys_stats { meminfo { key 2, value 1048576 } cpu_stat { cpu_id 0, user_ns 50000000 } }      →  perfetto.meminfo, perfetto.cpu_stat
 //! process_stats { processes { pid 100, vm_rss_kb 4096 } }                                     →  perfetto.process_stats
+//!   threads { tid 101, cpu_freq_indices 2, 5, cpu_freq_ticks 40, 3 }                          →  perfetto.time_in_state, a row each
 //! ```
 //! Source: protos/perfetto/trace/sys_stats/sys_stats.proto, protos/perfetto/trace/ps/process_stats.proto. Values that have not changed are
 //! missing, in the tables too.
@@ -48,6 +49,8 @@ use Kind::{Cpu, Each, Name, Number, Pid, Signed, Text};
 
 const SYSTEM: u64 = 7;
 const PROCESSES: u64 = 9;
+/// Of a process: its threads.
+const THREADS: u64 = 11;
 
 #[rustfmt::skip]
 const GROUPS: &[Group] = &[
@@ -184,6 +187,54 @@ impl Statistics {
         self.unread += members(body)
             .filter(|(member, _)| !is_known(*member))
             .count() as u64;
+        match packet {
+            PROCESSES => self.times_in_states(time, body, types, sink),
+            _ => Ok(()),
+        }
+    }
+
+    /// Emits the ticks of threads at each frequency. Frequencies are numbers: a packet of the recording's start lists them.
+    fn times_in_states(
+        &mut self,
+        time: i64,
+        body: &[u8],
+        types: &mut Declared,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Error> {
+        for process in messages(body, 1) {
+            let pid = number(process, 1).map(|pid| pid as i32);
+            for thread in messages(process, THREADS) {
+                self.cut += u64::from(is_cut(thread));
+                let each = |of: u64| {
+                    let found = members(thread).filter(move |(member, _)| *member == of);
+                    found.flat_map(|(_, value)| value.numbers())
+                };
+                let (indices, ticks) = (each(2).count(), each(3).count());
+                self.unread += indices.abs_diff(ticks) as u64;
+                self.unread += members(thread).filter(|(member, _)| *member > 4).count() as u64;
+                let columns = vec![
+                    ("frequency_index".to_owned(), FieldType::UInt(8)),
+                    ("ticks".to_owned(), FieldType::UInt(8)),
+                    ("is_complete".to_owned(), FieldType::Bool),
+                ];
+                let names = ("perfetto", "time_in_state");
+                let event = types.of(names, EventKind::Marker, columns, sink)?;
+                let is_complete = number(thread, 4).is_some_and(|full| full != 0);
+                for (index, ticks) in each(2).zip(each(3)) {
+                    sink.event(Event::Sample(&Sample {
+                        time: Some(time),
+                        pid,
+                        tid: number(thread, 1).map(|tid| tid as i32),
+                        fields: Fields::Values(&[
+                            Cell::UInt(index),
+                            Cell::UInt(ticks),
+                            Cell::Bool(is_complete),
+                        ]),
+                        ..Sample::of(event)
+                    }))?;
+                }
+            }
+        }
         Ok(())
     }
 
@@ -199,7 +250,10 @@ impl Statistics {
         if group.member != 0 {
             self.cut += u64::from(is_cut(body));
             let is_column = |member| group.columns.iter().any(|column| column.1 == member);
-            let is_inner = |member| group.inner.is_some_and(|(of_inner, _)| of_inner == member);
+            let is_inner = |member| {
+                group.inner.is_some_and(|(of_inner, _)| of_inner == member)
+                    || (group.packet, member) == (PROCESSES, THREADS)
+            };
             let unread =
                 members(body).filter(|(member, _)| !is_column(*member) && !is_inner(*member));
             self.unread += unread.count() as u64;
@@ -254,6 +308,18 @@ fn is_cut(body: &[u8]) -> bool {
 fn members(body: &[u8]) -> impl Iterator<Item = (u64, Value<'_>)> {
     let fields = Message::new(body, 0).map_while(Result::ok);
     fields.map(|field| (field.number, field.value))
+}
+
+fn messages(body: &[u8], of: u64) -> impl Iterator<Item = &[u8]> {
+    let found = members(body).filter(move |(member, _)| *member == of);
+    found.filter_map(|(_, value)| value.bytes())
+}
+
+fn number(body: &[u8], of: u64) -> Option<u64> {
+    members(body).find_map(|(member, value)| match value {
+        Value::Number(number) if member == of => Some(number),
+        _ => None,
+    })
 }
 
 fn type_of(kind: Kind) -> FieldType {

@@ -143,3 +143,21 @@ proptest! {
         (PERFETTO.sniff)(&bytes);
     }
 }
+
+/// Ticks of a thread at each frequency are rows; the thread's process is known.
+#[test]
+fn times_in_states_are_rows() {
+    let thread = [8, 101, 0x10, 2, 0x10, 5, 0x18, 40, 0x18, 3, 0x20, 1];
+    let process = [&[8, 100, 0x5a, 12][..], &thread].concat();
+    let stats = [&[0x0a, 16][..], &process].concat();
+    let inner = [&[0x40, 5, 0x4a, 18][..], &stats].concat();
+    let events = read_bytes(&PERFETTO, &[&[0x0a, 22][..], &inner].concat());
+    let rows: Vec<&str> = events
+        .lines()
+        .filter(|line| line.contains("tid=101"))
+        .collect();
+    assert_eq!(rows.len(), 2, "{events}");
+    assert!(rows[0].contains("pid=100"), "{events}");
+    assert!(events.contains("time_in_state"), "{events}");
+    assert!(!events.contains("no table holds"), "{events}");
+}
