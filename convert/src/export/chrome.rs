@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use anyhow::Result;
+use perfquet_trace::count::counted;
 
 use super::batch::{Heads, column, text_at};
 use super::calls::{Call, Owner, each_call};
@@ -56,6 +57,7 @@ fn write(sources: &[Source<'_>], out: &mut dyn Write, tally: &mut Tally) -> Resu
         next_row: FIRST_ROW,
         trace: None,
         others: HashMap::new(),
+        merged: 0,
     };
     export.facts(sources)?;
     let mut counts = Counts::default();
@@ -99,6 +101,12 @@ fn write(sources: &[Source<'_>], out: &mut dyn Write, tally: &mut Tally) -> Resu
         counts.too_deep,
     );
     tally.omit("call", "without a timestamp", counts.calls_without_time);
+    if export.merged > 0 {
+        tally.note(format!(
+            "{} share a row with an earlier one: more than 60 had the same ID",
+            counted(export.merged, "thread")
+        ));
+    }
     if counts.events + counts.calls > MANY_ROWS {
         tally.note("viewers hold about 2,000,000 events: use --time, or --to perfetto".to_owned());
     }
@@ -142,6 +150,8 @@ struct Export<'o> {
     trace: Option<Placed>,
     /// The IDs of processes and threads of later traces: their own are those of others.
     others: HashMap<i64, i64>,
+    /// Threads whose ID more than [`MOST_REUSED`] earlier ones had.
+    merged: u64,
 }
 
 struct Placed {
@@ -200,12 +210,15 @@ impl Export<'_> {
         }
         let (Row::Thread { index, .. } | Row::Lane { index, .. }) = row;
         let main = index.and_then(|index| self.threads.main_thread(index));
+        let reused = index.map_or(0, |index| self.threads.earlier(index));
+        self.merged += u64::from(reused > MOST_REUSED);
         let comm_of = |index: Option<usize>| self.threads.all()[index?].comm.as_deref();
+        let comm = comm_of(index).or(comm);
         let id = |id: i32, index: Option<usize>| {
             let earlier = index.map_or(0, |index| self.threads.earlier(index));
             i64::from(id) + earlier.min(MOST_REUSED) as i64 * REUSED
         };
-        let name = comm_of(index).or(comm).unwrap_or("[unknown]").to_owned();
+        let name = comm.unwrap_or("[unknown]").to_owned();
         let of_unknown = match row {
             Row::Thread { pid, tid: None, .. } => pid.and_then(|pid| self.threads.process(pid)),
             Row::Thread { .. } | Row::Lane { .. } => None,
@@ -246,6 +259,7 @@ impl Export<'_> {
                 }
             }
         };
+        let identity = identity(row, comm, (pid, tid));
         let is_of_cpus = pid == FIRST_ROW;
         let shown = |name: String, id: i64| match &self.trace {
             Some(trace) if trace.number > 0 && id < FIRST_ROW => format!("{name} [{id}]"),
@@ -270,8 +284,9 @@ impl Export<'_> {
             ))?;
         }
         self.json.raw(format!(
-            ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":{}}}}}",
-            text(&name)
+            ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":{}{}}}}}",
+            text(&name),
+            identity.filter(|_| self.trace.is_none()).unwrap_or_default(),
         ))?;
         Ok((pid, tid))
     }
@@ -475,6 +490,9 @@ impl Export<'_> {
             if let Some(count) = loss.count {
                 args += &format!(",\"count\":{count}");
             }
+            if let Some(cpu) = loss.cpu {
+                args += &format!(",\"cpu\":{cpu}");
+            }
             self.line(
                 &format!(
                     "{{\"ph\":\"i\",\"s\":\"g\",\"cat\":\"losses\",\"name\":{},\"pid\":0,\"tid\":0,\"ts\":{time}",
@@ -499,4 +517,30 @@ impl Export<'_> {
         }
         self.json.raw("}")
     }
+}
+
+/// Formats a member that identifies the thread or CPU of a row whose IDs are not its own, for `perfquet-convert`. Viewers ignore it.
+fn identity(row: Row, comm: Option<&str>, ids: (i64, i64)) -> Option<String> {
+    let mut members = Vec::new();
+    let (pid, tid, cpu) = match row {
+        Row::Thread { pid, tid, .. } => (pid, tid, None),
+        Row::Lane { owner, .. } => match owner {
+            Owner::Thread { pid, tid } => (pid, Some(tid), None),
+            Owner::Cpu { cpu, what } => (None, None, Some((cpu, what))),
+            Owner::Unknown => (None, None, None),
+        },
+    };
+    if pid.map(i64::from) == Some(ids.0) && tid.map(i64::from) == Some(ids.1) {
+        return None;
+    }
+    if let Some(comm) = comm {
+        members.push(format!("\"comm\":{}", text(comm)));
+    }
+    for (name, id) in [("pid", pid), ("tid", tid), ("cpu", cpu.map(|(cpu, _)| cpu))] {
+        members.extend(id.map(|id| format!("\"{name}\":{id}")));
+    }
+    if let Some((_, what)) = cpu {
+        members.push(format!("\"context\":\"{what}\""));
+    }
+    Some(format!(",\"perfquet\":{{{}}}", members.join(",")))
 }

@@ -8,6 +8,15 @@ use super::lanes::Lanes;
 /// Number of a chain; 0 is the empty one.
 pub(super) type PathId = u32;
 
+/// The chain that ends with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Path {
+    /// With the callers.
+    Nested(PathId),
+    /// Without callers: too many calls overlap.
+    Alone(PathId),
+}
+
 /// Number of a function, see [`Paths::function`].
 pub(super) type FunctionId = u32;
 
@@ -34,20 +43,20 @@ impl Paths {
     }
 
     /// Returns the chain that ends with a call. Calls come in the order of their starts.
-    pub(super) fn of(&mut self, call: &Call<'_>) -> PathId {
+    pub(super) fn of(&mut self, call: &Call<'_>) -> Path {
         let function = self.number(call.name(), call.module);
         let (lanes, open) = self.open.entry(call.owner()).or_default();
         // A call of unknown duration does not enclose any other.
         let end = call.end().unwrap_or(call.time);
         let Some(place) = lanes.place(call.time, end, usize::MAX) else {
-            return add(&mut self.nodes, &mut self.by_node, (0, function));
+            return Path::Alone(add(&mut self.nodes, &mut self.by_node, (0, function)));
         };
         let chain = open.entry(place.lane).or_default();
         chain.truncate(place.depth);
         let parent = chain.last().copied().unwrap_or(0);
         let path = add(&mut self.nodes, &mut self.by_node, (parent, function));
         chain.push(path);
-        path
+        Path::Nested(path)
     }
 
     /// Adds the functions of a chain, innermost first.

@@ -1,12 +1,15 @@
 //! speedscope's own format: <https://www.speedscope.app>.
 //!
 //! ```text
-//! {"profiles":[{"type":"sampled","name":"cycles: dd (220)","samples":[[0,1,2],…],"weights":[10101,…]},
-//!              {"type":"evented","name":"calls: dd (220)","events":[{"type":"O","frame":3,"at":1500},…]}],
+//! {"profiles":[{"type":"sampled","name":"cycles: dd (220)","event":"cycles","comm":"dd","tid":220,"samples":[[0,1,2],…],"weights":[10101,…]},
+//!              {"type":"evented","name":"calls: dd (220)","comm":"dd","tid":220,"events":[{"type":"O","frame":3,"at":1500},…]}],
 //!  "shared":{"frames":[{"name":"main","file":"/usr/bin/dd"},…]}}
 //! ```
-//! One profile per thread and event, and one per thread with calls. The time axis of a sampled profile is the sum of
-//! its weights. Times are exact nanoseconds after the first event.
+//! One profile per event, thread and name of the thread, and one per thread with calls. The time axis of a sampled profile
+//! is the sum of its weights. Times are exact nanoseconds after the first event.
+//!
+//! speedscope ignores members that it does not know. Ours are those that its names only show: `event`, `comm`, `pid`, `tid`,
+//! `cpu` and `context` of a profile, `comm` of a call after its thread was renamed, `module` and `space` of a frame.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -40,6 +43,8 @@ pub(super) const EXPORTER: Exporter = Exporter {
 /// Numbers of rows and bytes beyond which browsers become slow.
 const MANY_ROWS: u64 = 2_000_000;
 const MANY_BYTES: u64 = 400 << 20;
+/// Number of the name of a thread without a name.
+const NO_COMM: u32 = u32::MAX;
 
 fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
     let stacks = Stacks::read(source.trace)?;
@@ -47,6 +52,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         stacks: &stacks,
         first: source.first_time(),
         threads: Threads::read(source.trace)?,
+        comms: Comms::default(),
         frames: Frames::default(),
         profiles: Vec::new(),
         sampled: HashMap::new(),
@@ -77,14 +83,31 @@ struct Frames {
     numbers: HashMap<String, u32>,
 }
 
+/// A frame as speedscope has it. The format has no field for modules, so a module is the file if no source is known.
+#[derive(Default)]
+struct FrameNames<'a> {
+    name: &'a str,
+    module: Option<&'a str>,
+    file: Option<&'a str>,
+    line: Option<i32>,
+    is_kernel: bool,
+}
+
 impl Frames {
-    fn number(&mut self, name: &str, file: Option<&str>, line: Option<i32>) -> u32 {
-        let mut frame = format!("{{\"name\":{}", text(name));
-        if let Some(file) = file {
+    fn number(&mut self, names: &FrameNames<'_>) -> u32 {
+        let mut frame = format!("{{\"name\":{}", text(names.name));
+        if let Some(file) = names.file.or(names.module) {
             frame += &format!(",\"file\":{}", text(file));
         }
-        if let Some(line) = line {
+        if let Some(line) = names.line {
             frame += &format!(",\"line\":{line}");
+        }
+        // A file with a module is a source even if its line is not known.
+        if let Some(module) = names.module.filter(|_| names.file.is_some()) {
+            frame += &format!(",\"module\":{}", text(module));
+        }
+        if names.is_kernel {
+            frame += ",\"space\":\"kernel\"";
         }
         frame.push('}');
         let next = self.all.len() as u32;
@@ -98,6 +121,8 @@ impl Frames {
 /// A profile, whose rows are in the group with its number.
 struct Profile {
     name: String,
+    /// Members of ours, encoded as JSON, each followed by a comma.
+    members: String,
     kind: Kind,
     /// Sum of the weights, or number of calls; profiles are sorted by it.
     weight: i64,
@@ -115,13 +140,46 @@ enum Kind {
 /// Lanes of a thread or CPU, and the profile of each.
 type LaneProfiles = (Lanes, HashMap<usize, usize>);
 
-/// PID, TID, and index of the thread: a reused TID has several.
-type ThreadKey = (Option<i32>, Option<i32>, Option<usize>);
+/// The profiles of one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ThreadKey {
+    pid: Option<i32>,
+    tid: Option<i32>,
+    /// Index of the thread: a reused TID has several.
+    thread: Option<usize>,
+    /// Number of the name: a thread that runs another program has several.
+    comm: Option<u32>,
+}
+
+/// Names of threads, by number.
+#[derive(Default)]
+struct Comms {
+    all: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+impl Comms {
+    fn number(&mut self, comm: Option<&str>) -> Option<u32> {
+        let comm = comm?;
+        if let Some(number) = self.numbers.get(comm) {
+            return Some(*number);
+        }
+        let number = self.all.len() as u32;
+        self.all.push(comm.to_owned());
+        self.numbers.insert(comm.to_owned(), number);
+        Some(number)
+    }
+
+    fn name(&self, number: Option<u32>) -> Option<&str> {
+        self.all.get(number? as usize).map(String::as_str)
+    }
+}
 
 struct Export<'e> {
     stacks: &'e Stacks,
     first: i64,
     threads: Threads,
+    comms: Comms,
     frames: Frames,
     profiles: Vec<Profile>,
     /// By event and thread.
@@ -190,7 +248,12 @@ impl Export<'_> {
     fn sample(&mut self, event: &str, head: &Head<'_>, weight: i64) -> Result<()> {
         // Looked up in two steps, because `entry` would allocate the name of every row.
         let thread = head.tid.and_then(|tid| self.threads.find(tid, head.time));
-        let key = (head.pid, head.tid, thread);
+        let key = ThreadKey {
+            pid: head.pid,
+            tid: head.tid,
+            thread,
+            comm: self.comms.number(head.comm),
+        };
         let known = self.sampled.get(event);
         let known = known.and_then(|threads| threads.get(&key).copied());
         let group = known.unwrap_or_else(|| {
@@ -206,6 +269,8 @@ impl Export<'_> {
                     "{event}: {}",
                     thread_name(&self.threads, head.comm, head.tid, thread)
                 ),
+                members: format!("\"event\":{},", text(event))
+                    + &thread_members(head.comm, head.pid, head.tid),
                 kind,
                 weight: 0,
                 start: 0,
@@ -241,15 +306,25 @@ impl Export<'_> {
             let group = *groups.entry(place.lane).or_insert(next);
             if group == next {
                 let overlapping = if place.lane > 0 { ", overlapping" } else { "" };
-                let owner = match owner {
-                    Owner::Thread { tid, .. } => {
-                        thread_name(&self.threads, call.head.comm, Some(tid), thread)
+                let comm = call.head.comm;
+                let (owner, members) = match owner {
+                    Owner::Thread { tid, pid } => (
+                        thread_name(&self.threads, comm, Some(tid), thread),
+                        thread_members(comm, pid, Some(tid)),
+                    ),
+                    Owner::Cpu { cpu, what } => {
+                        let context = match what {
+                            "calls" => String::new(),
+                            context => format!(",\"context\":\"{context}\""),
+                        };
+                        let members = format!("\"cpu\":{cpu}{context},");
+                        (format!("CPU {cpu} {what}"), members)
                     }
-                    Owner::Cpu { cpu, what } => format!("CPU {cpu} {what}"),
-                    Owner::Unknown => "unknown thread".to_owned(),
+                    Owner::Unknown => ("unknown thread".to_owned(), String::new()),
                 };
                 self.profiles.push(Profile {
                     name: format!("calls: {owner}{overlapping}"),
+                    members,
                     kind: Kind::Calls,
                     weight: 0,
                     start: call.time.saturating_sub(first),
@@ -261,14 +336,20 @@ impl Export<'_> {
                 (false, _, None) => format!("{} (entry not seen)", call.name()),
                 (true, _, None) => format!("{} (exit not seen)", call.name()),
             };
-            let frame = self.frames.number(&name, call.module, None);
+            let frame = self.frames.number(&FrameNames {
+                name: &name,
+                module: call.module,
+                ..FrameNames::default()
+            });
+            let comm = self.comms.number(call.head.comm);
             let profile = &mut self.profiles[group];
             profile.weight += 1;
             profile.end = profile.end.max(end.saturating_sub(first));
-            let mut record = [0; 20];
+            let mut record = [0; 24];
             record[..8].copy_from_slice(&call.time.saturating_sub(first).to_le_bytes());
             record[8..16].copy_from_slice(&end.saturating_sub(first).to_le_bytes());
-            record[16..].copy_from_slice(&frame.to_le_bytes());
+            record[16..20].copy_from_slice(&frame.to_le_bytes());
+            record[20..].copy_from_slice(&comm.unwrap_or(NO_COMM).to_le_bytes());
             self.rows.push(group, &record)
         })?;
         tally.wrote("call", counts.calls - overlapping);
@@ -336,8 +417,9 @@ impl Export<'_> {
             Kind::Count | Kind::Calls => "none",
         };
         json.raw(format!(
-            "{{\"type\":\"sampled\",\"name\":{},\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{},\"samples\":[",
+            "{{\"type\":\"sampled\",\"name\":{},{}\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{},\"samples\":[",
             text(&profile.name),
+            profile.members,
             profile.weight,
         ))?;
         let (stacks, frames) = (self.stacks, &mut self.frames);
@@ -369,34 +451,43 @@ impl Export<'_> {
     fn write_calls(&self, json: &mut Json<'_>, group: usize) -> Result<()> {
         let profile = &self.profiles[group];
         json.raw(format!(
-            "{{\"type\":\"evented\",\"name\":{},\"unit\":\"nanoseconds\",\"startValue\":{},\"endValue\":{},\"events\":[",
+            "{{\"type\":\"evented\",\"name\":{},{}\"unit\":\"nanoseconds\",\"startValue\":{},\"endValue\":{},\"events\":[",
             text(&profile.name),
+            profile.members,
             profile.start,
             profile.end,
         ))?;
         // Frame and end of the open calls.
         let mut open: Vec<(u32, i64)> = Vec::new();
         let mut is_first = true;
-        let mut event = |json: &mut Json<'_>, kind: &str, frame: u32, at: i64| {
+        let mut event = |json: &mut Json<'_>, kind: &str, (frame, at): (u32, i64), comm: &str| {
             if !std::mem::take(&mut is_first) {
                 json.raw(",")?;
             }
             json.raw(format!(
-                "{{\"type\":\"{kind}\",\"frame\":{frame},\"at\":{at}}}"
+                "{{\"type\":\"{kind}\",\"frame\":{frame},\"at\":{at}{comm}}}"
             ))
         };
+        // The name of the profile is that of the first call.
+        let mut last = None;
         self.rows.each(group, |record| {
             let start = i64::from_le_bytes(part(record, 0));
             let end = i64::from_le_bytes(part(record, 8));
             let frame = u32::from_le_bytes(part(record, 16));
-            while let Some((inner, over)) = open.pop_if(|(_, over)| *over <= start) {
-                event(json, "C", inner, over)?;
+            while let Some(inner) = open.pop_if(|(_, over)| *over <= start) {
+                event(json, "C", inner, "")?;
             }
             open.push((frame, end));
-            event(json, "O", frame, start)
+            let comm = u32::from_le_bytes(part(record, 20));
+            let is_renamed = last.replace(comm).is_some_and(|last| last != comm);
+            let comm = match self.comms.name(Some(comm)).filter(|_| is_renamed) {
+                Some(comm) => format!(",\"comm\":{}", text(comm)),
+                None => String::new(),
+            };
+            event(json, "O", (frame, start), &comm)
         })?;
-        while let Some((inner, over)) = open.pop() {
-            event(json, "C", inner, over)?;
+        while let Some(inner) = open.pop() {
+            event(json, "C", inner, "")?;
         }
         json.raw("]}")
     }
@@ -410,14 +501,31 @@ fn stack_of(stacks: &Stacks, frames: &mut Frames, user: i32, kernel: i32) -> Str
     let found = ids.iter().rev().filter_map(|id| stacks.frame(*id));
     let numbers: Vec<String> = found
         .map(|frame| {
-            // The format has no field for modules.
-            let file = stacks.text(frame.file).or(stacks.text(frame.module));
-            frames
-                .number(&stacks.label(frame), file, frame.line)
-                .to_string()
+            let names = FrameNames {
+                name: &stacks.label(frame),
+                module: stacks.text(frame.module),
+                file: stacks.text(frame.file),
+                line: frame.line,
+                is_kernel: frame.is_kernel,
+            };
+            frames.number(&names).to_string()
         })
         .collect();
     format!("[{}]", numbers.join(","))
+}
+
+/// Formats the members that identify a thread, for `perfquet-convert`: the name of a profile is for people.
+fn thread_members(comm: Option<&str>, pid: Option<i32>, tid: Option<i32>) -> String {
+    let mut members = String::new();
+    if let Some(comm) = comm {
+        members += &format!("\"comm\":{},", text(comm));
+    }
+    for (name, id) in [("pid", pid), ("tid", tid)] {
+        if let Some(id) = id {
+            members += &format!("\"{name}\":{id},");
+        }
+    }
+    members
 }
 
 /// Formats name and TID; `#2` after it means the second thread with this TID.

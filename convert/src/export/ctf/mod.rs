@@ -16,7 +16,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use arrow_array::Array;
 use perfquet_events::event::Value;
-use perfquet_trace::count::counted;
+use perfquet_trace::count::{counted, grouped};
 
 use super::batch::{BatchRow, COMMON, column, value_at};
 use super::losses::{each_loss, problems};
@@ -173,9 +173,14 @@ fn name_of(source: &Source<'_>, table: &RowTable<'_>) -> String {
         return "call".to_owned();
     }
     let name = source.event_name(table);
+    // Names that begin otherwise keep their system, without which nobody could tell it.
+    let is_known =
+        |event: &str, starts: &[&str]| starts.iter().any(|start| event.starts_with(start));
     match name.split_once(':') {
-        Some(("sched", event)) => event.to_owned(),
-        Some(("irq", event)) => event.to_owned(),
+        Some(("sched", event)) if is_known(event, &["sched_"]) => event.to_owned(),
+        Some(("irq", event)) if is_known(event, &["irq_handler_", "softirq_", "tasklet_"]) => {
+            event.to_owned()
+        }
         _ => name,
     }
 }
@@ -183,14 +188,25 @@ fn name_of(source: &Source<'_>, table: &RowTable<'_>) -> String {
 /// Reads the losses of each CPU by time, each with the total number of events lost until then.
 fn losses(source: &Source<'_>, tally: &mut Tally) -> Result<Losses> {
     let mut losses = Losses::new();
+    let mut unknown = 0;
     each_loss(source, tally, |loss| {
         if !loss.is_filtered() {
             let time = u64::try_from(loss.time.unwrap_or(0)).unwrap_or(0);
+            unknown += u64::from(loss.count.is_none());
             let count = loss.count.unwrap_or(1).unsigned_abs();
             losses.entry(loss.cpu).or_default().push((time, count));
         }
         Ok(())
     })?;
+    if unknown > 0 {
+        tally.note(format!(
+            "{} of unknown size written as 1 discarded event each",
+            match unknown {
+                1 => "1 loss".to_owned(),
+                unknown => format!("{} losses", grouped(unknown)),
+            }
+        ));
+    }
     for losses in losses.values_mut() {
         losses.sort_unstable();
         let mut sum = 0_u64;

@@ -497,10 +497,17 @@ impl Profile<'_> {
                 0 => tid.to_string(),
                 earlier => format!("\"{tid}.{earlier}\""),
             };
+            // The profiler needs both IDs; `perfquet-convert` reads those that are known.
+            let ids = match (track.pid, track.tid) {
+                (Some(_), Some(_)) => String::new(),
+                (Some(pid), None) => format!("\"perfquet\":{{\"pid\":{pid}}},"),
+                (None, Some(tid)) => format!("\"perfquet\":{{\"tid\":{tid}}},"),
+                (None, None) => "\"perfquet\":{},".to_owned(),
+            };
             json.raw(format!(
                 "{{\"processType\":\"default\",\"processStartupTime\":{startup},\"processShutdownTime\":{shutdown},\"registerTime\":{register},\
                  \"unregisterTime\":{unregister},\"pausedRanges\":[],\"showMarkersInTimeline\":true,\"name\":{},\"processName\":{},\
-                 \"isMainThread\":{},\"pid\":{pid_text},\"tid\":{tid_text},",
+                 \"isMainThread\":{},\"pid\":{pid_text},\"tid\":{tid_text},{ids}",
                 text(&track.comm),
                 text(process.and_then(|main| main.comm.as_deref()).unwrap_or(&track.comm)),
                 pid == tid,

@@ -110,8 +110,8 @@ pub(super) enum Shape {
     Wakeup(u32),
     /// The number of the message: frequency or idle state of a CPU.
     CpuState(u32),
-    /// The event's name.
-    Generic(String),
+    /// Any other, by its name.
+    Generic,
 }
 
 impl Shape {
@@ -124,8 +124,7 @@ impl Shape {
             "sched:sched_waking" => Shape::Wakeup(ftrace_event::SCHED_WAKING),
             "power:cpu_frequency" => Shape::CpuState(ftrace_event::CPU_FREQUENCY),
             "power:cpu_idle" => Shape::CpuState(ftrace_event::CPU_IDLE),
-            // The importer treats a prefix as part of the name.
-            other => Shape::Generic(other.to_owned()),
+            _ => Shape::Generic,
         }
     }
 
@@ -160,12 +159,14 @@ pub(super) struct KernelEvents<'b> {
     shape: &'b Shape,
     /// Columns of the message, in its order.
     columns: Vec<Option<&'b dyn Array>>,
+    /// Name of the event: rows without the numbers that its message needs are generic.
+    name: &'b str,
     /// Fields with their names, for generic events.
     fields: Vec<(String, &'b dyn Array)>,
 }
 
 impl<'b> KernelEvents<'b> {
-    pub(super) fn of(shape: &'b Shape, batch: &'b RecordBatch) -> KernelEvents<'b> {
+    pub(super) fn of(name: &'b str, shape: &'b Shape, batch: &'b RecordBatch) -> KernelEvents<'b> {
         let named = |names: &[&str]| -> Vec<Option<&'b dyn Array>> {
             names.iter().map(|name| column(batch, name)).collect()
         };
@@ -182,11 +183,12 @@ impl<'b> KernelEvents<'b> {
             Shape::Wakeup(_) => named(&["arg_comm", "arg_pid", "prio", "success", "target_cpu"]),
             Shape::CpuState(_) => named(&["state", "cpu_id"]),
             Shape::SwitchIn => named(&["out"]),
-            Shape::Generic(_) => Vec::new(),
+            Shape::Generic => Vec::new(),
         };
         KernelEvents {
             shape,
             columns,
+            name,
             fields: fields(batch),
         }
     }
@@ -242,11 +244,12 @@ impl<'b> KernelEvents<'b> {
                     self.int(message, 2, 1, row);
                 });
             }
-            Shape::Switch | Shape::SwitchOut => self.generic(message, "sched:sched_switch", row),
-            Shape::SwitchIn => self.generic(message, "perf:context_switch", row),
-            Shape::Wakeup(_) => self.generic(message, "sched:sched_wakeup", row),
-            Shape::CpuState(_) => self.generic(message, "power:cpu_state", row),
-            Shape::Generic(name) => self.generic(message, name, row),
+            Shape::Switch
+            | Shape::SwitchOut
+            | Shape::SwitchIn
+            | Shape::Wakeup(_)
+            | Shape::CpuState(_)
+            | Shape::Generic => self.generic(message, row),
         }
     }
 
@@ -255,9 +258,10 @@ impl<'b> KernelEvents<'b> {
         self.number(0, row) == Some(0)
     }
 
-    fn generic(&self, message: &mut Message, name: &str, row: usize) {
+    fn generic(&self, message: &mut Message, row: usize) {
         message.message(ftrace_event::GENERIC, |message| {
-            message.text(generic::EVENT_NAME, name);
+            // The importer treats a prefix as part of the name.
+            message.text(generic::EVENT_NAME, self.name);
             for (name, column) in &self.fields {
                 let value = Cell::at(*column, row);
                 if value == Cell::Null {

@@ -317,7 +317,7 @@ impl Export<'_, '_> {
         for batch in source.rows(table, None)? {
             let batch = batch?;
             let heads = Heads::of(&batch);
-            let kernel = KernelEvents::of(&shape, &batch);
+            let kernel = KernelEvents::of(&name, &shape, &batch);
             let buffer = column(&batch, "buf").filter(|_| is_marker);
             for row in 0..batch.num_rows() {
                 let head = heads.row(row);
@@ -373,7 +373,7 @@ impl Export<'_, '_> {
                                 pid: head.pid,
                                 lane: 0,
                             },
-                            None => Track::Named("events"),
+                            None => head.pid.map_or(Track::Named("events"), Track::Process),
                         };
                         let annotations: Vec<(String, Annotation)> = fields(&batch)
                             .into_iter()
@@ -475,6 +475,9 @@ impl Export<'_, '_> {
             let mut annotations = Vec::new();
             if let Some(count) = loss.count {
                 annotations.push(("count".to_owned(), Annotation::Int(count)));
+            }
+            if let Some(cpu) = loss.cpu {
+                annotations.push(("cpu".to_owned(), Annotation::Int(cpu.into())));
             }
             if let Some(event) = &loss.event {
                 annotations.push(("event".to_owned(), Annotation::Text(event.clone())));

@@ -54,6 +54,8 @@ pub(super) struct SampleSequences<'t> {
     by_event: HashMap<String, usize>,
 }
 
+type MappingKey = (Option<TextId>, Option<TextId>, bool);
+
 #[derive(Default)]
 struct Sequence {
     id: SequenceId,
@@ -66,7 +68,9 @@ struct Sequence {
     functions: HashSet<u64>,
     sources: HashSet<TextId>,
     build_ids: HashSet<TextId>,
-    mappings: HashMap<(Option<TextId>, bool), u64>,
+    paths: HashSet<u64>,
+    /// By path, build ID, and whether it is the kernel.
+    mappings: HashMap<MappingKey, u64>,
     new: Message,
 }
 
@@ -298,11 +302,14 @@ impl Sequence {
             && stacks
                 .text(module)
                 .is_none_or(|name| name == "[kernel.kallsyms]");
-        if let Some(number) = self.mappings.get(&(module, is_kernel)) {
+        let build_id = build_id.filter(|_| !is_kernel);
+        // A file that was replaced while recording has several build IDs.
+        let key = (module, build_id, is_kernel);
+        if let Some(number) = self.mappings.get(&key) {
             return *number;
         }
         let number = self.mappings.len() as u64 + 1;
-        self.mappings.insert((module, is_kernel), number);
+        self.mappings.insert(key, number);
         let (path, text) = match module {
             _ if is_kernel => (KERNEL_PATH, Some("kernel")),
             Some(module) => (number_of(module), stacks.text(Some(module))),
@@ -310,8 +317,9 @@ impl Sequence {
         };
         // The importer prepends a slash to each component.
         let text = text.map(|text| text.strip_prefix('/').unwrap_or(text));
-        define_text(&mut self.new, interned::MAPPING_PATHS, path, text);
-        let build_id = build_id.filter(|_| !is_kernel);
+        if self.paths.insert(path) {
+            define_text(&mut self.new, interned::MAPPING_PATHS, path, text);
+        }
         if let Some(build_id) = build_id
             && self.build_ids.insert(build_id)
         {

@@ -20,7 +20,7 @@ use super::batch::{Head, Heads, column, i64_at, i64_column, text_at};
 use super::calls::each_call;
 use super::event_types::EventType;
 use super::losses::{each_loss, problems};
-use super::paths::Paths;
+use super::paths::{Path, Paths};
 use super::protobuf::Message;
 use super::source::{RowTable, Source};
 use super::stacks::Stacks;
@@ -333,6 +333,11 @@ impl Profile<'_, '_> {
     fn hits(&mut self, source: &Source<'_>, table: &RowTable<'_>, tally: &mut Tally) -> Result<()> {
         const WANTED: [&str; 6] = ["cpu", "pid", "tid", "comm", "kernel_stack", "user_stack"];
         let Some(value) = self.values.events.get(&table.name).copied() else {
+            tally.omit(
+                "event",
+                "of an event type that is not declared",
+                source.table_rows(table),
+            );
             return Ok(());
         };
         let mut written = 0;
@@ -354,10 +359,16 @@ impl Profile<'_, '_> {
         let Some(value) = self.values.calls else {
             return Ok(());
         };
-        let mut without_self_time = 0;
+        let (mut without_self_time, mut without_callers) = (0_u64, 0_u64);
         let counts = each_call(source, |call| {
             without_self_time += u64::from(call.self_time.is_none());
-            let path = self.paths.of(call);
+            let path = match self.paths.of(call) {
+                Path::Nested(path) => path,
+                Path::Alone(path) => {
+                    without_callers += 1;
+                    path
+                }
+            };
             let comm = call
                 .head
                 .comm
@@ -374,6 +385,12 @@ impl Profile<'_, '_> {
         })?;
         tally.wrote("call", counts.calls);
         counts.omissions(tally);
+        if without_callers > 0 {
+            tally.note(format!(
+                "{} exported without callers: more than 256 overlapping",
+                perfquet_trace::count::counted(without_callers, "call")
+            ));
+        }
         if without_self_time > 0 {
             tally.note(format!(
                 "{} of unknown self time: exported with a count, without time",
@@ -520,8 +537,10 @@ impl Profile<'_, '_> {
             comments.extend(value.map(|value| format!("{name}: {value}")));
         }
         let losses = each_loss(source, tally, |_| Ok(()))?;
-        if losses.rows > 0 {
-            comments.push(format!("{} events lost while recording", losses.events));
+        match (losses.rows, losses.events) {
+            (0, _) => {}
+            (_, 0) => comments.push("events lost while recording".to_owned()),
+            (_, lost) => comments.push(format!("{lost} events lost while recording")),
         }
         let problems = problems(source, tally)?;
         if problems > 0 {

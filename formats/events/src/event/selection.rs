@@ -17,6 +17,8 @@ pub enum Purpose {
     /// Rows of a table.
     #[default]
     Rows,
+    /// Rows of a table, and no edges of calls: the input has the calls themselves.
+    RowsOnly,
     /// Edges of calls; they become rows of `calls` with the other edge, and have no table.
     Edge(CallEdge),
     /// The first hit starts the trace.
@@ -37,10 +39,19 @@ pub struct CallEdge {
 }
 
 impl Purpose {
+    /// Whether hits are rows of a table.
+    #[inline]
+    pub fn has_rows(&self) -> bool {
+        match self {
+            Purpose::Rows | Purpose::RowsOnly => true,
+            Purpose::Edge(_) | Purpose::Start(_) | Purpose::Stop(_) => false,
+        }
+    }
+
     /// Returns the purpose as stored in the journal; `None` for plain rows.
     pub fn text(&self) -> Option<String> {
         match self {
-            Purpose::Rows => None,
+            Purpose::Rows | Purpose::RowsOnly => None,
             Purpose::Edge(edge) => {
                 let word = if edge.is_entry { "enter" } else { "leave" };
                 Some(format!("{word}\n{}\n{}", edge.function, edge.module))

@@ -27,6 +27,7 @@
 //! - Beyond a thousand events with a table each, the others become hits of `chrome:other`.
 
 mod order;
+mod ours;
 mod read;
 mod sniff;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use perfquet_events::input::Map;
 use perfquet_events::{Error, Input};
 
 use super::order::{Entry, Order};
+use super::ours::{self, Ours};
 use super::types::{OTHER, Type, Types, is_null};
 use crate::json::{Scanner, integer, members, nanoseconds, text};
 use crate::lines::quoted;
@@ -43,16 +44,16 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
 
 /// An event with the members that are needed of it.
 #[derive(Debug, Default, Clone)]
-struct Members<'a> {
-    phase: &'a [u8],
-    name: Cow<'a, [u8]>,
-    category: Cow<'a, [u8]>,
+pub(super) struct Members<'a> {
+    pub(super) phase: &'a [u8],
+    pub(super) name: Cow<'a, [u8]>,
+    pub(super) category: Cow<'a, [u8]>,
     time: Option<i64>,
-    duration: Option<i64>,
-    pid: Option<&'a [u8]>,
-    tid: Option<&'a [u8]>,
+    pub(super) duration: Option<i64>,
+    pub(super) pid: Option<&'a [u8]>,
+    pub(super) tid: Option<&'a [u8]>,
     id: Option<&'a [u8]>,
-    args: &'a [u8],
+    pub(super) args: &'a [u8],
 }
 
 impl<'a> Members<'a> {
@@ -112,7 +113,7 @@ impl<'a> Members<'a> {
         matches!(self.phase, b"b" | b"n" | b"e") || self.id.is_some()
     }
 
-    fn common(&self) -> Common<'_> {
+    pub(super) fn common(&self) -> Common<'_> {
         let id = |value: Option<&[u8]>| i32::try_from(integer(value?)?).ok();
         let pid = id(self.pid);
         // uftrace and others write only one of them.
@@ -162,6 +163,8 @@ struct File<'a> {
     timeless: (u64, u64),
     /// Events whose thread is a text.
     unnumbered: (u64, u64),
+    /// An export of ours.
+    ours: Option<Ours<'a>>,
 }
 
 impl<'a> File<'a> {
@@ -177,6 +180,7 @@ impl<'a> File<'a> {
             strangers: (0, 0),
             timeless: (0, 0),
             unnumbered: (0, 0),
+            ours: None,
         }
     }
 
@@ -207,6 +211,12 @@ impl<'a> File<'a> {
                 self.cut = self.cut.or(Some(start as u64));
                 return Ok(());
             };
+            if key == b"otherData" {
+                self.ours = Ours::of(value);
+            }
+            if self.ours.is_some() {
+                continue;
+            }
             if self.facts.len() < FACTS_MAX && value.len() <= FACT_BYTES {
                 self.facts.push((key, value));
             }
@@ -250,7 +260,14 @@ impl<'a> File<'a> {
         }
         let kind = event.kind();
         if kind == Kind::Name {
+            if let Some(ours) = &mut self.ours {
+                ours.note(event);
+            }
             self.names.push(offset);
+            return Ok(());
+        }
+        let of_ours = self.ours.as_ref().and_then(|_| ours::kind(event));
+        if of_ours == Some(ours::Kind::Repeated) {
             return Ok(());
         }
         if event.time.is_none() {
@@ -261,10 +278,19 @@ impl<'a> File<'a> {
             count(&mut self.unnumbered, offset);
         }
         match kind {
+            Kind::Hit if of_ours == Some(ours::Kind::Hit) => {
+                let names = ours::names(event);
+                let is_cpu = members(event.args)
+                    .next()
+                    .is_some_and(|(key, _)| key == b"cpu");
+                self.types.note(names, false, (event.args, is_cpu));
+            }
+            // Calls and losses.
+            Kind::Hit if of_ours.is_some() => {}
             Kind::Hit => {
                 let (name, category) = (event.name.clone(), event.category.clone());
                 self.types
-                    .note(category, name, event.has_phase(), event.args);
+                    .note((category, name), event.has_phase(), (event.args, false));
             }
             Kind::Other => self.types.has_other = true,
             _ => {}
@@ -281,7 +307,10 @@ impl<'a> File<'a> {
     }
 
     fn emit(mut self, sink: &mut dyn Sink) -> Result<(), Error> {
-        sink.event(Event::Fact(Fact::Clock("trace file")))?;
+        match &self.ours {
+            Some(ours) => ours.emit_facts(sink)?,
+            None => sink.event(Event::Fact(Fact::Clock("trace file")))?,
+        }
         for (key, value) in &self.facts {
             sink.event(Event::Fact(Fact::Other {
                 name: &format!("chrome.{}", String::from_utf8_lossy(key)),
@@ -289,9 +318,13 @@ impl<'a> File<'a> {
             }))?;
         }
         for &offset in &self.names {
-            name(&self.at(offset).0, sink)?;
+            let event = self.at(offset).0;
+            let is_other = |ours: &Ours<'_>| ours.is_other(&event);
+            if !self.ours.as_ref().is_some_and(is_other) {
+                name(&event, sink)?;
+            }
         }
-        self.types.declare(sink)?;
+        self.types.declare(self.ours.is_some(), sink)?;
         let events = std::mem::replace(&mut self.events, Order::new(0));
         let total = Some(events.len() as u64);
         let mut read_bytes = 0;
@@ -314,6 +347,10 @@ impl<'a> File<'a> {
     fn problems(&self, sink: &mut dyn Sink) -> Result<(), Error> {
         let cut = (u64::from(self.cut.is_some()), self.cut.unwrap_or(0));
         for ((count, offset), message) in [
+            (
+                (self.types.dropped, 0),
+                "arguments beyond 64 columns of their event: no table has them",
+            ),
             (
                 cut,
                 "cut short: the text ends inside of an event or a member",
@@ -343,6 +380,24 @@ impl<'a> File<'a> {
     }
 
     fn one(&self, event: &Members<'a>, sink: &mut dyn Sink) -> Result<(), Error> {
+        if let Some((ours, kind)) = self.ours.as_ref().zip(ours::kind(event)) {
+            return match kind {
+                ours::Kind::Call => ours.call(event, sink),
+                ours::Kind::Loss => ours.loss(event, sink),
+                ours::Kind::Repeated => Ok(()),
+                ours::Kind::Hit => {
+                    let common = ours.common(event);
+                    match self.types.of(ours::names(event)) {
+                        Some((id, of_type)) => {
+                            let is_cpu = common.cpu.is_some();
+                            let texts = Texts::of(event, of_type, is_cpu);
+                            hit(common, &texts.values(of_type), Sample::of(id), sink)
+                        }
+                        None => self.other(event, common, sink),
+                    }
+                }
+            };
+        }
         let common = event.common();
         let function = Function::Named {
             name: &event.name,
@@ -379,10 +434,10 @@ impl<'a> File<'a> {
                 common,
                 ..Leave::default()
             })),
-            Kind::Hit => match self.types.of(event.category.clone(), event.name.clone()) {
+            Kind::Hit => match self.types.of((event.category.clone(), event.name.clone())) {
                 Some((id, of_type)) => {
-                    let texts = Texts::of(event, of_type);
-                    hit(event, common, &texts.values(of_type), Sample::of(id), sink)
+                    let texts = Texts::of(event, of_type, false);
+                    hit(common, &texts.values(of_type), Sample::of(id), sink)
                 }
                 None => self.other(event, common, sink),
             },
@@ -408,19 +463,19 @@ impl<'a> File<'a> {
                 args => Value::Bytes(args),
             },
         ];
-        hit(event, common, &values, Sample::of(self.types.other()), sink)
+        hit(common, &values, Sample::of(self.types.other()), sink)
     }
 }
 
 fn hit(
-    event: &Members<'_>,
     common: Common<'_>,
     values: &[Value<'_>],
     sample: Sample<'_>,
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
     sink.event(Event::Sample(&Sample {
-        time: event.time,
+        time: common.time,
+        cpu: common.cpu,
         pid: common.pid,
         tid: common.tid,
         comm: common.comm,
@@ -440,9 +495,11 @@ struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    fn of(event: &Members<'a>, of_type: &Type) -> Texts<'a> {
+    /// `is_cpu`: the first argument is no column.
+    fn of(event: &Members<'a>, of_type: &Type, is_cpu: bool) -> Texts<'a> {
         let value = |name: &[u8]| {
-            let found = members(event.args).find(|(key, _)| *key == name);
+            let mut args = members(event.args).skip(usize::from(is_cpu));
+            let found = args.find(|(key, _)| *key == name);
             found
                 .map(|(_, value)| (value, text(value)))
                 .filter(|(value, _)| !is_null(value))

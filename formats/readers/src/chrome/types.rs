@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
-use perfquet_events::event::{Event, EventId, EventKind, EventType, Field, FieldType, Sink};
+use perfquet_events::event::{
+    Event, EventId, EventKind, EventType, Field, FieldType, Purpose, Sink,
+};
 
 use crate::json::{inside, members};
 
@@ -14,7 +16,7 @@ const TYPES_MAX: usize = 1000;
 const COLUMNS_MAX: usize = 64;
 
 /// Category and name.
-type Key<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+pub(super) type Key<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// An event with its columns.
 #[derive(Debug, Default)]
@@ -31,21 +33,16 @@ pub(super) struct Types<'a> {
     types: Vec<(Key<'a>, Type)>,
     /// Whether a hit has no separate table.
     pub(super) has_other: bool,
+    /// Arguments that have no column, since their event has too many.
+    pub(super) dropped: u64,
 }
 
 /// Columns of hits without a separate table.
 pub(super) const OTHER: [&str; 5] = ["phase", "category", "name", "id", "args"];
 
 impl<'a> Types<'a> {
-    /// Notes a hit and its arguments.
-    pub(super) fn note(
-        &mut self,
-        category: Cow<'a, [u8]>,
-        name: Cow<'a, [u8]>,
-        has_phase: bool,
-        args: &[u8],
-    ) {
-        let key = (category, name);
+    /// Notes a hit and its arguments; `is_cpu`: the first is no column.
+    pub(super) fn note(&mut self, key: Key<'a>, has_phase: bool, (args, is_cpu): (&[u8], bool)) {
         let place = match self.by_key.get(&key) {
             Some(&place) => place,
             None if self.types.len() >= TYPES_MAX => {
@@ -64,24 +61,20 @@ impl<'a> Types<'a> {
         };
         found.has_phase |= has_phase;
         let columns = &mut found.columns;
-        for (name, value) in members(args) {
+        for (name, value) in members(args).skip(usize::from(is_cpu)) {
             let kind = kind_of(value);
             let is_full = columns.len() >= COLUMNS_MAX;
             match columns.iter_mut().find(|(other, _)| other == name) {
                 Some((_, known)) => *known = both(*known, kind),
-                None if is_full => {}
+                None if is_full => self.dropped += 1,
                 None => columns.push((name.to_vec(), kind)),
             }
         }
     }
 
     /// The event of a hit; `None` if it has no separate table.
-    pub(super) fn of(
-        &self,
-        category: Cow<'a, [u8]>,
-        name: Cow<'a, [u8]>,
-    ) -> Option<(EventId, &Type)> {
-        let place = *self.by_key.get(&(category, name))?;
+    pub(super) fn of(&self, key: Key<'a>) -> Option<(EventId, &Type)> {
+        let place = *self.by_key.get(&key)?;
         let (_, found) = self.types.get(place)?;
         Some((EventId(u32::try_from(place).ok()?), found))
     }
@@ -91,7 +84,8 @@ impl<'a> Types<'a> {
         EventId(u32::try_from(self.types.len()).unwrap_or(u32::MAX))
     }
 
-    pub(super) fn declare(&self, sink: &mut dyn Sink) -> Result<(), Error> {
+    /// `is_ours`: calls that follow from other events are in the file, too.
+    pub(super) fn declare(&self, is_ours: bool, sink: &mut dyn Sink) -> Result<(), Error> {
         for ((category, name), of_type) in &self.types {
             let mut fields = Vec::new();
             if of_type.has_phase {
@@ -107,22 +101,32 @@ impl<'a> Types<'a> {
                 b"" => "chrome".into(),
                 first => String::from_utf8_lossy(first),
             };
-            declare(sink, &system, &String::from_utf8_lossy(name), fields)?;
+            let name = &String::from_utf8_lossy(name);
+            declare(sink, (&system, name), fields, is_ours)?;
         }
         if self.has_other {
             let fields = OTHER.map(|name| field(name, FieldType::Text));
-            declare(sink, "chrome", "other", fields.to_vec())?;
+            declare(sink, ("chrome", "other"), fields.to_vec(), is_ours)?;
         }
         Ok(())
     }
 }
 
-fn declare(sink: &mut dyn Sink, system: &str, name: &str, fields: Vec<Field>) -> Result<(), Error> {
+fn declare(
+    sink: &mut dyn Sink,
+    (system, name): (&str, &str),
+    fields: Vec<Field>,
+    is_ours: bool,
+) -> Result<(), Error> {
     sink.event(Event::Type(&EventType {
         system: system.to_owned(),
         name: name.to_owned(),
         kind: EventKind::Marker,
         fields,
+        purpose: match is_ours {
+            true => Purpose::RowsOnly,
+            false => Purpose::Rows,
+        },
         ..EventType::default()
     }))
 }

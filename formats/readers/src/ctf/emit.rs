@@ -3,9 +3,9 @@
 use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::event::{
-    BuildId, Call, Comm, Common, Enter, Event, EventId, EventKind, EventType, Exit, Extras, Field,
-    FieldType, Fields, Fork, Function, Leave, Mapping, NamedFrame, Sample, Sink, Space, Stack,
-    Switch, Value,
+    BuildId, Call, Comm, Common, Context, Enter, Event, EventId, EventKind, EventType, Exit,
+    Extras, Field, FieldType, Fields, Fork, Function, Leave, Mapping, NamedFrame, Purpose, Sample,
+    Sink, Space, Stack, Switch, Value,
 };
 
 use super::layout::{ClassLayout, Column, ScopeOf};
@@ -127,10 +127,6 @@ impl Plan {
 /// The types of all events; classes with equal types share one.
 #[derive(Debug, Default)]
 pub(super) struct Types {
-    /// Beginnings of the names of calls that follow from other events of the trace.
-    pub(super) paired: Vec<&'static str>,
-    /// Whether calls may follow from other events that do not name them.
-    pub(super) is_ambiguous: bool,
     known: Vec<EventType>,
     by_name: HashMap<(String, String), Vec<usize>>,
 }
@@ -146,9 +142,6 @@ impl Types {
     ) -> Result<Plan, Error> {
         let Identity { system, name, kind } = names::identify(&class.name, tracer, tracer_name);
         let special = Special::of(&class.name, tracer);
-        if tracer == Tracer::Perfquet {
-            self.note_pairs(&system, &name);
-        }
         let mut plan = Plan {
             id: EventId(0),
             special,
@@ -195,30 +188,22 @@ impl Types {
         plan.members
             .sort_by_key(|(_, member)| !matches!(member, Member::InnerPid | Member::InnerTid));
         if special.has_row() {
-            plan.id = self.declare(system, name, kind, fields, sink)?;
+            let purpose = match tracer {
+                // Our exporter writes both the events and the calls that follow from them.
+                Tracer::Perfquet => Purpose::RowsOnly,
+                _ => Purpose::Rows,
+            };
+            plan.id = self.declare((system, name), kind, fields, purpose, sink)?;
         }
         Ok(plan)
     }
 
-    /// Our exporter writes both the events and the calls that follow from them.
-    fn note_pairs(&mut self, system: &str, name: &str) {
-        match (system, name) {
-            ("syscalls" | "raw_syscalls", _) => self.paired.push("sys_"),
-            (_, "irq_handler_entry") => self.paired.push("irq:"),
-            (_, "softirq_entry") => self.paired.push("softirq:"),
-            (_, "tasklet_entry" | "workqueue_execute_start")
-            | ("timer", "timer_expire_entry" | "hrtimer_expire_entry")
-            | ("ftrace", "print" | "tracing_mark_write") => self.is_ambiguous = true,
-            _ => {}
-        }
-    }
-
     fn declare(
         &mut self,
-        system: String,
-        name: String,
+        (system, name): (String, String),
         kind: EventKind,
         fields: Vec<Field>,
+        purpose: Purpose,
         sink: &mut dyn Sink,
     ) -> Result<EventId, Error> {
         let of_type = EventType {
@@ -226,6 +211,7 @@ impl Types {
             name,
             kind,
             fields,
+            purpose,
             extras: Extras {
                 period: kind.is_sampled(),
                 ..Extras::default()
@@ -315,8 +301,6 @@ pub(super) trait Slots {
 #[derive(Debug, Default)]
 pub(super) struct Emitter {
     running: HashMap<u32, Running>,
-    /// Beginnings of the names of calls that follow from other events.
-    paired: Vec<&'static str>,
     /// Paths of loaded programs and libraries by process and address, for their build IDs.
     loaded: HashMap<(i32, u64), Vec<u8>>,
     /// Memory of the values of an event.
@@ -329,13 +313,6 @@ pub(super) struct Emitter {
 const LOADED_MAX: usize = 1 << 16;
 
 impl Emitter {
-    pub(super) fn new(types: &Types) -> Emitter {
-        Emitter {
-            paired: types.paired.clone(),
-            ..Emitter::default()
-        }
-    }
-
     /// Emits an event.
     pub(super) fn emit(
         &mut self,
@@ -487,7 +464,7 @@ impl Emitter {
                 self.running.insert(cpu, Running { tid: next_tid });
                 Ok(())
             }
-            Special::Call => self.call(plan, decoder, common, sink),
+            Special::Call => Self::call(plan, decoder, common, sink),
             Special::ThreadState => match number("tid") {
                 Some(tid) => sink.event(Event::Comm(Comm {
                     time: None,
@@ -530,7 +507,6 @@ impl Emitter {
 
     /// A call that perfquet-convert wrote: both its ends in one event.
     fn call(
-        &self,
         plan: &Plan,
         decoder: &impl Slots,
         common: Common<'_>,
@@ -539,10 +515,6 @@ impl Emitter {
         let value = |name: &str| decoder.value(plan.argument(name));
         let text = |name: &str| bytes_of(value(name));
         let (name, module, caller) = (text("function"), text("module"), text("caller"));
-        let is_paired = |start: &&str| name.starts_with(start.as_bytes());
-        if self.paired.iter().any(is_paired) {
-            return Ok(());
-        }
         let function = match name.as_slice() {
             b"" => Function::Unknown,
             name => Function::Named {
@@ -581,7 +553,13 @@ impl Emitter {
                 caller => Function::named(caller),
             },
             depth: None,
-            context: None,
+            context: match text("context").as_slice() {
+                b"irq" => Some(Context::Irq),
+                b"softirq" => Some(Context::Softirq),
+                b"nmi" => Some(Context::Nmi),
+                b"task" => Some(Context::Task),
+                _ => None,
+            },
             args: &args,
             duration,
             retval,

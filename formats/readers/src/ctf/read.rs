@@ -56,19 +56,14 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let traces = traces(input.name(), &files, &folders, &mut problems, sink)?;
     one_clock(input.name(), &traces)?;
     facts(&traces, sink)?;
-    let (plans, types) = plans(&traces, sink)?;
-    if types.is_ambiguous {
-        problems.report(sink, Place::Whole, "calls", || {
-            "calls of work items, timers, tasklets and markers are twice: as exported, and as their events say".to_owned()
-        })?;
-    }
+    let plans = plans(&traces, sink)?;
     let streams = streams(&files, &traces, &mut problems, sink)?;
     files.release();
     let mut merge = Merge {
         files: &files,
         traces: &traces,
         plans: &plans,
-        emitter: Emitter::new(&types),
+        emitter: Emitter::default(),
         problems,
         packets: 0,
         done: 0,
@@ -232,7 +227,7 @@ fn facts(traces: &[Trace<'_>], sink: &mut dyn Sink) -> Result<(), Error> {
 /// The plans of all event classes: by trace, stream, class.
 type Plans = Vec<Vec<Vec<Plan>>>;
 
-fn plans(traces: &[Trace<'_>], sink: &mut dyn Sink) -> Result<(Plans, Types), Error> {
+fn plans(traces: &[Trace<'_>], sink: &mut dyn Sink) -> Result<Plans, Error> {
     let mut types = Types::default();
     let mut plans = Plans::new();
     for trace in traces {
@@ -247,7 +242,7 @@ fn plans(traces: &[Trace<'_>], sink: &mut dyn Sink) -> Result<(Plans, Types), Er
         }
         plans.push(of_trace);
     }
-    Ok((plans, types))
+    Ok(plans)
 }
 
 /// Finds the packets of all streams.

@@ -19,6 +19,7 @@
 //! | a counter's values | a row of `firefox.counter`: changes, as recorded |
 //! | threads | name of the thread and its process |
 //!
+//! - samply saves addresses without names, and may save the names beside the profile: `profile.syms.json`.
 //! - Times are nanoseconds after the profile's start, which is a fact. Weights of our exports are the periods of `meta.product`, the event.
 //! - Not read: CPU use between samples (`threadCPUDelta`), delays of events, pages, screenshots, JavaScript tracers.
 //! - Gecko's raw profiles, which no tool but Firefox and `perf script gecko` writes, are refused: profiler.firefox.com converts them.
@@ -27,6 +28,7 @@
 mod read;
 mod sniff;
 mod stacks;
+mod symbols;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -5,11 +5,12 @@ use std::collections::BinaryHeap;
 
 use perfquet_events::event::{
     Call, Comm, Common, Event, EventId, EventKind, EventType, Fact, FieldType, Fields, Function,
-    Place, Progress, Sample, Sink, Stack, Value,
+    Leave, Place, Progress, Sample, Sink, Stack, Value,
 };
 use perfquet_events::{Error, Input};
 
 use super::stacks::Defined;
+use super::symbols::{self, Symbols};
 use super::tables::{Shared, Tables, member};
 use super::threads::{Row, Thread, Weights, nanoseconds};
 use crate::columns::event_type;
@@ -43,7 +44,28 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     }
     let is_ours =
         inside(member(&[meta], b"importedFrom")).is_some_and(|from| from.starts_with(b"perfquet "));
-    let shared = Shared::of(meta, file.libraries(), is_ours);
+    let mut problems = Problems::default();
+    let beside = symbols::beside(input)?;
+    let symbols = match &beside {
+        Some((path, bytes)) => {
+            let name = path.display().to_string();
+            match Symbols::of(bytes) {
+                Some(symbols) => {
+                    let value = &format!("{name}: {} addresses", symbols.len());
+                    let name = "firefox.symbols";
+                    sink.event(Event::Fact(Fact::Other { name, value }))?;
+                    symbols
+                }
+                None => {
+                    let message = || format!("{name}: expected symbols of samply");
+                    problems.report(sink, Place::Whole, "symbols", message)?;
+                    Symbols::default()
+                }
+            }
+        }
+        None => Symbols::default(),
+    };
+    let shared = Shared::of(meta, file.libraries(), is_ours, symbols);
     let (tables, threads, dropped) = file.threads();
     let mut reader = Reader {
         whole: &map,
@@ -52,7 +74,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         tables: &tables,
         events: Vec::new(),
         types: 0,
-        problems: Problems::default(),
+        problems,
     };
     let threads = reader.declare(threads, is_ours, sink)?;
     reader.samples(threads, sink)?;
@@ -441,15 +463,29 @@ impl<'f, 'a> Reader<'f, 'a> {
             } else {
                 vec![&args]
             };
+            let module = text(member(&[data], b"module"));
+            let function = match (name, &*module) {
+                (b"[unknown]", b"") => Function::Unknown,
+                (name, module) => Function::Named { name, module },
+            };
+            let retval = integer(member(&[data], b"retval"));
+            if inside(member(&[data], b"note")) == Some(b"entry not seen") && duration.is_none() {
+                return sink.event(Event::Leave(&Leave {
+                    common,
+                    function,
+                    retval,
+                    ..Leave::default()
+                }));
+            }
             return sink.event(Event::Call(&Call {
                 common,
-                function: Function::named(name),
+                function,
                 caller: Function::Unknown,
                 depth: None,
                 context: None,
                 args: &args,
                 duration,
-                retval: integer(member(&[data], b"retval")),
+                retval,
                 may_nest: thread.tid.is_some(),
             }));
         }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use perfquet_events::event::{NamedFrame, Space};
 
+use super::symbols::Symbols;
 use crate::json::{elements, integer, members, text};
 
 /// Values of a column; a hostile profile has one for every two bytes.
@@ -19,6 +20,8 @@ const NONE: i32 = -1;
 pub(super) struct Library<'a> {
     path: Cow<'a, [u8]>,
     build_id: Cow<'a, [u8]>,
+    /// Number in the file with symbols beside the profile.
+    symbols: Option<u32>,
 }
 
 /// Libraries and categories, which all threads share.
@@ -28,6 +31,8 @@ pub(super) struct Shared<'a> {
     pub(super) categories: Vec<Cow<'a, [u8]>>,
     /// Frames without a name are named after their library: `[libc.so.6]`.
     pub(super) is_ours: bool,
+    /// Names from the file beside the profile.
+    pub(super) symbols: Symbols<'a>,
 }
 
 /// Columns of the tables; `-1` for null. One struct, because the columns of its tables refer to each other.
@@ -84,27 +89,36 @@ fn at(column: &[i32], index: i32) -> i32 {
 
 impl<'a> Shared<'a> {
     /// The categories of `meta` and a list of libraries.
-    pub(super) fn of(meta: &'a [u8], libs: &'a [u8], is_ours: bool) -> Shared<'a> {
+    pub(super) fn of(
+        meta: &'a [u8],
+        libs: &'a [u8],
+        is_ours: bool,
+        symbols: Symbols<'a>,
+    ) -> Shared<'a> {
+        let library = |object| Library::of(object, &symbols);
+        let libraries = elements(libs).take(VALUES_MAX).map(library).collect();
         let name = |object: &'a [u8]| text(member(&[object], b"name"));
         Shared {
-            libraries: elements(libs).take(VALUES_MAX).map(Library::of).collect(),
+            libraries,
             categories: elements(member(&[meta], b"categories"))
                 .take(STRINGS_MAX)
                 .map(name)
                 .collect(),
             is_ours,
+            symbols,
         }
     }
 }
 
 impl<'a> Library<'a> {
-    fn of(object: &'a [u8]) -> Library<'a> {
+    fn of(object: &'a [u8], symbols: &Symbols<'_>) -> Library<'a> {
         let mut library = Library::default();
         let mut name = Cow::default();
         for (key, value) in members(object) {
             match key {
                 b"path" => library.path = text(value),
                 b"name" => name = text(value),
+                b"breakpadId" => library.symbols = symbols.number(&text(value)),
                 b"codeId" if value != b"null" => library.build_id = text(value),
                 _ => {}
             }
@@ -227,9 +241,14 @@ impl<'a> Tables<'a> {
             line => line,
         };
         let name = self.string(at(&self.func_name, func));
+        let symbol = || {
+            let library = library.and_then(|library| library.symbols)?;
+            let address = i64::try_from(address?).ok()?;
+            shared.symbols.name(library, address)
+        };
         NamedFrame {
             function: match is_unnamed(name, shared.is_ours) {
-                true => b"",
+                true => symbol().unwrap_or_default(),
                 false => name,
             },
             module,

@@ -130,3 +130,36 @@ proptest! {
         read_bytes(&FIREFOX, profile.as_bytes());
     }
 }
+
+/// samply saves the names of functions beside the profile, by the ID of the library and the address in it.
+#[test]
+fn names_beside_a_profile() {
+    let profile = r#"{"meta":{"interval":1,"startTime":0,"preprocessedProfileVersion":60,"product":"samply","categories":[{"name":"User"}]},
+        "libs":[{"name":"prog","path":"/w/prog","breakpadId":"9A7C00000000000000000000000000010"}],
+        "shared":{"stackTable":{"frame":[0,1,2],"prefix":[null,0,0]},
+            "frameTable":{"func":[0,1,2],"address":[4660,22136,1],"category":[0,0,0]},
+            "funcTable":{"name":[0,1,2],"resource":[0,0,0]},"resourceTable":{"lib":[0]},"stringArray":["0x1234","0x5678","0x1"]},
+        "threads":[{"name":"w","pid":"7","tid":7,"samples":{"length":2,"stack":[1,2],"time":[1,2],"weight":[1,1],"weightType":"samples"}}]}"#;
+    let symbols = r#"{"string_table":["UNKNOWN","main","work"],"data":[{"debug_name":"work","debug_id":"9a7c0000-0000-0000-0000-000000000001","code_id":"",
+        "symbol_table":[{"rva":4640,"size":90,"symbol":1},{"rva":22000,"symbol":2,"frames":[{"function":0,"file":0,"line":9}]}],
+        "known_addresses":[[4660,0],[22136,1],[7,9]]}]}"#;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
+    std::fs::write(&path, profile).unwrap();
+    let named = |events: &str| {
+        let named = |name: &str| events.contains(&format!("\"{name}"));
+        (named("main"), named("work"))
+    };
+    assert_eq!(named(&read_golden(&FIREFOX, &path)), (false, false));
+    for name in ["profile.syms.json", "profile.json.syms.json"] {
+        let beside = folder.path().join(name);
+        std::fs::write(&beside, symbols).unwrap();
+        let events = read_golden(&FIREFOX, &path);
+        assert_eq!(named(&events), (true, true), "{events}");
+        assert!(events.contains("2 addresses"), "{events}");
+        std::fs::remove_file(&beside).unwrap();
+    }
+    std::fs::write(folder.path().join("profile.syms.json"), "{}").unwrap();
+    let events = read_golden(&FIREFOX, &path);
+    assert!(events.contains("expected symbols of samply"), "{events}");
+}

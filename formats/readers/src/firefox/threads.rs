@@ -63,16 +63,26 @@ impl<'a> Thread<'a> {
                 .and_then(|id| i32::try_from(id).ok())
         };
         let samples = of(b"samples");
+        // Our exports have the IDs that are known, if one is not, and a name in brackets for none.
+        let (mut pid, mut tid, mut name) = (id(of(b"pid")), id(of(b"tid")), text(of(b"name")));
+        let ours = of(b"perfquet");
+        if !ours.is_empty() {
+            pid = id(member(&[ours], b"pid"));
+            tid = id(member(&[ours], b"tid"));
+            if &*name == b"[unknown]" {
+                name = Cow::default();
+            }
+        }
         Thread {
             object,
-            name: text(of(b"name")),
+            name,
             process: match of(b"processName") {
                 b"null" => Cow::default(),
                 name => text(name),
             },
             is_main: of(b"isMainThread") == b"true",
-            pid: id(of(b"pid")),
-            tid: id(of(b"tid")),
+            pid,
+            tid,
             tables,
             event: 0,
             weights: match inside(member(&[samples], b"weightType")) {

@@ -458,23 +458,6 @@ impl<'a> Kernel<'a> {
     }
 }
 
-/// The beginning of the names of calls that follow from an event of a bundle, if it is generic.
-pub(super) fn paired(body: &[u8]) -> Option<&'static str> {
-    let mut fields = Message::new(body, 0).map_while(Result::ok);
-    let generic = fields
-        .find(|field| field.number == GENERIC)?
-        .value
-        .bytes()?;
-    let mut fields = Message::new(generic, 0).map_while(Result::ok);
-    let name = fields.find(|field| field.number == 1)?.value.bytes()?;
-    match name {
-        b"irq:irq_handler_entry" => Some("irq:"),
-        b"irq:softirq_entry" => Some("softirq:"),
-        _ if name.starts_with(b"syscalls:") || name.starts_with(b"raw_syscalls:") => Some("sys_"),
-        _ => None,
-    }
-}
-
 /// Threads and their names in an event: pairs of the fields of a thread ID and a name.
 fn notes<const N: usize>(data: &[u8], pairs: [(u64, u64); N]) -> Vec<(Option<i64>, &[u8])> {
     let mut found = vec![(None, &b""[..]); N];

@@ -29,6 +29,7 @@ mod entry;
 mod interned;
 mod kernel;
 mod names;
+mod ours;
 mod packets;
 mod pairs;
 mod read;

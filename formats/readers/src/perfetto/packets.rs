@@ -172,26 +172,11 @@ fn buffer_losses(data: &[u8]) -> [(u64, &'static str); 3] {
 }
 
 impl<'a> Contents<'a> {
-    /// Beginnings of the names of calls that follow from other events; `None` if another program has written the trace.
-    pub(super) fn paired(&self) -> Option<Vec<&'static str>> {
+    /// Whether our exporter has written the trace: it names its attributes `perfquet.clock`.
+    pub(super) fn is_ours(&self) -> bool {
         let holds = |body: &[u8]| body.windows(9).any(|part| part == b"perfquet.");
-        if !self
-            .facts
-            .iter()
-            .any(|(number, body)| *number == 126 && holds(body))
-        {
-            return None;
-        }
-        let mut found = Vec::new();
-        for entry in &self.entries {
-            if let Item::Ftrace { body, .. } = entry.item
-                && let Some(start) = super::kernel::paired(body)
-                && !found.contains(&start)
-            {
-                found.push(start);
-            }
-        }
-        Some(found)
+        let mut facts = self.facts.iter();
+        facts.any(|(number, body)| *number == 126 && holds(body))
     }
 
     /// Takes the packets of all pieces.

@@ -2,13 +2,14 @@
 
 use perfquet_events::event::{
     Call, Comm, Common, Event, EventKind, Fact, FieldType, Fields, Fork, Function, Loss, Place,
-    ProcessState, Progress, Sample, Sink, Value as Cell,
+    ProcessState, Progress, Purpose, Sample, Sink, Value as Cell,
 };
 use perfquet_events::{Error, Input};
 
 use super::entry::{Entry, Item};
 use super::kernel::Kernel;
 use super::names::{Fate, kind};
+use super::ours;
 use super::packets::{Contents, pieces};
 use super::pairs::{self, Pairs};
 use super::samples::Samples;
@@ -45,8 +46,13 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         types: Declared::default(),
         pairs,
         problems,
-        paired: contents.paired(),
+        is_ours: contents.is_ours(),
     };
+    reader.samples.is_ours = reader.is_ours;
+    if reader.is_ours {
+        // Calls that follow from other events are slices, too.
+        reader.types.purpose = Purpose::RowsOnly;
+    }
     facts(&contents, sink)?;
     trees(&contents, sink)?;
     contents.tracks.emit_names(sink)?;
@@ -68,8 +74,8 @@ struct Reader<'a> {
     types: Declared,
     pairs: Pairs<'a>,
     problems: Problems,
-    /// In what our exporter has written: beginnings of the names of calls that follow from other events of the trace.
-    paired: Option<Vec<&'static str>>,
+    /// Whether our exporter has written the trace.
+    is_ours: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -109,6 +115,8 @@ impl<'a> Reader<'a> {
                 self.statistics
                     .emit(entry.time, (packet, body), types, sink)
             }
+            // An instant of the track of losses has all that is known of it.
+            Item::Loss { cpu: Some(_), .. } if self.is_ours => Ok(()),
             Item::Loss { cpu, count, reason } => sink.event(Event::Loss(Loss {
                 time: Some(entry.time),
                 cpu,
@@ -151,16 +159,12 @@ impl<'a> Reader<'a> {
         let Some((_, body, state)) = contents.track_event(&entry.item) else {
             return Ok(());
         };
-        let mut module = event.category;
-        if let Some(paired) = self.paired.as_ref().filter(|_| module == b"calls") {
-            let follows = |start: &&str| event.name.starts_with(start.as_bytes());
-            if paired.iter().any(follows) {
-                return Ok(());
-            }
-            module = b"";
+        let mut found = tracks::arguments(body, state);
+        if self.is_ours && event.category == ours::CALLS {
+            return ours::call((entry.time, event, duration), found, sink);
         }
-        let args: Vec<Vec<u8>> = tracks::arguments(body, state)
-            .into_iter()
+        let args: Vec<Vec<u8>> = found
+            .drain(..)
             .map(|(name, value)| [&name[..], b"=", &value.text()].concat())
             .collect();
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
@@ -168,7 +172,7 @@ impl<'a> Reader<'a> {
             common: common(entry.time, event),
             function: Function::Named {
                 name: event.name,
-                module,
+                module: event.category,
             },
             caller: Function::Unknown,
             depth: None,
@@ -190,6 +194,16 @@ impl<'a> Reader<'a> {
         let Some((_, body, state)) = contents.track_event(&entry.item) else {
             return Ok(());
         };
+        if self.is_ours && event.category == ours::CALLS {
+            return ours::call(
+                (entry.time, event, -1),
+                tracks::arguments(body, state),
+                sink,
+            );
+        }
+        if self.is_ours && event.category == ours::LOSSES {
+            return ours::loss(entry.time, &tracks::arguments(body, state), sink);
+        }
         let columns = self.pairs.markers.get(&(event.category, event.name));
         let columns = columns.map_or(&[][..], Vec::as_slice);
         let declared = columns
@@ -200,7 +214,10 @@ impl<'a> Reader<'a> {
             category => String::from_utf8_lossy(category),
         };
         let name = String::from_utf8_lossy(event.name);
-        let names = (&*system, &*name);
+        let names = match name.split_once(':') {
+            Some(names) if self.is_ours => names,
+            _ => (&*system, &*name),
+        };
         let id = self
             .types
             .of(names, EventKind::Marker, declared.collect(), sink)?;
@@ -214,7 +231,10 @@ impl<'a> Reader<'a> {
                 value.map_or(Cell::Null, |((_, value), text)| cell(*kind, *value, text))
             })
             .collect();
-        let at = common(entry.time, event);
+        let at = match self.is_ours {
+            true => ours::thread(common(entry.time, event), event),
+            false => common(entry.time, event),
+        };
         sink.event(Event::Sample(&Sample {
             time: at.time,
             pid: at.pid,
@@ -233,6 +253,10 @@ impl<'a> Reader<'a> {
         contents: &mut Contents<'a>,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
+        if self.is_ours {
+            // The event that sets the counter is a row, too.
+            return Ok(());
+        }
         let (name, place, value) = contents.tracks.count(uuid, value);
         let columns = vec![("value".to_owned(), FieldType::Float)];
         let names = ("perfetto", name.as_str());
@@ -318,7 +342,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn common<'a>(time: i64, event: &TrackEvent<'a>) -> Common<'a> {
+pub(super) fn common<'a>(time: i64, event: &TrackEvent<'a>) -> Common<'a> {
     let track = event.place.track;
     Common {
         time: Some(time),

@@ -37,6 +37,19 @@ const COUNTERS: [&str; 21] = [
     "ref-cycles",
     "dummy",
 ];
+/// Mappings of processes that are no files, and code of interpreters.
+const OF_USER: [&[u8]; 10] = [
+    b"[vdso]",
+    b"[vsyscall]",
+    b"[heap]",
+    b"[stack]",
+    b"[anon]",
+    b"[uprobes]",
+    b"[jit]",
+    b"[python]",
+    b"[ruby]",
+    b"[javascript]",
+];
 /// Far more frames than any stack has.
 const FRAMES_MAX: usize = 1 << 16;
 const TOTALS_MAX: usize = 1 << 20;
@@ -48,6 +61,8 @@ pub(super) struct Samples {
     ids: HashMap<(String, Option<u64>, Option<u64>), EventId>,
     /// Running totals by sequence and CPU.
     totals: HashMap<(u32, u32), u64>,
+    /// Whether our exporter has written the trace: its totals begin at 0, and the timebase has no period if none is known.
+    pub(super) is_ours: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +103,10 @@ impl Samples {
                 _ => {}
             }
         }
+        if lost.is_some() && self.is_ours {
+            // An instant of the track of losses has all that is known of it.
+            return Ok(());
+        }
         if lost.is_some() {
             return sink.event(Event::Loss(Loss {
                 time: Some(time),
@@ -103,8 +122,12 @@ impl Samples {
             problems.report(sink, Place::Whole, "skipped", message)?;
         }
         let before = self.total((sequence, sample.cpu.unwrap_or(0)), total);
+        let before = before.or(self.is_ours.then_some(0));
         let difference = || total?.checked_sub(before?);
-        sample.period = base.period.or_else(difference);
+        sample.period = match self.is_ours {
+            true => difference().or(base.period),
+            false => base.period.or_else(difference),
+        };
         let mut paths = Vec::new();
         let found = callstack.map(|id| state.callstacks.get(&id));
         if found == Some(None) {
@@ -249,6 +272,8 @@ impl Path {
         if path.module == b"[unknown]" {
             path.module.clear();
         }
+        // Modules of the kernel: `[ext4]`.
+        path.is_kernel |= is_kernel_module(&path.module);
         for byte in state
             .text(text::BUILD_ID, mapping.build_id)
             .unwrap_or_default()
@@ -279,4 +304,13 @@ impl Path {
             ..NamedFrame::default()
         }
     }
+}
+
+/// Whether a path is a module of the kernel, `[ext4]`: those of processes have other names, or signs such as `[anon:x]`.
+fn is_kernel_module(path: &[u8]) -> bool {
+    let name = path
+        .strip_prefix(b"[")
+        .and_then(|path| path.strip_suffix(b"]"));
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    name.is_some_and(|name| name.iter().all(is_plain)) && !OF_USER.contains(&path)
 }

@@ -2,7 +2,9 @@
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
-use perfquet_events::event::{Event, EventId, EventKind, EventType, Field, FieldType, Sink};
+use perfquet_events::event::{
+    Event, EventId, EventKind, EventType, Field, FieldType, Purpose, Sink,
+};
 
 /// Event types; more have one table without columns.
 const TYPES_MAX: usize = 4096;
@@ -12,6 +14,8 @@ pub(super) struct Declared {
     ids: HashMap<Key, EventId>,
     other: Option<EventId>,
     count: u32,
+    /// Whether events are edges of calls, too.
+    pub(super) purpose: Purpose,
 }
 
 /// System, name, columns.
@@ -25,7 +29,10 @@ impl Declared {
     ) -> Result<EventId, Error> {
         let id = EventId(self.count);
         self.count += 1;
-        sink.event(Event::Type(event_type))?;
+        sink.event(Event::Type(&EventType {
+            purpose: self.purpose.clone(),
+            ..event_type.clone()
+        }))?;
         Ok(id)
     }
 

@@ -264,7 +264,10 @@ fn place(address: u64, mapping: Option<Mapping<'_>>) -> NamedFrame<'_> {
         .filter(|_| is_inside && !is_kernel)
         .map(|address| (address - mapping.start).wrapping_add(mapping.file_offset));
     NamedFrame {
-        module: mapping.path,
+        module: match mapping.path {
+            b"[unknown]" => b"",
+            path => path,
+        },
         build_id: mapping.build_id,
         module_offset: offset,
         address: known.filter(|_| offset.is_none()),

@@ -1,21 +1,33 @@
 //! `O` and `C` of evented profiles → calls, in the order of time over all profiles.
 
+use std::borrow::Cow;
+
 use perfquet_events::Error;
-use perfquet_events::event::{Call, Common, Event, Function, Leave, Sink};
+use perfquet_events::event::{Call, Common, Context, Event, Function, Leave, Sink};
 
 use super::frames::Frame;
+use crate::placeholder::without_placeholder;
 
 const EXIT_NOT_SEEN: &[u8] = b" (exit not seen)";
 const ENTRY_NOT_SEEN: &[u8] = b" (entry not seen)";
 /// No index.
 const NONE: u32 = u32::MAX;
 
-/// The thread of a profile.
-#[derive(Debug)]
+/// The thread or CPU of a profile.
+#[derive(Debug, Default, Clone)]
 pub(super) struct Thread<'a> {
-    pub(super) comm: &'a [u8],
+    pub(super) comm: Cow<'a, [u8]>,
+    pub(super) pid: Option<i32>,
     pub(super) tid: Option<i32>,
+    pub(super) cpu: Option<u32>,
+    pub(super) context: Option<Context>,
     pub(super) has_times: bool,
+}
+
+impl Thread<'_> {
+    pub(super) fn comm(&self) -> Option<&[u8]> {
+        Some(&*self.comm).filter(|comm| !comm.is_empty())
+    }
 }
 
 /// A call, with indices of frames and profiles.
@@ -96,8 +108,10 @@ impl Calls {
                 |index| frame(index).map_or(Function::Unknown, |frame| function(frame).0);
             let common = Common {
                 time: thread.has_times.then_some(entry.time),
+                cpu: thread.cpu,
+                pid: thread.pid,
                 tid: thread.tid,
-                comm: Some(thread.comm).filter(|comm| !comm.is_empty()),
+                comm: thread.comm(),
                 ..Common::default()
             };
             let (called, is_entry_seen, is_exit_seen) = match frame(entry.frame) {
@@ -116,6 +130,7 @@ impl Calls {
                         ..common
                     },
                     function: called,
+                    context: thread.context,
                     ..Leave::default()
                 }))?;
                 continue;
@@ -128,7 +143,7 @@ impl Calls {
                     None => function(entry.caller),
                 },
                 depth: thread.tid.is_none().then_some(entry.depth),
-                context: None,
+                context: thread.context,
                 args: &[],
                 duration,
                 retval: None,
@@ -151,9 +166,10 @@ fn function<'f>(frame: &'f Frame<'_>) -> (Function<'f>, bool, bool) {
         (None, None) => (name, true, true),
     };
     let module = frame.module();
-    (
-        Function::Named { name, module },
-        is_entry_seen,
-        is_exit_seen,
-    )
+    let name = without_placeholder(name, module);
+    let function = match (name, module) {
+        (b"", b"") => Function::Unknown,
+        (name, module) => Function::Named { name, module },
+    };
+    (function, is_entry_seen, is_exit_seen)
 }

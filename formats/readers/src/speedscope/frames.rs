@@ -16,45 +16,47 @@ pub(super) struct Frame<'a> {
     pub(super) name: Cow<'a, [u8]>,
     file: Cow<'a, [u8]>,
     line: Option<u32>,
-    /// Whether `file` is a module.
-    is_module: bool,
+    module: Cow<'a, [u8]>,
+    is_kernel: bool,
 }
 
 impl<'a> Frame<'a> {
-    /// `is_ours`: `--to speedscope` writes the module as the file if no source is known.
+    /// `is_ours`: `--to speedscope` writes the module as the file if no source is known, and as a member of its own otherwise.
     fn of(object: &'a [u8], is_ours: bool) -> Frame<'a> {
         let mut frame = Frame::default();
+        let mut module = None;
         for (key, value) in members(object) {
             match key {
                 b"name" => frame.name = text(value),
                 b"file" if value != b"null" => frame.file = text(value),
                 b"line" => frame.line = integer(value).and_then(|line| u32::try_from(line).ok()),
+                b"module" if is_ours => module = Some(text(value)),
+                b"space" if is_ours => frame.is_kernel = value == b"\"kernel\"",
                 _ => {}
             }
         }
         frame.line = frame.line.filter(|line| *line > 0);
-        frame.is_module = is_ours && frame.line.is_none();
+        frame.module = match module {
+            Some(module) => module,
+            None if is_ours && frame.line.is_none() => std::mem::take(&mut frame.file),
+            None => Cow::default(),
+        };
+        // Exports of earlier versions have no member `space`.
+        frame.is_kernel |= frame.module.starts_with(b"[kernel");
         frame
     }
 
     pub(super) fn module(&self) -> &[u8] {
-        match self.is_module {
-            true => &self.file,
-            false => b"",
-        }
+        &self.module
     }
 
     pub(super) fn named(&self) -> NamedFrame<'_> {
-        let is_kernel = self.is_module && self.file.starts_with(b"[kernel");
         NamedFrame {
-            function: without_placeholder(&self.name, self.module()),
-            module: self.module(),
-            file: match self.is_module {
-                true => b"",
-                false => &self.file,
-            },
+            function: without_placeholder(&self.name, &self.module),
+            module: &self.module,
+            file: &self.file,
             line: self.line,
-            space: match is_kernel {
+            space: match self.is_kernel {
                 true => Space::Kernel,
                 false => Space::Unknown,
             },

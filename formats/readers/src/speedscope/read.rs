@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use perfquet_events::event::{
-    Event, EventId, EventKind, EventType, Fact, NamedFrame, Place, Progress, Sample, Sink,
+    Context, Event, EventId, EventKind, EventType, Fact, NamedFrame, Place, Progress, Sample, Sink,
 };
 use perfquet_events::{Error, Input};
 
@@ -94,6 +94,45 @@ struct Profile<'a> {
     samples: &'a [u8],
     weights: &'a [u8],
     events: &'a [u8],
+    ours: Members<'a>,
+}
+
+/// The members of a profile that `--to speedscope` adds to those of the format.
+#[derive(Debug, Default, Clone)]
+struct Members<'a> {
+    event: Option<Cow<'a, [u8]>>,
+    comm: Option<Cow<'a, [u8]>>,
+    pid: Option<i32>,
+    tid: Option<i32>,
+    cpu: Option<u32>,
+    context: Option<Context>,
+}
+
+impl<'a> Members<'a> {
+    fn member(&mut self, key: &[u8], value: &'a [u8]) {
+        let id = || integer(value).and_then(|id| i32::try_from(id).ok());
+        match key {
+            b"event" => self.event = Some(text(value)),
+            b"comm" => self.comm = Some(text(value)),
+            b"pid" => self.pid = id(),
+            b"tid" => self.tid = id(),
+            b"cpu" => self.cpu = integer(value).and_then(|cpu| u32::try_from(cpu).ok()),
+            b"context" => {
+                self.context = match value {
+                    b"\"irq\"" => Some(Context::Irq),
+                    b"\"softirq\"" => Some(Context::Softirq),
+                    b"\"nmi\"" => Some(Context::Nmi),
+                    _ => None,
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the profile has any: exports of earlier versions have none.
+    fn is_any(&self) -> bool {
+        self.event.is_some() || self.comm.is_some() || self.tid.is_some() || self.cpu.is_some()
+    }
 }
 
 impl<'a> File<'a> {
@@ -156,10 +195,39 @@ impl<'a> Profile<'a> {
                 b"samples" => profile.samples = value,
                 b"weights" => profile.weights = value,
                 b"events" => profile.events = value,
-                _ => {}
+                other => profile.ours.member(other, value),
             }
         }
         profile
+    }
+
+    /// The event and the thread of the profile; those that we exported are in members, or, by earlier versions, in the name.
+    fn owner(&self, is_ours: bool) -> (Option<Cow<'_, [u8]>>, Thread<'_>) {
+        let ours = &self.ours;
+        let has_times = self.decimals().is_some();
+        if is_ours && ours.is_any() {
+            let thread = Thread {
+                comm: Cow::Borrowed(ours.comm.as_deref().unwrap_or_default()),
+                pid: ours.pid,
+                tid: ours.tid,
+                cpu: ours.cpu,
+                context: ours.context,
+                has_times,
+            };
+            return (ours.event.as_deref().map(Cow::Borrowed), thread);
+        }
+        let name: &[u8] = &self.name;
+        let (event, comm, tid) = match parts(name).filter(|_| is_ours) {
+            Some((event, comm, tid)) => (Some(Cow::Borrowed(event)), comm, Some(tid)),
+            None => (None, name, None),
+        };
+        let thread = Thread {
+            comm: Cow::Borrowed(comm),
+            tid,
+            has_times,
+            ..Thread::default()
+        };
+        (event, thread)
     }
 
     /// Decimals that make nanoseconds of the unit; `None` if it is not one of time.
@@ -219,20 +287,11 @@ impl<'f, 'a> Reader<'f, 'a> {
     }
 
     fn profile(&mut self, profile: &'f Profile<'a>, sink: &mut dyn Sink) -> Result<(), Error> {
-        let name: &'f [u8] = &profile.name;
-        let parts = parts(name).filter(|_| self.file.is_ours());
-        let (event, comm, tid) = match parts {
-            Some((event, comm, tid)) => (Some(event), comm, Some(tid)),
-            None => (None, name, None),
-        };
+        let (event, thread) = profile.owner(self.file.is_ours());
         match profile.kind {
-            b"sampled" => self.sampled(profile, event, (comm, tid), sink),
+            b"sampled" => self.sampled(profile, event.as_deref(), &thread, sink),
             b"evented" => {
-                self.threads.push(Thread {
-                    comm,
-                    tid,
-                    has_times: profile.decimals().is_some(),
-                });
+                self.threads.push(thread);
                 self.evented(profile, sink)
             }
             kind => {
@@ -300,7 +359,7 @@ impl<'f, 'a> Reader<'f, 'a> {
         &mut self,
         profile: &'f Profile<'a>,
         event: Option<&[u8]>,
-        (comm, tid): (&[u8], Option<i32>),
+        thread: &Thread<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
         let (event, decimals) = self.event(profile, event, sink)?;
@@ -319,8 +378,10 @@ impl<'f, 'a> Reader<'f, 'a> {
             }
             let stacks = Stacks::of(&self.stack);
             sink.event(Event::Sample(&Sample {
-                comm: Some(comm).filter(|comm| !comm.is_empty()),
-                tid,
+                comm: thread.comm(),
+                pid: thread.pid,
+                tid: thread.tid,
+                cpu: thread.cpu,
                 period,
                 kernel_stack: stacks.kernel(),
                 user_stack: stacks.user(),
@@ -375,9 +436,10 @@ impl<'f, 'a> Reader<'f, 'a> {
         unsigned(value).and_then(|index| u32::try_from(index).ok())
     }
 
-    fn evented(&mut self, profile: &Profile<'a>, sink: &mut dyn Sink) -> Result<(), Error> {
+    fn evented(&mut self, profile: &'f Profile<'a>, sink: &mut dyn Sink) -> Result<(), Error> {
         let decimals = profile.decimals().unwrap_or(0);
-        let thread = u32::try_from(self.threads.len() - 1).unwrap_or(u32::MAX);
+        let number = |threads: &[Thread<'_>]| u32::try_from(threads.len() - 1).unwrap_or(u32::MAX);
+        let mut thread = number(&self.threads);
         if profile.decimals().is_none() {
             let message = || {
                 format!(
@@ -396,6 +458,14 @@ impl<'f, 'a> Reader<'f, 'a> {
                     b"type" => kind = value,
                     b"frame" => frame = integer(value).and_then(|frame| u32::try_from(frame).ok()),
                     b"at" => at = decimal(value, decimals),
+                    b"comm" if self.file.is_ours() => {
+                        let of_profile = self.threads.last().cloned().unwrap_or_default();
+                        self.threads.push(Thread {
+                            comm: text(value),
+                            ..of_profile
+                        });
+                        thread = number(&self.threads);
+                    }
                     _ => {}
                 }
             }

@@ -259,7 +259,7 @@ impl Plan {
 
     #[cold]
     fn way_of(&mut self, output: &mut Output, hit: &Hit<'_>) -> Result<Way, Error> {
-        let is_row = self.event.purpose == Purpose::Rows;
+        let is_row = self.event.purpose.has_rows();
         if !is_row || self.event.kind == EventKind::Recorder {
             return Ok(Way::Long);
         }
@@ -333,7 +333,7 @@ impl Plan {
     pub(crate) fn finish(mut self, output: &mut Output) -> Result<(), Error> {
         let target = match self.target.take() {
             Some(target) => Some(target),
-            None if self.event.purpose != Purpose::Rows => None,
+            None if !self.event.purpose.has_rows() => None,
             None => output.target(&self.event, self.event.extras)?,
         };
         output.add_type(TypeRow {

@@ -1,7 +1,7 @@
 //! A sample becomes a row: thread, stacks, values.
 
 use perfquet_events::Error;
-use perfquet_events::event::{Fields, Hit, Id, Purpose, Sample, Space, Stack, Stacks as Chains};
+use perfquet_events::event::{Fields, Hit, Id, Sample, Space, Stack, Stacks as Chains};
 
 use super::FRESH_STACKS;
 use super::calls::{EdgeHit, Recorded};
@@ -57,7 +57,7 @@ impl Normalizer<'_> {
             self.problem(1, "a sample of an undeclared event");
             return Ok(());
         };
-        let has_row = *plan.purpose() == Purpose::Rows;
+        let has_row = plan.purpose().has_rows();
         if !has_row && is_trigger(selected, plan, sample, life)
             || plan.is_asked_for() && !selected.holds(sample.time)
         {

@@ -89,7 +89,7 @@ impl Selected {
         match purpose {
             Purpose::Start(text) => self.start_triggers.push(text.clone()),
             Purpose::Stop(text) => self.stop_triggers.push(text.clone()),
-            Purpose::Rows | Purpose::Edge(_) => {}
+            Purpose::Rows | Purpose::RowsOnly | Purpose::Edge(_) => {}
         }
         self.is_active |= matches!(purpose, Purpose::Start(_) | Purpose::Stop(_));
     }
@@ -97,7 +97,7 @@ impl Selected {
     /// Handles a trigger's hit. Returns `false` if the event is not a trigger.
     pub(crate) fn trigger(&mut self, purpose: &Purpose, time: Option<i64>, who: &str) -> bool {
         match (purpose, self.state) {
-            (Purpose::Rows | Purpose::Edge(_), _) => return false,
+            (Purpose::Rows | Purpose::RowsOnly | Purpose::Edge(_), _) => return false,
             (Purpose::Start(text), State::Before) => {
                 self.state = State::Within;
                 self.begin = time;

@@ -151,7 +151,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
             format!("{unnamed} values without names are not read")
         })?;
     }
-    let mut emitter = Emitter::new(&types);
+    let mut emitter = Emitter::default();
     let mut counts = Counts::default();
     let (mut meter, mut clock) = (Meter::default(), Clock::default());
     let mut lines = Lines::of(&text);

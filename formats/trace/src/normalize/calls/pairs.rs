@@ -245,8 +245,10 @@ impl Pairs {
             self.class("markers");
             self.class("declared");
         }
-        if let Purpose::Edge(edge) = &event.purpose {
-            return Some(self.edge(edge, event));
+        match &event.purpose {
+            Purpose::Edge(edge) => return Some(self.edge(edge, event)),
+            Purpose::RowsOnly => return None,
+            Purpose::Rows | Purpose::Start(_) | Purpose::Stop(_) => {}
         }
         let role = self
             .system_call(event)

@@ -4,9 +4,7 @@ use std::cmp::Reverse;
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
-use perfquet_events::event::{
-    Event, EventKind, EventType, Fact, Hit, Purpose, Sample, Sink, Space, Stack,
-};
+use perfquet_events::event::{Event, EventKind, EventType, Fact, Hit, Sample, Sink, Space, Stack};
 
 use super::super::age::Age;
 use super::super::facts::InputFacts;
@@ -207,7 +205,7 @@ impl Tally {
         self.events.push(Counted {
             name: full_name(event),
             is_sampled: event.kind.is_sampled(),
-            is_shown: event.purpose == Purpose::Rows && event.kind != EventKind::Recorder,
+            is_shown: event.purpose.has_rows() && event.kind != EventKind::Recorder,
             period: event.period,
             hits: 0,
             has_occurred: false,
