@@ -91,6 +91,13 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "to")]
     pub(crate) compact: bool,
 
+    /// Write small tables with sums and histograms of each trace to the lake, by hour
+    ///
+    /// Functions, stacks, durations of calls, and losses: summary_functions, summary_stacks, summary_durations, summary_losses. A lake that has
+    /// them once gets them for every trace that is published later.
+    #[arg(long, requires = "to")]
+    pub(crate) summaries: bool,
+
     /// Keep only this time range, from the first event, such as 1.2s..1.5s
     ///
     /// Either end may be missing: ..500ms, 2m...

@@ -117,6 +117,12 @@ pub(crate) fn published(lake: &Path, summary: &Summary) {
         summary.sentence(),
         bytes(summary.bytes)
     ));
+    if summary.unsummarized > 0 {
+        say(format_args!(
+            "{name}: {} without summaries, published before; publish again, or query the tables themselves",
+            counted(summary.unsummarized, "trace")
+        ));
+    }
     let mut omitted = summary.omitted.clone();
     omitted.sort();
     omitted.dedup();

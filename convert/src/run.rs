@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     {
         return publish(arguments, &traces);
     }
-    if arguments.partition.is_some() || arguments.retain.is_some() || arguments.compact {
+    if has_lake_options(arguments) {
         return Err(without_lake());
     }
     let is_whole = |path: &Path| look_at(path) == Found::Whole;
@@ -115,7 +115,7 @@ fn refuse_store(arguments: &Arguments) -> Result<()> {
 
 fn export_from_lake(arguments: &Arguments, address: &Address) -> Result<Outcome> {
     let exporter = from_lake::exporter(arguments)?;
-    if arguments.partition.is_some() || arguments.retain.is_some() || arguments.compact {
+    if has_lake_options(arguments) {
         return Err(without_lake());
     }
     refuse_selection(arguments, exporter)?;
@@ -130,9 +130,17 @@ fn export_from_lake(arguments: &Arguments, address: &Address) -> Result<Outcome>
     Ok(Outcome::Done)
 }
 
+/// Whether an option is given that only --to lake has.
+fn has_lake_options(arguments: &Arguments) -> bool {
+    arguments.partition.is_some()
+        || arguments.retain.is_some()
+        || arguments.compact
+        || arguments.summaries
+}
+
 fn without_lake() -> anyhow::Error {
     misuse(
-        "--partition, --retain and --compact: expected --to lake".to_owned(),
+        "--partition, --retain, --compact and --summaries: expected --to lake".to_owned(),
         "use --to lake -o DIR",
     )
 }
@@ -174,9 +182,13 @@ fn publish(arguments: &Arguments, traces: &[(&Path, Found)]) -> Result<Outcome> 
         }
     }
     let paths: Vec<&Path> = arguments.inputs.iter().map(AsRef::as_ref).collect();
-    let partition = arguments.partition.as_ref();
-    let (retain, compact) = (arguments.retain, arguments.compact);
-    let summary = lake::publish(&paths, lake, partition, retain, compact)?;
+    let options = lake::Options {
+        partition: arguments.partition.as_ref(),
+        retain: arguments.retain,
+        compact: arguments.compact,
+        summaries: arguments.summaries,
+    };
+    let summary = lake::publish(&paths, lake, options)?;
     closing_line::published(lake, &summary);
     Ok(Outcome::Done)
 }

@@ -140,6 +140,15 @@ for title, sql in QUESTIONS.items():
         continue
     for row in sorted(tuple(map(text, row)) for row in query(sql)):
         print(title, *row, sep="\t")
+if "summary_durations" in names:
+    # As a comment of the statements has it.
+    lines = [line.lstrip("-#") for line in TEXT.splitlines() if line.startswith(("--", "#"))]
+    begin = next(number for number, line in enumerate(lines) if "99th percentile" in line)
+    sql = "\n".join(lines[begin + 1 : begin + 5]).rstrip("; ")
+    for row in sorted(tuple(map(text, row)) for row in query(sql)):
+        print("p99", *row, sep="\t")
+    sql = "SELECT count(*) AS n FROM traces WHERE NOT coalesce(summaries, false)"
+    print("without", *query(sql)[0], sep="\t")
 if ENGINE in ORDER and "mappings" in names:
     shown = ADDRESS.get(ENGINE, "address(start_address)")
     sql = f"SELECT {shown} AS shown FROM mappings ORDER BY {ORDER[ENGINE]} DESC LIMIT 1"

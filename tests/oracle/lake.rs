@@ -221,6 +221,114 @@ fn engines_answer_from_a_lake_as_from_the_traces() {
     }
 }
 
+/// The percentile of the statements' comment, in all calls of two hosts.
+const P99: &str = "SELECT function, min(duration) AS p99 FROM ( \
+     SELECT function, duration, sum(calls) OVER (PARTITION BY function ORDER BY duration) AS so_far, sum(calls) OVER (PARTITION BY function) AS in_all \
+     FROM (SELECT function, duration, sum(calls) AS calls FROM summary_durations WHERE duration IS NOT NULL GROUP BY function, duration) AS bars \
+     ) AS counted WHERE so_far >= 0.99 * in_all GROUP BY function";
+
+#[test]
+fn percentiles_of_summaries_are_equal_in_every_engine_and_near_the_exact_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lake");
+    let lake = path.display().to_string();
+    let mut traces = Vec::new();
+    for (number, (input, host)) in [(INPUTS[2].0, "001"), (INPUTS[3].0, "h002")]
+        .into_iter()
+        .enumerate()
+    {
+        let trace = import(input, &folder.path().join(format!("{number}.pqt")));
+        let partition = format!("--partition=date=2026-11-22,host={host}");
+        let words = [
+            &trace,
+            "--to",
+            "lake",
+            "-o",
+            &lake,
+            "--summaries",
+            &partition,
+        ];
+        printed("perfquet-convert", &words);
+        traces.push(trace);
+    }
+    let opened = [format!("lake:{lake}")];
+    let found = answers(&opened, P99);
+    let exact = answers(
+        &traces,
+        "SELECT function, quantile(duration, 0.99) FROM calls WHERE duration IS NOT NULL GROUP BY function",
+    );
+    assert_eq!(found.len(), exact.len());
+    assert!(found.len() > 10, "{found:?}");
+    for (found, exact) in found.iter().zip(&exact) {
+        let cells = [found, exact].map(|line| line.split_once('\t').unwrap());
+        assert_eq!(cells[0].0, cells[1].0);
+        let [found, exact] = cells.map(|(_, number)| number.parse::<f64>().unwrap());
+        assert!(
+            (found - exact).abs() * 128.0 <= exact,
+            "{found} for {exact}: {cells:?}"
+        );
+    }
+    // Sums are exact, whichever host they are of.
+    let sums = |traces: &[String], sql: &str| answers(traces, sql);
+    assert_eq!(
+        sums(
+            &opened,
+            "SELECT function, sum(calls), sum(total_duration) FROM summary_durations GROUP BY function"
+        ),
+        sums(
+            &traces,
+            "SELECT function, count(*), sum(duration) FROM calls GROUP BY function"
+        ),
+    );
+    let mut expected: Vec<String> = found.iter().map(|line| format!("p99\t{line}")).collect();
+    expected.push("without\t0".to_owned());
+    let tables = ["summary_durations", "traces"].map(named);
+    for (engine, dialect, needed) in ENGINES {
+        if needs::met(needed) {
+            let found = answers_of(engine, dialect, (&path, "lake"), &tables);
+            let place = found.iter().position(|line| line.starts_with("p99"));
+            assert_eq!(found[place.unwrap()..], expected, "{engine}");
+        }
+    }
+}
+
+#[test]
+fn functions_of_summaries_are_those_of_top() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = folder.path().join("lake").display().to_string();
+    let mut traces = Vec::new();
+    for (number, host) in [(0, "001"), (1, "h002")] {
+        let trace = import(
+            INPUTS[number].0,
+            &folder.path().join(format!("{number}.pqt")),
+        );
+        let partition = format!("--partition=date=2026-11-22,host={host}");
+        let words = [&trace, "--to", "lake", "-o", &lake, &partition];
+        let words = words
+            .into_iter()
+            .chain((host == "001").then_some("--summaries"));
+        printed("perfquet-convert", &words.collect::<Vec<_>>());
+        traces.push(trace);
+    }
+    let sql = "SELECT sum(self_weight), sum(total_weight), function, module FROM summary_functions \
+               WHERE event = (SELECT event FROM samples GROUP BY event ORDER BY count(*) DESC, event LIMIT 1) \
+               GROUP BY function, module, is_kernel";
+    // The lake remembers that it has summaries.
+    let found = answers(&[format!("lake:{lake}")], sql);
+    let mut words = vec!["top"];
+    words.extend(traces.iter().map(String::as_str));
+    words.extend(["-n", "0", "--format", "csv"]);
+    let top = printed("perfquet-query", &words);
+    let rows = top.lines().skip(1).map(|line| {
+        let cells: Vec<&str> = line.splitn(3, ',').collect();
+        cells[2].replace(',', "\t")
+    });
+    let mut expected: Vec<String> = rows.collect();
+    expected.sort();
+    assert!(found.len() > 5, "{found:?}");
+    assert_eq!(found, expected);
+}
+
 /// Polars misreads Delta tables whose paths have `%`.
 #[test]
 fn delta_logs_list_the_files_of_a_lake() {

@@ -56,6 +56,8 @@ pub const MANIFESTS: &str = "_perfquet/manifests";
 const TRACES: &str = "traces";
 /// Begins the names of files with the rows of several traces.
 pub const SHARED: &str = "compact.";
+/// The fact in the manifest of a trace that was published with summaries.
+pub const SUMMARIES: &str = "lake.summaries";
 /// Maximum size of a file of the administration.
 const LARGEST: u64 = 256 << 20;
 
@@ -66,6 +68,9 @@ pub struct Head {
     pub version: u32,
     /// Keys of the partition, outermost first.
     pub partition: Vec<String>,
+    /// Whether traces are published with summaries.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub summaries: bool,
 }
 
 /// A published trace.
@@ -85,6 +90,9 @@ pub struct Record {
     pub host: Option<String>,
     /// Files with its rows, that of `traces` last. In an object store, none before the first writer of the trace is done, and after its removal.
     pub files: Vec<Entry>,
+    /// Whether it was published with summaries.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub summaries: bool,
     /// The writer that is at work, or was killed, in an object store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,

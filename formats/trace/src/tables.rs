@@ -1950,6 +1950,443 @@ sort: vec!["stack_id".to_owned()],
     }
 }
 
+/// Calls of a function in an hour whose durations are nearly equal, in a lake with summaries: one bar of a histogram that can be merged.
+pub mod summary_durations {
+    use super::*;
+
+    /// Name of the table.
+    pub const NAME: &str = "summary_durations";
+
+    /// Declaration of the table.
+    pub fn schema() -> TableSchema {
+        TableSchema {
+name: NAME.to_owned(),
+doc: "Calls of a function in an hour whose durations are nearly equal, in a lake with summaries: one bar of a histogram that can be merged.".to_owned(),
+columns: vec![column("hour", ColumnType::Int64, true, "", Encoding::Dictionary, "Start of the hour (UTC) in which the calls began, in seconds since 1970; NULL if their time, or the wall clock, is unknown."),column("function", ColumnType::Text, true, "", Encoding::Dictionary, "Name of the function."),column("module", ColumnType::Text, true, "", Encoding::Dictionary, "File that contains the function; NULL if unknown."),column("duration", ColumnType::Int64, true, "ns", Encoding::Dictionary, "Middle of the bar: it differs from the duration of each of these calls by at most 1/128 of that, and not at all below 128 ns. NULL if the durations are unknown."),column("calls", ColumnType::Int64, false, "", Encoding::Dictionary, "Number of calls."),column("total_duration", ColumnType::Int64, true, "ns", Encoding::Dictionary, "Sum of their durations, exact; NULL if they are unknown, or if it exceeds 64 bits."),],
+sort: vec!["hour".to_owned()],
+}
+    }
+
+    /// A row to be written.
+    #[derive(Debug, Clone, Copy, Default)]
+    pub struct Row<'a> {
+        /// Start of the hour (UTC) in which the calls began, in seconds since 1970; NULL if their time, or the wall clock, is unknown.
+        pub hour: Option<i64>,
+        /// Name of the function.
+        pub function: Option<&'a [u8]>,
+        /// File that contains the function; NULL if unknown.
+        pub module: Option<&'a [u8]>,
+        /// Middle of the bar: it differs from the duration of each of these calls by at most 1/128 of that, and not at all below 128 ns. NULL if the durations are unknown.
+        pub duration: Option<i64>,
+        /// Number of calls.
+        pub calls: i64,
+        /// Sum of their durations, exact; NULL if they are unknown, or if it exceeds 64 bits.
+        pub total_duration: Option<i64>,
+    }
+
+    impl Row<'_> {
+        /// Pushes the values to the columns of this table; `Writer::end_row` ends the row.
+        #[inline]
+        pub fn push(&self, rows: &mut Rows) {
+            let [
+                to_hour,
+                to_function,
+                to_module,
+                to_duration,
+                to_calls,
+                to_total_duration,
+            ] = rows.columns_mut()
+            else {
+                debug_assert!(false, "rows of another table than summary_durations");
+                return;
+            };
+            match self.hour {
+                Some(value) => to_hour.push_i64(value),
+                None => to_hour.push_null(),
+            }
+            match self.function {
+                Some(value) => to_function.push_bytes(value),
+                None => to_function.push_null(),
+            }
+            match self.module {
+                Some(value) => to_module.push_bytes(value),
+                None => to_module.push_null(),
+            }
+            match self.duration {
+                Some(value) => to_duration.push_i64(value),
+                None => to_duration.push_null(),
+            }
+            to_calls.push_i64(self.calls);
+            match self.total_duration {
+                Some(value) => to_total_duration.push_i64(value),
+                None => to_total_duration.push_null(),
+            }
+        }
+    }
+}
+
+/// Samples of a function in an hour, in a lake with summaries.
+pub mod summary_functions {
+    use super::*;
+
+    /// Name of the table.
+    pub const NAME: &str = "summary_functions";
+
+    /// Declaration of the table.
+    pub fn schema() -> TableSchema {
+        TableSchema {
+            name: NAME.to_owned(),
+            doc: "Samples of a function in an hour, in a lake with summaries.".to_owned(),
+            columns: vec![
+                column(
+                    "hour",
+                    ColumnType::Int64,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Start of the hour (UTC), in seconds since 1970; NULL if the time of the samples, or the wall clock, is unknown.",
+                ),
+                column(
+                    "event",
+                    ColumnType::Text,
+                    false,
+                    "",
+                    Encoding::Dictionary,
+                    "Sampled event.",
+                ),
+                column(
+                    "function",
+                    ColumnType::Text,
+                    false,
+                    "",
+                    Encoding::Dictionary,
+                    "Name of the function; otherwise its module in brackets; [no stack] for samples without a stack.",
+                ),
+                column(
+                    "module",
+                    ColumnType::Text,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "File that contains the function; NULL if unknown.",
+                ),
+                column(
+                    "is_kernel",
+                    ColumnType::Bool,
+                    false,
+                    "",
+                    Encoding::Dictionary,
+                    "Whether it is a function of the kernel.",
+                ),
+                column(
+                    "samples",
+                    ColumnType::Int64,
+                    false,
+                    "",
+                    Encoding::Dictionary,
+                    "Number of samples in the function itself.",
+                ),
+                column(
+                    "self_weight",
+                    ColumnType::Int64,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Weight of these samples: the sum of their periods; NULL if it exceeds 64 bits.",
+                ),
+                column(
+                    "total_weight",
+                    ColumnType::Int64,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Weight of all samples whose stack contains the function, each counted once; NULL if it exceeds 64 bits.",
+                ),
+            ],
+            sort: vec!["hour".to_owned()],
+        }
+    }
+
+    /// A row to be written.
+    #[derive(Debug, Clone, Copy, Default)]
+    pub struct Row<'a> {
+        /// Start of the hour (UTC), in seconds since 1970; NULL if the time of the samples, or the wall clock, is unknown.
+        pub hour: Option<i64>,
+        /// Sampled event.
+        pub event: &'a [u8],
+        /// Name of the function; otherwise its module in brackets; \[no stack\] for samples without a stack.
+        pub function: &'a [u8],
+        /// File that contains the function; NULL if unknown.
+        pub module: Option<&'a [u8]>,
+        /// Whether it is a function of the kernel.
+        pub is_kernel: bool,
+        /// Number of samples in the function itself.
+        pub samples: i64,
+        /// Weight of these samples: the sum of their periods; NULL if it exceeds 64 bits.
+        pub self_weight: Option<i64>,
+        /// Weight of all samples whose stack contains the function, each counted once; NULL if it exceeds 64 bits.
+        pub total_weight: Option<i64>,
+    }
+
+    impl Row<'_> {
+        /// Pushes the values to the columns of this table; `Writer::end_row` ends the row.
+        #[inline]
+        pub fn push(&self, rows: &mut Rows) {
+            let [
+                to_hour,
+                to_event,
+                to_function,
+                to_module,
+                to_is_kernel,
+                to_samples,
+                to_self_weight,
+                to_total_weight,
+            ] = rows.columns_mut()
+            else {
+                debug_assert!(false, "rows of another table than summary_functions");
+                return;
+            };
+            match self.hour {
+                Some(value) => to_hour.push_i64(value),
+                None => to_hour.push_null(),
+            }
+            to_event.push_bytes(self.event);
+            to_function.push_bytes(self.function);
+            match self.module {
+                Some(value) => to_module.push_bytes(value),
+                None => to_module.push_null(),
+            }
+            to_is_kernel.push_bool(self.is_kernel);
+            to_samples.push_i64(self.samples);
+            match self.self_weight {
+                Some(value) => to_self_weight.push_i64(value),
+                None => to_self_weight.push_null(),
+            }
+            match self.total_weight {
+                Some(value) => to_total_weight.push_i64(value),
+                None => to_total_weight.push_null(),
+            }
+        }
+    }
+}
+
+/// Losses of an hour, in a lake with summaries.
+pub mod summary_losses {
+    use super::*;
+
+    /// Name of the table.
+    pub const NAME: &str = "summary_losses";
+
+    /// Declaration of the table.
+    pub fn schema() -> TableSchema {
+        TableSchema {
+            name: NAME.to_owned(),
+            doc: "Losses of an hour, in a lake with summaries.".to_owned(),
+            columns: vec![
+                column(
+                    "hour",
+                    ColumnType::Int64,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Start of the hour (UTC), in seconds since 1970; NULL if the time of the losses, or the wall clock, is unknown.",
+                ),
+                column(
+                    "event",
+                    ColumnType::Text,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Lost event; NULL if unknown.",
+                ),
+                column(
+                    "reason",
+                    ColumnType::Text,
+                    false,
+                    "",
+                    Encoding::Dictionary,
+                    "Reason, as in losses.",
+                ),
+                column(
+                    "losses",
+                    ColumnType::Int64,
+                    false,
+                    "",
+                    Encoding::Dictionary,
+                    "Number of losses.",
+                ),
+                column(
+                    "lost",
+                    ColumnType::Int64,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Lost events of all losses whose number is known; NULL if none is, or if it exceeds 64 bits.",
+                ),
+                column(
+                    "uncounted",
+                    ColumnType::Int64,
+                    false,
+                    "",
+                    Encoding::Dictionary,
+                    "Losses whose number of events is unknown.",
+                ),
+            ],
+            sort: vec!["hour".to_owned()],
+        }
+    }
+
+    /// A row to be written.
+    #[derive(Debug, Clone, Copy, Default)]
+    pub struct Row<'a> {
+        /// Start of the hour (UTC), in seconds since 1970; NULL if the time of the losses, or the wall clock, is unknown.
+        pub hour: Option<i64>,
+        /// Lost event; NULL if unknown.
+        pub event: Option<&'a [u8]>,
+        /// Reason, as in losses.
+        pub reason: &'a [u8],
+        /// Number of losses.
+        pub losses: i64,
+        /// Lost events of all losses whose number is known; NULL if none is, or if it exceeds 64 bits.
+        pub lost: Option<i64>,
+        /// Losses whose number of events is unknown.
+        pub uncounted: i64,
+    }
+
+    impl Row<'_> {
+        /// Pushes the values to the columns of this table; `Writer::end_row` ends the row.
+        #[inline]
+        pub fn push(&self, rows: &mut Rows) {
+            let [
+                to_hour,
+                to_event,
+                to_reason,
+                to_losses,
+                to_lost,
+                to_uncounted,
+            ] = rows.columns_mut()
+            else {
+                debug_assert!(false, "rows of another table than summary_losses");
+                return;
+            };
+            match self.hour {
+                Some(value) => to_hour.push_i64(value),
+                None => to_hour.push_null(),
+            }
+            match self.event {
+                Some(value) => to_event.push_bytes(value),
+                None => to_event.push_null(),
+            }
+            to_reason.push_bytes(self.reason);
+            to_losses.push_i64(self.losses);
+            match self.lost {
+                Some(value) => to_lost.push_i64(value),
+                None => to_lost.push_null(),
+            }
+            to_uncounted.push_i64(self.uncounted);
+        }
+    }
+}
+
+/// Samples of a stack in an hour, in a lake with summaries.
+pub mod summary_stacks {
+    use super::*;
+
+    /// Name of the table.
+    pub const NAME: &str = "summary_stacks";
+
+    /// Declaration of the table.
+    pub fn schema() -> TableSchema {
+        TableSchema {
+            name: NAME.to_owned(),
+            doc: "Samples of a stack in an hour, in a lake with summaries.".to_owned(),
+            columns: vec![
+                column(
+                    "hour",
+                    ColumnType::Int64,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Start of the hour (UTC), in seconds since 1970; NULL if the time of the samples, or the wall clock, is unknown.",
+                ),
+                column(
+                    "event",
+                    ColumnType::Text,
+                    false,
+                    "",
+                    Encoding::Dictionary,
+                    "Sampled event.",
+                ),
+                column(
+                    "stack",
+                    ColumnType::Text,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Functions, outermost first, those of the kernel after those of user space, separated by semicolons; NULL without a stack.",
+                ),
+                column(
+                    "samples",
+                    ColumnType::Int64,
+                    false,
+                    "",
+                    Encoding::Dictionary,
+                    "Number of samples.",
+                ),
+                column(
+                    "weight",
+                    ColumnType::Int64,
+                    true,
+                    "",
+                    Encoding::Dictionary,
+                    "Sum of their periods; NULL if it exceeds 64 bits.",
+                ),
+            ],
+            sort: vec!["hour".to_owned()],
+        }
+    }
+
+    /// A row to be written.
+    #[derive(Debug, Clone, Copy, Default)]
+    pub struct Row<'a> {
+        /// Start of the hour (UTC), in seconds since 1970; NULL if the time of the samples, or the wall clock, is unknown.
+        pub hour: Option<i64>,
+        /// Sampled event.
+        pub event: &'a [u8],
+        /// Functions, outermost first, those of the kernel after those of user space, separated by semicolons; NULL without a stack.
+        pub stack: Option<&'a [u8]>,
+        /// Number of samples.
+        pub samples: i64,
+        /// Sum of their periods; NULL if it exceeds 64 bits.
+        pub weight: Option<i64>,
+    }
+
+    impl Row<'_> {
+        /// Pushes the values to the columns of this table; `Writer::end_row` ends the row.
+        #[inline]
+        pub fn push(&self, rows: &mut Rows) {
+            let [to_hour, to_event, to_stack, to_samples, to_weight] = rows.columns_mut() else {
+                debug_assert!(false, "rows of another table than summary_stacks");
+                return;
+            };
+            match self.hour {
+                Some(value) => to_hour.push_i64(value),
+                None => to_hour.push_null(),
+            }
+            to_event.push_bytes(self.event);
+            match self.stack {
+                Some(value) => to_stack.push_bytes(value),
+                None => to_stack.push_null(),
+            }
+            to_samples.push_i64(self.samples);
+            match self.weight {
+                Some(value) => to_weight.push_i64(value),
+                None => to_weight.push_null(),
+            }
+        }
+    }
+}
+
 /// Lifetime of a thread.
 pub mod threads {
     use super::*;
@@ -2154,7 +2591,14 @@ pub fn all() -> Vec<TableSchema> {
 /// The tables with declared columns: those that every trace has, and those of traces with rows for them.
 pub fn declared() -> Vec<TableSchema> {
     let mut tables = all();
-    tables.extend([counts::schema(), open_files::schema()]);
+    tables.extend([
+        counts::schema(),
+        open_files::schema(),
+        summary_durations::schema(),
+        summary_functions::schema(),
+        summary_losses::schema(),
+        summary_stacks::schema(),
+    ]);
     tables
 }
 

@@ -14,6 +14,7 @@ mod duckdb_shared;
 mod lake_of_duckdb;
 pub(super) mod polars;
 pub(super) mod spark;
+mod summaries;
 pub(super) mod trino;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -280,6 +281,7 @@ impl Catalog {
             tally.wrote("function", functions);
         }
         self.mixed(out, comment, tally)?;
+        summaries::write(self, out, comment)?;
         self.views(out, comment, tally, open)
     }
 

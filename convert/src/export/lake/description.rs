@@ -11,7 +11,10 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use perfquet_trace::store::{Manifest, Part, PartColumn, PartRange, TableEntry, folder_of};
+use perfquet_trace::lake::SUMMARIES;
+use perfquet_trace::store::{
+    Manifest, Part, PartColumn, PartRange, TableEntry, TableSchema, folder_of,
+};
 
 use super::files::step;
 use super::partition::Place;
@@ -58,6 +61,28 @@ pub(super) fn manifest(
         }
     }
     manifest
+}
+
+/// Adds the summaries of a trace.
+pub(super) fn add_summaries(manifest: &mut Manifest, tables: Vec<(TableSchema, PublishedTable)>) {
+    let facts = &mut manifest.facts.other;
+    facts.insert(SUMMARIES.to_owned(), "true".to_owned());
+    for (schema, published) in tables {
+        let mut table = TableEntry::new(&schema);
+        table.parts.push(Part {
+            file: published.path,
+            rows: published.rows,
+            bytes: published.bytes,
+            sorted: true,
+            range: Some(PartRange {
+                first_row: 0,
+                file_rows: published.rows,
+                file_bytes: published.bytes,
+            }),
+            ..Part::default()
+        });
+        manifest.tables.insert(schema.name, table);
+    }
 }
 
 /// Gives each part its rows in the file: forms follow each other, and the parts of each.

@@ -35,6 +35,8 @@ const STAGING: &str = "_perfquet/staging";
 pub(super) struct Lake {
     root: PathBuf,
     pub(super) partition: Partition,
+    /// Whether traces are published with summaries.
+    pub(super) summaries: bool,
 }
 
 /// A directory for files that are being written. Dropping it removes what has no other name.
@@ -51,8 +53,13 @@ pub(super) struct Locked<'l> {
 }
 
 impl Lake {
-    /// Opens a lake, or creates one in an empty or missing directory, and completes what a killed process left. Without a partition, it is that of the lake.
-    pub(super) fn open(root: &Path, partition: Option<&Partition>) -> Result<Lake> {
+    /// Opens a lake, or creates one in an empty or missing directory, and completes what a killed process left. Without a partition, it is that of
+    /// the lake. A lake that is opened once with summaries has them from then on.
+    pub(super) fn open(
+        root: &Path,
+        partition: Option<&Partition>,
+        summaries: bool,
+    ) -> Result<Lake> {
         let failed = || format!("cannot create {}", root.display());
         std::fs::create_dir_all(root).with_context(failed)?;
         let root = root.canonicalize().with_context(failed)?;
@@ -68,13 +75,19 @@ impl Lake {
         let mut lake = Lake {
             root,
             partition: partition.cloned().unwrap_or_default(),
+            summaries,
         };
         for folder in [OWN, STAGING, RECORDS] {
             lake.create_folders(folder)?;
         }
         let lock = lake.lock_file()?;
         let head = lake.read::<Head>(HEAD)?;
-        let is_earlier = head.as_ref().is_some_and(|head| head.version < VERSION);
+        // Earlier versions would lose the manifests of traces.
+        let mut is_changed = head.as_ref().is_some_and(|head| head.version < VERSION);
+        if let Some(head) = &head {
+            is_changed |= summaries && !head.summaries;
+            lake.summaries |= head.summaries;
+        }
         match head {
             Some(head) if head.version > VERSION => bail!(
                 "{}: unsupported version {} of a lake; the latest supported version is {VERSION}",
@@ -97,8 +110,7 @@ impl Lake {
             None => lake.write_head()?,
         }
         lake.complete()?;
-        if is_earlier {
-            // Earlier versions would lose the manifests of traces.
+        if is_changed {
             lake.write_head()?;
         }
         lake.remove_abandoned()?;
@@ -132,6 +144,7 @@ impl Lake {
         let head = Head {
             version: VERSION,
             partition: self.partition.keys(),
+            summaries: self.summaries,
         };
         self.replace(HEAD, &head)
     }

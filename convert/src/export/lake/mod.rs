@@ -19,11 +19,14 @@ mod files;
 mod merge;
 mod partition;
 mod store;
+mod summaries;
+#[cfg(test)]
+mod summary_tests;
 mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -77,6 +80,8 @@ pub(crate) struct Summary {
     pub(crate) kept: u64,
     /// Files of killed writers that were removed from a store.
     pub(crate) abandoned: u64,
+    /// Traces of a lake with summaries that have none, as they were published before.
+    pub(crate) unsummarized: u64,
     /// Tables that no lake can have.
     pub(crate) omitted: Vec<String>,
 }
@@ -126,29 +131,41 @@ impl Summary {
     }
 }
 
+/// What an export to a lake does beside publishing traces.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Options<'o> {
+    /// Keys and values; by default, the keys of the lake.
+    pub(crate) partition: Option<&'o Partition>,
+    /// Traces recorded before the last days are removed.
+    pub(crate) retain: Option<Duration>,
+    /// Small files are merged.
+    pub(crate) compact: bool,
+    /// Summaries are written from now on; a lake that has them keeps them without this, too.
+    pub(crate) summaries: bool,
+}
+
 /// Publishes complete traces in a lake, one after the other, then removes those recorded before the last `retain`, and merges small files.
-pub(crate) fn publish(
-    traces: &[&Path],
-    lake: &Path,
-    partition: Option<&Partition>,
-    retain: Option<Duration>,
-    is_compacted: bool,
-) -> Result<Summary> {
+pub(crate) fn publish(traces: &[&Path], lake: &Path, options: Options<'_>) -> Result<Summary> {
     if let Some(url) = lake.to_str().filter(|text| is_url(text)) {
-        return store::publish(traces, url, partition, retain, is_compacted);
+        return store::publish(traces, url, options);
     }
-    let lake = Lake::open(lake, partition)?;
+    let lake = Lake::open(lake, options.partition, options.summaries)?;
     // The lake stores the keys of its partition, not their values.
-    let partition = partition.unwrap_or(&lake.partition);
+    let partition = options.partition.unwrap_or(&lake.partition);
     let mut summary = Summary::default();
     for trace in traces {
         publish_trace(trace, &lake, partition, &mut summary)?;
     }
-    if let Some(retain) = retain {
+    if let Some(retain) = options.retain {
         summary.removed = remove_before(&lake, &first_date(retain)?)?;
     }
-    if is_compacted {
+    if options.compact {
         compact::compact(&lake, &mut summary)?;
+    }
+    if options.summaries {
+        let records = lake.lock()?.records()?;
+        let without = records.iter().filter(|record| !record.summaries);
+        summary.unsummarized = without.count() as u64;
     }
     Ok(summary)
 }
@@ -172,12 +189,19 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(path: &Path, trace: &Directory, partition: &Partition) -> Result<Plan> {
+    fn new(
+        path: &Path,
+        trace: &Directory,
+        partition: &Partition,
+        has_summaries: bool,
+    ) -> Result<Plan> {
         let manifest = trace.manifest();
         let place = partition.place(&path.display().to_string(), manifest)?;
         let name = name_of(path)?;
         let id = identity(&name, manifest)?;
-        let content = checksum([FORM, &place.folder, &serde_json::to_string(manifest)?]);
+        let manifest = serde_json::to_string(manifest)?;
+        let words = [FORM, &place.folder, &manifest].into_iter();
+        let content = checksum(words.chain(has_summaries.then_some(summaries::FORM)));
         Ok(Plan {
             place,
             name,
@@ -201,7 +225,7 @@ fn publish_trace(
         name,
         id,
         content,
-    } = Plan::new(path, &trace, partition)?;
+    } = Plan::new(path, &trace, partition, lake.summaries)?;
     let is_published = |record: &Record| record.content == content && lake.is_whole(record);
     if lake.record(&id)?.as_ref().is_some_and(is_published) {
         summary.unchanged += 1;
@@ -210,62 +234,41 @@ fn publish_trace(
     let host = place.host.as_deref().filter(|_| !partition.has(HOST));
     let mut stage = lake.stage()?;
     crate::interrupt::remove_when_interrupted(stage.path())?;
-    let mut change = Change::default();
-    let mut entries = Vec::new();
-    let mut add = |folder: &str, number: usize, rows: u64| -> Result<u64> {
-        let (staged, from) = stage.file(number);
-        let bytes = staged.metadata()?.len();
-        let path = format!("{folder}/{}/{id}.parquet", place.folder);
-        change.moves.push((from, path.clone()));
-        let rows = EntryRows {
-            first: 0,
-            count: rows,
-        };
-        entries.push(Entry {
-            path,
-            bytes,
-            rows: Some(rows),
-        });
-        Ok(bytes)
-    };
-    let (mut rows, mut bytes) = (0, 0);
+    let mut files = Files::new(&stage, &place.folder, &id);
     let (tables, omitted) = tables_of(&trace);
     summary.omitted.extend(omitted.iter().cloned());
+    let facts = &manifest.facts;
     let mut published = Vec::new();
-    for (number, (table, folder)) in tables.iter().enumerate() {
+    for (table, _) in &tables {
         let entry = trace.table(table).context("a table of the manifest")?;
         let schema = entry.schema(table);
-        let facts = &manifest.facts;
         let columns = Columns::new(table, &schema.columns, &id, host, facts.wall_offset);
         let metadata = tables::metadata(&id, table, facts, &schema.columns);
-        let written = tables::write(&trace, table, &columns, metadata, &stage.file(number).0);
+        let written = tables::write(&trace, table, &columns, metadata, &files.next());
         let written = written.with_context(|| format!("{shown}: table {table}"))?;
-        let file_bytes = add(folder, number, written)?;
-        rows += written;
-        bytes += file_bytes;
-        published.push(PublishedTable {
-            name: table.clone(),
-            path: format!("{folder}/{}/{id}.parquet", place.folder),
-            rows: written,
-            bytes: file_bytes,
-            renamed: columns.renamed(),
-        });
+        published.push(files.add(table, written, columns.renamed())?);
     }
-    let last = tables.len();
-    rows += tables::write_trace_row(&trace, &id, &name, host, &stage.file(last).0)?;
-    bytes += add(TRACES, last, 1)?;
-    let files = entries.len() as u64;
-    let (staged, from) = stage.file(last + 1);
-    let description = description::manifest(manifest, &place, &published, &omitted);
-    let described = description::write(&description, &staged)?;
-    let path = format!("{MANIFESTS}/{id}.json");
-    change.moves.insert(0, (from, path.clone()));
-    let described = Entry {
-        path,
-        bytes: described,
-        rows: None,
-    };
-    entries.insert(0, described);
+    let mut summarized = Vec::new();
+    if lake.summaries {
+        for table in summaries::of(&trace).with_context(|| format!("{shown}: summaries"))? {
+            let (name, declared) = (&table.schema.name, &table.schema.columns);
+            let columns = Columns::new(name, declared, &id, host, None);
+            let metadata = tables::metadata(&id, name, facts, declared);
+            tables::write_summary(&table, &columns, metadata, &files.next())?;
+            let file = files.add(name, table.rows(), columns.renamed())?;
+            summarized.push((table.schema, file));
+        }
+    }
+    let row = tables::trace_row(&trace, &id, &name, host, lake.summaries)?;
+    tables::write_trace_row(&trace, &id, &row, &files.next())?;
+    files.add(TRACES, 1, Vec::new())?;
+    let mut description = description::manifest(manifest, &place, &published, &omitted);
+    if lake.summaries {
+        description::add_summaries(&mut description, summarized);
+    }
+    let (rows, bytes) = (files.rows, files.bytes);
+    let (change, entries) = files.described(&description)?;
+    let count = entries.len();
     let record = Record {
         trace: id,
         name,
@@ -273,18 +276,96 @@ fn publish_trace(
         date: place.date,
         host: place.host,
         files: entries,
+        summaries: lake.summaries,
         claim: None,
         leftover: Vec::new(),
     };
-    if !commit(lake, record, change, &mut stage, last + 2)? {
+    if !commit(lake, record, change, &mut stage, count)? {
         summary.unchanged += 1;
         return Ok(());
     }
     summary.published += 1;
-    summary.files += files;
+    summary.files += count as u64 - 1;
     summary.rows += rows;
     summary.bytes += bytes;
     Ok(())
+}
+
+/// The files of a trace that is being published.
+struct Files<'s> {
+    stage: &'s Stage,
+    /// Folders of the partition.
+    place: &'s str,
+    trace: &'s str,
+    change: Change,
+    entries: Vec<Entry>,
+    rows: u64,
+    bytes: u64,
+}
+
+impl<'s> Files<'s> {
+    fn new(stage: &'s Stage, place: &'s str, trace: &'s str) -> Files<'s> {
+        Files {
+            stage,
+            place,
+            trace,
+            change: Change::default(),
+            entries: Vec::new(),
+            rows: 0,
+            bytes: 0,
+        }
+    }
+
+    /// The path of the next file.
+    fn next(&self) -> PathBuf {
+        self.stage.file(self.entries.len()).0
+    }
+
+    /// Adds the next file, which has been written.
+    fn add(
+        &mut self,
+        table: &str,
+        rows: u64,
+        renamed: Vec<(String, String)>,
+    ) -> Result<PublishedTable> {
+        let (staged, from) = self.stage.file(self.entries.len());
+        let bytes = staged.metadata()?.len();
+        let folder = folder_of(table);
+        let path = format!("{folder}/{}/{}.parquet", self.place, self.trace);
+        self.change.moves.push((from, path.clone()));
+        self.entries.push(Entry {
+            path: path.clone(),
+            bytes,
+            rows: Some(EntryRows {
+                first: 0,
+                count: rows,
+            }),
+        });
+        self.rows += rows;
+        self.bytes += bytes;
+        Ok(PublishedTable {
+            name: table.to_owned(),
+            path,
+            rows,
+            bytes,
+            renamed,
+        })
+    }
+
+    /// Writes the manifest, which comes first. Returns the change, and all files.
+    fn described(mut self, manifest: &Manifest) -> Result<(Change, Vec<Entry>)> {
+        let (staged, from) = self.stage.file(self.entries.len());
+        let bytes = description::write(manifest, &staged)?;
+        let path = format!("{MANIFESTS}/{}.json", self.trace);
+        self.change.moves.insert(0, (from, path.clone()));
+        let described = Entry {
+            path,
+            bytes,
+            rows: None,
+        };
+        self.entries.insert(0, described);
+        Ok((self.change, self.entries))
+    }
 }
 
 /// Adds the staged files of a trace to a lake in place of its former ones; `next_file` is the number of the next staged file.
@@ -356,7 +437,8 @@ pub(super) fn published(
         let columns = Columns::new(&table, &columns, &record.trace, host, None);
         found.push((table, folder, columns.schema));
     }
-    let row = tables::trace_row(trace, &record.trace, &record.name, host)?;
+    let summaries = record.summaries;
+    let row = tables::trace_row(trace, &record.trace, &record.name, host, summaries)?;
     found.push((TRACES.to_owned(), TRACES.to_owned(), row.schema()));
     Ok(found)
 }

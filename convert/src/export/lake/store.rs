@@ -3,7 +3,7 @@
 //! ```text
 //! traces that the store lacks ─► a lake in a temporary directory ─► perfquet-query publish, a child, which has the HTTP client
 //!
-//! ◄ {"version":"0.1.0","partition":["date","host"]}          the state of the store; without a partition, it is empty
+//! ◄ {"version":"0.1.0","partition":["date","host"],"summaries":false}   the state of the store; without a partition, it is empty
 //! ► {"needed":[["perf-1f…","8d41…"]]}                          names and checksums of traces
 //! ◄ {"needed":[true]}
 //! ► {"publish":"/tmp/perfquet-passing-x/lake"}
@@ -19,7 +19,6 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use perfquet_trace::store::Directory;
@@ -27,7 +26,7 @@ use serde_json::{Value, json};
 
 use super::files::Lake;
 use super::partition::Partition;
-use super::{Plan, Summary, first_date, publish_trace};
+use super::{Options, Plan, Summary, first_date, publish_trace};
 use crate::misuse::misuse;
 use crate::passing::Passing;
 
@@ -38,28 +37,23 @@ const BATCH_BYTES: u64 = 256 << 20;
 const AT_ONCE: usize = 1_000;
 
 /// Publishes traces in a lake in an object store.
-pub(super) fn publish(
-    traces: &[&Path],
-    url: &str,
-    partition: Option<&Partition>,
-    retain: Option<Duration>,
-    is_compacted: bool,
-) -> Result<Summary> {
-    if is_compacted {
+pub(super) fn publish(traces: &[&Path], url: &str, options: Options<'_>) -> Result<Summary> {
+    if options.compact {
         return Err(misuse(
             format!("{url}: --compact: files of a lake in an object store cannot be merged"),
             "merge those of a lake in a directory: perfquet-convert --to lake -o DIR --compact",
         ));
     }
     let mut publisher = Publisher::start(url)?;
-    let partition = publisher.partition(partition)?;
+    let partition = publisher.partition(options.partition)?;
+    publisher.summaries |= options.summaries;
     let mut summary = Summary::default();
     for traces in traces.chunks(AT_ONCE) {
         let needed = publisher.needed(traces, &partition)?;
         summary.unchanged += (traces.len() - needed.len()) as u64;
         publisher.send(&needed, &partition, &mut summary)?;
     }
-    if let Some(retain) = retain {
+    if let Some(retain) = options.retain {
         let answer = publisher.ask(&json!({ "retain": first_date(retain)? }))?;
         summary.removed = count(&answer, "removed");
         summary.kept = count(&answer, "kept");
@@ -92,6 +86,8 @@ struct Publisher {
     from: BufReader<ChildStdout>,
     /// Keys of the lake; `None` if there is none yet.
     keys: Option<Vec<String>>,
+    /// Whether traces are published with summaries.
+    summaries: bool,
 }
 
 impl Publisher {
@@ -118,6 +114,7 @@ impl Publisher {
             to,
             from: BufReader::new(from.context("a pipe")?),
             keys: None,
+            summaries: false,
         };
         let hello = publisher
             .answer()
@@ -138,6 +135,7 @@ impl Publisher {
             );
         }
         publisher.keys = serde_json::from_value(hello["partition"].clone())?;
+        publisher.summaries = hello["summaries"].as_bool().unwrap_or_default();
         Ok(publisher)
     }
 
@@ -162,7 +160,8 @@ impl Publisher {
     fn needed<'t>(&mut self, traces: &[&'t Path], partition: &Partition) -> Result<Vec<&'t Path>> {
         let mut names = Vec::new();
         for trace in traces {
-            let plan = Plan::new(trace, &Directory::open(trace)?, partition)?;
+            let directory = Directory::open(trace)?;
+            let plan = Plan::new(trace, &directory, partition, self.summaries)?;
             names.push((plan.id, plan.content));
         }
         let answer = self.ask(&json!({ "needed": names }))?;
@@ -180,7 +179,7 @@ impl Publisher {
         while !rest.is_empty() {
             let passing = Passing::create()?;
             let folder = passing.lake();
-            let lake = Lake::open(&folder, Some(partition))?;
+            let lake = Lake::open(&folder, Some(partition), self.summaries)?;
             let mut staged = Summary::default();
             while let Some((trace, others)) = rest.split_first()
                 && staged.bytes < BATCH_BYTES

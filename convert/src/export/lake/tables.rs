@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
@@ -17,6 +17,7 @@ use perfquet_trace::store::{ColumnSchema, Directory, Encoding, Facts};
 
 use super::columns::{Columns, HOST, TRACE};
 use super::files::step;
+use super::summaries::SummaryTable;
 
 const ROWS_PER_GROUP: usize = 1 << 20;
 const BYTES_PER_GROUP: usize = 256 << 20;
@@ -155,18 +156,30 @@ pub(super) fn metadata(
         .collect()
 }
 
+/// Writes a summary to a new file, and syncs it.
+pub(super) fn write_summary(
+    table: &SummaryTable,
+    columns: &Columns,
+    facts: Vec<KeyValue>,
+    path: &Path,
+) -> Result<()> {
+    let mut writer = Writer::create(path, &columns.schema, properties(facts))?;
+    for batch in table.batches() {
+        writer.write(&columns.convert(&batch?)?)?;
+    }
+    writer.finish()
+}
+
 /// Writes the row of a trace in the table `traces`.
 pub(super) fn write_trace_row(
     trace: &Directory,
     id: &str,
-    name: &str,
-    host: Option<&str>,
+    row: &RecordBatch,
     path: &Path,
 ) -> Result<u64> {
-    let batch = trace_row(trace, id, name, host)?;
     let properties = properties(metadata(id, "traces", &trace.manifest().facts, &[]));
-    let mut writer = Writer::create(path, &batch.schema(), properties)?;
-    writer.write(&batch)?;
+    let mut writer = Writer::create(path, &row.schema(), properties)?;
+    writer.write(row)?;
     writer.finish()?;
     Ok(1)
 }
@@ -177,6 +190,7 @@ pub(super) fn trace_row(
     id: &str,
     name: &str,
     host: Option<&str>,
+    has_summaries: bool,
 ) -> Result<RecordBatch> {
     let manifest = trace.manifest();
     let facts = &manifest.facts;
@@ -210,6 +224,10 @@ pub(super) fn trace_row(
         ("kernel_build_id", text(facts.kernel_build_id.clone())),
         ("recorder", text(facts.recorder.clone())),
         ("command_line", text(facts.command_line.clone())),
+        (
+            "summaries",
+            Arc::new(BooleanArray::from(vec![has_summaries])) as ArrayRef,
+        ),
         (TRACE, text(Some(id.to_owned()))),
     ];
     columns.extend(host.map(|host| (HOST, text(Some(host.to_owned())))));

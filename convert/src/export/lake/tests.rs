@@ -15,26 +15,42 @@ use perfquet_trace::reopen;
 use perfquet_trace::store::{Directory, FILE_NAME};
 
 use super::files::{KILL_IN, STEPS_LEFT};
-use super::{Partition, Summary, publish};
+use super::{Options, Partition, Summary};
 
 /// A directory with traces and a lake.
-struct Room {
+pub(super) struct Room {
     folder: tempfile::TempDir,
 }
 
+fn publish(
+    traces: &[&Path],
+    lake: &Path,
+    partition: Option<&Partition>,
+    retain: Option<std::time::Duration>,
+    compact: bool,
+) -> anyhow::Result<Summary> {
+    let options = Options {
+        partition,
+        retain,
+        compact,
+        summaries: false,
+    };
+    super::publish(traces, lake, options)
+}
+
 impl Room {
-    fn new() -> Room {
+    pub(super) fn new() -> Room {
         Room {
             folder: tempfile::tempdir().unwrap(),
         }
     }
 
-    fn lake(&self) -> PathBuf {
+    pub(super) fn lake(&self) -> PathBuf {
         self.folder.path().join("lake")
     }
 
     /// Imports a golden file of the readers.
-    fn trace(&self, name: &str, golden: &str) -> PathBuf {
+    pub(super) fn trace(&self, name: &str, golden: &str) -> PathBuf {
         self.trace_of(name, &[golden])
     }
 
@@ -58,7 +74,7 @@ impl Room {
     }
 
     /// The files of the lake below the tables, and their rows. Every file can be read.
-    fn files(&self) -> BTreeMap<String, i64> {
+    pub(super) fn files(&self) -> BTreeMap<String, i64> {
         let mut files = BTreeMap::new();
         let mut folders = vec![self.lake()];
         while let Some(folder) = folders.pop() {
@@ -79,7 +95,7 @@ impl Room {
     }
 
     /// Rows of each table.
-    fn rows(&self) -> BTreeMap<String, i64> {
+    pub(super) fn rows(&self) -> BTreeMap<String, i64> {
         let mut rows = BTreeMap::new();
         for (name, count) in self.files() {
             let table = name.split("/date=").next().unwrap().to_owned();
@@ -168,8 +184,8 @@ fn same_rows(found: &Directory, trace: &Directory) {
     }
 }
 
-const PERF: &str = "perf_data/golden/user-regs.data";
-const FTRACE: &str = "trace_dat/golden/graph-events.dat";
+pub(super) const PERF: &str = "perf_data/golden/user-regs.data";
+pub(super) const FTRACE: &str = "trace_dat/golden/graph-events.dat";
 
 #[test]
 fn published_files_share_no_bytes_and_have_no_unsigned_type() {

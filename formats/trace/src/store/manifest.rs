@@ -180,7 +180,8 @@ pub struct Table {
 }
 
 impl Table {
-    pub(super) fn new(schema: &TableSchema) -> Table {
+    /// A table without parts.
+    pub fn new(schema: &TableSchema) -> Table {
         Table {
             doc: schema.doc.clone(),
             folder: files::folder_of(&schema.name),

@@ -21,6 +21,8 @@ use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, lit, when};
 use datafusion::scalar::ScalarValue;
+use perfquet_trace::count::{counted, grouped};
+use perfquet_trace::lake::SUMMARIES;
 use perfquet_trace::store::{ColumnSchema, ColumnType, unite};
 use perfquet_trace::tables;
 
@@ -155,7 +157,8 @@ fn parts_table(traces: &[Trace], name: &str, tables: &SameTable<'_>) -> PartsTab
         }
         _ => Vec::new(),
     };
-    let changes = changes(traces, name, tables, &columns);
+    let mut changes = changes(traces, name, tables, &columns);
+    changes.extend(without_summaries(traces, name));
     let fields = columns.iter().map(|column| {
         Field::new(&column.name, arrow_type(column.kind), column.nullable)
             .with_metadata(unit::metadata(&column.name, &column.unit))
@@ -229,6 +232,25 @@ fn changes(
     }
     changes
 }
+
+/// Returns a note if a table is a summary that some of the traces lack: it is then not of all of them. A trace that has summaries may have no rows in
+/// this one.
+fn without_summaries(traces: &[Trace], name: &str) -> Option<Change> {
+    if !name.starts_with(SUMMARIES_BEGIN) {
+        return None;
+    }
+    let lacks = |trace: &&Trace| trace.fact(SUMMARIES).is_none();
+    let (count, all) = (traces.iter().filter(lacks).count(), traces.len());
+    let message = format!(
+        "{name}: {} of {} without summaries: their rows are missing here\nhint: publish them again with: perfquet-convert TRACE... --to lake --summaries",
+        grouped(count as u64),
+        counted(all as u64, "trace"),
+    );
+    (count > 0).then(|| Change::new("", message))
+}
+
+/// Begins the names of the tables that `--summaries` writes.
+const SUMMARIES_BEGIN: &str = "summary_";
 
 /// Offset added to the IDs of each trace.
 fn id_offset_column() -> FieldRef {

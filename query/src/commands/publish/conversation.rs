@@ -31,7 +31,11 @@ pub(super) fn hold(url: &str) -> Result<()> {
         Ok(store) => store,
         Err(error) => return fail(&error),
     };
-    say(&json!({ "version": env!("CARGO_PKG_VERSION"), "partition": store.keys() }))?;
+    say(&json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "partition": store.keys(),
+        "summaries": store.has_summaries(),
+    }))?;
     // The other thread ends the process.
     while let Ok(line) = receiver.recv() {
         match answer(&mut store, &line) {

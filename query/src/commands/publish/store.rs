@@ -62,6 +62,8 @@ pub(super) struct Store {
     place: Place,
     /// `None` if there is nothing yet.
     keys: Option<Vec<String>>,
+    /// Whether traces are published with summaries.
+    summaries: bool,
     /// Traces that had no record.
     unknown: HashSet<String>,
 }
@@ -79,6 +81,7 @@ impl Store {
         let mut store = Store {
             place,
             keys: None,
+            summaries: false,
             unknown: HashSet::new(),
         };
         let Some((head, _)) = store.read::<Head>(HEAD)? else {
@@ -99,12 +102,18 @@ impl Store {
             );
         }
         store.keys = Some(head.partition);
+        store.summaries = head.summaries;
         Ok(store)
     }
 
     /// The keys of the partition; `None` if there is no lake yet.
     pub(super) fn keys(&self) -> Option<&[String]> {
         self.keys.as_deref()
+    }
+
+    /// Whether traces are published with summaries.
+    pub(super) fn has_summaries(&self) -> bool {
+        self.summaries
     }
 
     /// Which of these traces, given by name and checksum, the lake lacks or has in another state.
@@ -165,19 +174,31 @@ impl Store {
     /// Creates the lake unless it exists. Its keys must be these.
     fn create(&mut self, head: Head) -> Result<()> {
         if self.keys.is_none() {
-            let head = Head {
+            let new = Head {
                 version: VERSION,
                 partition: head.partition.clone(),
+                summaries: head.summaries,
             };
-            let written = self.place.replace(HEAD, serde_json::to_vec(&head)?, None)?;
+            let written = self.place.replace(HEAD, serde_json::to_vec(&new)?, None)?;
             // Another process may have created it.
-            self.keys = Some(match written {
-                Some(_) => head.partition,
-                None => {
-                    let (head, _) = self.read::<Head>(HEAD)?.context("the lake was removed")?;
-                    head.partition
-                }
-            });
+            let new = match written {
+                Some(_) => new,
+                None => self.head()?.0,
+            };
+            self.keys = Some(new.partition);
+            self.summaries = new.summaries;
+        }
+        for _ in 0..ATTEMPTS {
+            if self.summaries || !head.summaries {
+                break;
+            }
+            let (known, version) = self.head()?;
+            let new = Head {
+                summaries: true,
+                ..known
+            };
+            let text = serde_json::to_vec(&new)?;
+            self.summaries = self.place.replace(HEAD, text, Some(version))?.is_some();
         }
         match &self.keys {
             Some(keys) if *keys != head.partition => bail!(
@@ -189,6 +210,10 @@ impl Store {
             ),
             _ => Ok(()),
         }
+    }
+
+    fn head(&self) -> Result<(Head, Version)> {
+        self.read::<Head>(HEAD)?.context("the lake was removed")
     }
 
     fn publish_trace(&mut self, root: &Path, record: &Record, change: &mut Change) -> Result<()> {
@@ -555,6 +580,7 @@ fn empty(trace: &str) -> Record {
         date: None,
         host: None,
         files: Vec::new(),
+        summaries: false,
         claim: None,
         leftover: Vec::new(),
     }
