@@ -33,6 +33,7 @@ pub mod functions;
 pub mod interrupt;
 mod linux;
 mod options;
+mod pages;
 mod passes;
 mod progress;
 mod published;

@@ -486,7 +486,7 @@ pub(super) fn part_reader(
     Ok(builder)
 }
 
-fn damaged(path: &Path, error: &dyn std::fmt::Display) -> Error {
+pub(super) fn damaged(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::Damaged {
         input: path.display().to_string(),
         place: perfquet_events::event::Place::Whole,

@@ -21,6 +21,7 @@ mod logical;
 mod manifest;
 mod names;
 mod order;
+mod pages;
 mod panics;
 mod part;
 mod part_file;
@@ -48,6 +49,7 @@ pub use manifest::{
     Source, State, Summary, Table as TableEntry, VERSION,
 };
 pub(crate) use names::Names;
+pub use pages::{TimePage, dictionary, integers_of_rows, time_pages};
 pub use panics::{reader_panic, watch_readers};
 pub use part_file::{PartFile, PartReader};
 pub use place::{

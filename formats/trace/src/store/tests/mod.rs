@@ -10,6 +10,7 @@ use crate::tables;
 
 mod hostile;
 mod model;
+mod pages;
 mod replace;
 mod roundtrip;
 
