@@ -7,8 +7,10 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 
 use perfquet::Session;
+use perfquet::Trace;
 use perfquet::stacks::ids;
 use perfquet::stacks::strings;
+use perfquet_trace::tables;
 
 use super::event_weight::WeightedEvent;
 use crate::totals;
@@ -123,9 +125,17 @@ fn of_rows<const N: usize>(
         .fill(include_str!("folding.sql"), condition)
         .replace("{keys}", &columns.join(", "));
     let mut keys = Keys::default();
+    let traces = session.traces().iter().map(Nodes::of);
+    let traces: Vec<Nodes> = traces.collect();
     let mut answer = session.query(&sql)?;
     while let Some(batch) = answer.next_batch()? {
-        of_batch(session, &batch, key.is_some(), &mut keys, &mut each)?;
+        of_batch(
+            (session, &traces),
+            &batch,
+            key.is_some(),
+            &mut keys,
+            &mut each,
+        )?;
     }
     Ok(keys.names)
 }
@@ -149,8 +159,36 @@ impl Keys {
     }
 }
 
+/// The nodes of a trace's tree, which is not read yet.
+struct Nodes {
+    id_offset: i64,
+    count: u64,
+}
+
+impl Nodes {
+    fn of(trace: &Trace) -> Nodes {
+        let stacks = trace.table(tables::stacks::NAME);
+        Nodes {
+            id_offset: trace.id_offset,
+            // Node 0 is the empty stack; the IDs of others have no gaps.
+            count: stacks.map_or(0, |table| table.rows()).saturating_add(1),
+        }
+    }
+
+    /// The node of a stack. An ID that the trace lacks is not a stack: the file is damaged, but the row still counts.
+    fn node(&self, stack: i64) -> u32 {
+        let node = match stack {
+            0 => Some(0),
+            id => id.checked_sub(self.id_offset),
+        };
+        let node = node.and_then(|node| u32::try_from(node).ok());
+        node.filter(|&node| u64::from(node) < self.count)
+            .unwrap_or(0)
+    }
+}
+
 fn of_batch<const N: usize>(
-    session: &Session,
+    (session, nodes): (&Session, &[Nodes]),
     batch: &RecordBatch,
     keyed: bool,
     keys: &mut Keys,
@@ -179,10 +217,8 @@ fn of_batch<const N: usize>(
             Some(_) => keys.of("[unknown]"),
             None => 0,
         };
-        let tree = session.forest().tree(trace)?;
-        // An ID missing from the tree is not a stack: the file is damaged, but the row still counts.
         let node = |column: &arrow::array::Int64Array| match column.is_valid(row) {
-            true => tree.node(column.value(row)).unwrap_or_default(),
+            true => nodes[trace].node(column.value(row)),
             false => 0,
         };
         let weighted = Weighted {

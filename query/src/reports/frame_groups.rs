@@ -4,13 +4,12 @@
 //! main;read;vfs_read 3, main;read 1     →     vfs_read: self 3, total 3; read: 1, 4; main: 0, 4
 //! ```
 //! *self* is the weight of stacks that end in the group, *total* that of stacks that contain it: recursion counts once.
-//! Kernel and user code never share a group, so a pair of stacks counts once in each.
+//! Kernel and user code never share a group, so a pair of stacks counts once in each. Traces are visited one after the other, so that the trees of
+//! thousands are never in memory together.
 
 use std::collections::HashMap;
 
-use anyhow::Result;
-
-use perfquet::stacks::{Forest, Frames, Tree};
+use perfquet::stacks::{Frames, Tree};
 
 use super::folding::Weighted;
 
@@ -29,117 +28,136 @@ pub(super) struct GroupWeight {
     pub(super) total: u128,
 }
 
-/// The group of every frame of all traces.
+/// The groups of all traces that have been visited.
 #[derive(Debug)]
-pub(super) struct FrameGroups {
-    pub(super) names: Vec<GroupName>,
-    /// Group by trace and frame ID.
-    of_frame: Vec<Vec<usize>>,
+pub(super) struct FrameGroups<N> {
+    numbers: Numbers,
+    /// The function and module of a frame, by which it is grouped.
+    naming: N,
     /// Group of rows without a stack.
     stackless: usize,
 }
 
-impl FrameGroups {
+impl<N: Fn(&Frames, u32) -> (String, Option<String>)> FrameGroups<N> {
     /// Groups frames by the function and module that `naming` gives them.
-    pub(super) fn of(
-        forest: &Forest,
-        naming: impl Fn(&Frames, u32) -> (String, Option<String>),
-    ) -> Result<FrameGroups> {
+    pub(super) fn new(naming: N) -> FrameGroups<N> {
         let mut numbers = Numbers::default();
         let stackless = numbers.of(GroupName {
             function: "[no stack]".to_owned(),
             module: None,
             is_kernel: false,
         });
-        let mut of_frame = Vec::new();
-        for trace in 0..forest.len() {
-            let tree = forest.tree(trace)?;
-            let frames = &tree.frames;
-            let mut of_function: HashMap<u32, usize> = HashMap::new();
-            let mut groups = vec![0];
-            for frame in 1..=frames.len() as u32 {
-                let same = frames.same_function(frame);
-                let group = *of_function.entry(same).or_insert_with(|| {
-                    let (function, module) = naming(frames, frame);
-                    let is_kernel = frames.is_kernel(frame);
-                    numbers.of(GroupName {
-                        function,
-                        module,
-                        is_kernel,
-                    })
-                });
-                groups.push(group);
-            }
-            of_frame.push(groups);
-        }
-        Ok(FrameGroups {
-            names: numbers.names,
-            of_frame,
+        FrameGroups {
+            numbers,
+            naming,
             stackless,
-        })
+        }
     }
 
+    /// Groups the frames of a trace.
+    pub(super) fn of_trace<'t>(&mut self, tree: &'t Tree) -> TraceGroups<'t> {
+        let frames = &tree.frames;
+        let mut groups = vec![self.stackless];
+        let mut local: HashMap<usize, u32> = HashMap::new();
+        let mut of_function: HashMap<u32, u32> = HashMap::new();
+        let mut of_frame = vec![0];
+        for frame in 1..=frames.len() as u32 {
+            let same = frames.same_function(frame);
+            let group = *of_function.entry(same).or_insert_with(|| {
+                let (function, module) = (self.naming)(frames, frame);
+                let number = self.numbers.of(GroupName {
+                    function,
+                    module,
+                    is_kernel: frames.is_kernel(frame),
+                });
+                *local.entry(number).or_insert_with(|| {
+                    groups.push(number);
+                    groups.len() as u32 - 1
+                })
+            });
+            of_frame.push(group);
+        }
+        TraceGroups {
+            tree,
+            of_frame,
+            groups,
+        }
+    }
+
+    /// Number of groups so far.
+    pub(super) fn len(&self) -> usize {
+        self.numbers.names.len()
+    }
+
+    /// The names of all groups, by number.
+    pub(super) fn into_names(self) -> Vec<GroupName> {
+        self.numbers.names
+    }
+}
+
+/// The groups of one trace.
+#[derive(Debug)]
+pub(super) struct TraceGroups<'t> {
+    pub(super) tree: &'t Tree,
+    /// Index in `groups` by frame ID.
+    of_frame: Vec<u32>,
+    /// Numbers of the groups; the first is that of rows without a stack.
+    groups: Vec<usize>,
+}
+
+impl TraceGroups<'_> {
     /// The group of a frame.
-    pub(super) fn of_frame(&self, trace: usize, frame: u32) -> usize {
-        self.of_frame[trace][frame as usize]
+    pub(super) fn of_frame(&self, frame: u32) -> usize {
+        self.groups[self.of_frame[frame as usize] as usize]
     }
 
-    /// Returns the weight of every group in the given rows, in the order of `names`.
+    /// Returns the weight of every group in rows of this trace, without groups that have none.
     pub(super) fn weigh<'r>(
         &self,
-        forest: &Forest,
-        rows: impl Iterator<Item = &'r Weighted> + Clone,
-    ) -> Result<Vec<GroupWeight>> {
-        let mut weights = vec![GroupWeight::default(); self.names.len()];
-        for trace in 0..forest.len() {
-            let mut of_trace = rows.clone().filter(|row| row.trace == trace).peekable();
-            if of_trace.peek().is_none() {
-                continue;
-            }
-            let tree = forest.tree(trace)?;
-            let mut of_node = vec![0; tree.len()];
-            for row in of_trace {
-                of_node[row.kernel as usize] += row.weight;
-                of_node[row.user as usize] += row.weight;
-                let leaf = match row.kernel {
-                    0 => row.user,
-                    kernel => kernel,
-                };
-                match tree.frames_of_node(leaf).next() {
-                    Some(frame) => weights[self.of_frame(trace, frame)].own += row.weight,
-                    None => {
-                        weights[self.stackless].own += row.weight;
-                        weights[self.stackless].total += row.weight;
-                    }
+        rows: impl Iterator<Item = &'r Weighted>,
+    ) -> impl Iterator<Item = (usize, GroupWeight)> {
+        let mut weights = vec![GroupWeight::default(); self.groups.len()];
+        let mut of_node = vec![0; self.tree.len()];
+        for row in rows {
+            of_node[row.kernel as usize] += row.weight;
+            of_node[row.user as usize] += row.weight;
+            let leaf = match row.kernel {
+                0 => row.user,
+                kernel => kernel,
+            };
+            match self.tree.frames_of_node(leaf).next() {
+                Some(frame) => {
+                    weights[self.of_frame[frame as usize] as usize].own += row.weight;
+                }
+                None => {
+                    weights[0].own += row.weight;
+                    weights[0].total += row.weight;
                 }
             }
-            of_node[0] = 0;
-            self.add_totals(trace, &tree, of_node, &mut weights);
         }
-        Ok(weights)
+        of_node[0] = 0;
+        self.add_totals(of_node, &mut weights);
+        let weights = weights.into_iter().enumerate();
+        let weights = weights.filter(|(_, weight)| *weight != GroupWeight::default());
+        weights.map(|(group, weight)| (self.groups[group], weight))
     }
 
     /// Adds the weight of each subtree to the group of its root, unless the group occurs again further up.
-    fn add_totals(
-        &self,
-        trace: usize,
-        tree: &Tree,
-        mut of_node: Vec<u128>,
-        weights: &mut [GroupWeight],
-    ) {
+    fn add_totals(&self, mut of_node: Vec<u128>, weights: &mut [GroupWeight]) {
+        let tree = self.tree;
         // Children follow their parents: in reverse order, every subtree is complete when it is added.
         for node in (1..tree.len() as u32).rev() {
             let weight = of_node[node as usize];
             of_node[tree.parent(node) as usize] += weight;
         }
         let children = Children::of(tree, &of_node);
-        let mut on_path = vec![0u32; self.names.len()];
+        let mut on_path = vec![0u32; self.groups.len()];
         // Depth first; a node is visited again when its subtree is done.
         let mut pending: Vec<(u32, bool)> = children.of_node(0).map(|node| (node, false)).collect();
         while let Some((node, done)) = pending.pop() {
             let groups = tree
                 .frames_of_node(node)
-                .map(|frame| self.of_frame(trace, frame));
+                .map(|frame| self.of_frame[frame as usize] as usize);
             if done {
                 groups.for_each(|group| on_path[group] -= 1);
                 continue;
@@ -156,6 +174,15 @@ impl FrameGroups {
     }
 }
 
+/// Rows by trace, in the order of the traces and of the rows.
+pub(super) fn by_trace(rows: &[Weighted]) -> Vec<(usize, Vec<&Weighted>)> {
+    let mut sorted: Vec<&Weighted> = rows.iter().collect();
+    sorted.sort_by_key(|row| row.trace);
+    let traces = sorted.chunk_by(|a, b| a.trace == b.trace);
+    let traces = traces.filter_map(|rows| Some((rows.first()?.trace, rows.to_vec())));
+    traces.collect()
+}
+
 /// Numbers of group names, in order of appearance.
 #[derive(Debug, Default)]
 struct Numbers {
@@ -165,11 +192,12 @@ struct Numbers {
 
 impl Numbers {
     fn of(&mut self, name: GroupName) -> usize {
-        let next = self.names.len();
-        let number = *self.known.entry(name.clone()).or_insert(next);
-        if number == next {
-            self.names.push(name);
+        if let Some(&number) = self.known.get(&name) {
+            return number;
         }
+        let number = self.names.len();
+        self.names.push(name.clone());
+        self.known.insert(name, number);
         number
     }
 }

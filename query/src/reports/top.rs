@@ -18,15 +18,15 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringAr
 use arrow::datatypes::{Field, Int64Type, Schema};
 use clap::{Args, ValueEnum};
 use perfquet::Session;
-use perfquet::stacks::Forest;
 use perfquet::stacks::strings;
+use perfquet::stacks::{Forest, Frames};
 use perfquet::unit::in_fitting_unit;
 use perfquet::unit::{DURATION, UNIT};
 use perfquet_trace::count::{counted, grouped};
 
 use super::event_weight::{EventChoice, WeightedEvent, every_event};
 use super::folding::Folded;
-use super::frame_groups::{FrameGroups, GroupName, GroupWeight};
+use super::frame_groups::{FrameGroups, GroupName, GroupWeight, by_trace};
 use super::stored_aggregates;
 use crate::commands::Subcommand;
 use crate::limits::Limits;
@@ -355,15 +355,24 @@ struct Line {
 
 /// Sums all trees by function or module.
 fn lines(forest: &Forest, folded: &Folded, by: By) -> Result<Vec<Line>> {
-    let groups = FrameGroups::of(forest, |frames, frame| {
+    let mut groups = FrameGroups::new(|frames: &Frames, frame| {
         let function = match by {
             By::Function => frames.name(frame).into_owned(),
             By::Module | By::Comm | By::Thread | By::Process | By::Event => String::new(),
         };
         (function, frames.module(frame).map(str::to_owned))
-    })?;
-    let weights = groups.weigh(forest, folded.rows.iter())?;
-    let lines = groups.names.into_iter().zip(weights);
+    });
+    let mut weights: Vec<GroupWeight> = Vec::new();
+    for (trace, rows) in by_trace(&folded.rows) {
+        let tree = forest.passing_tree(trace)?;
+        let of_trace = groups.of_trace(&tree);
+        weights.resize(groups.len(), GroupWeight::default());
+        for (group, weight) in of_trace.weigh(rows.into_iter()) {
+            weights[group].own += weight.own;
+            weights[group].total += weight.total;
+        }
+    }
+    let lines = groups.into_names().into_iter().zip(weights);
     Ok(lines
         .filter(|(_, weight)| weight.total > 0)
         .map(|(name, weight)| Line { name, weight })

@@ -32,6 +32,9 @@ pub fn strings(column: &ArrayRef) -> Result<StringViewArray> {
     Ok(cast(column, &DataType::Utf8View)?.as_string_view().clone())
 }
 
+/// Maximum number of traces whose trees are all kept.
+const KEPT_TREES: usize = 64;
+
 /// The trees of all traces, each read on first use.
 #[derive(Debug)]
 pub struct Forest {
@@ -86,6 +89,15 @@ impl Forest {
         match self.len() {
             1 => Some(0),
             count => Some(trace).filter(|&trace| trace < count),
+        }
+    }
+
+    /// The tree of a trace for a reader that goes from trace to trace: not kept if there are many, whose trees do not fit into memory together.
+    pub fn passing_tree(&self, trace: usize) -> Result<Arc<Tree>> {
+        let is_kept = self.trees[trace].get().is_some() || self.len() <= KEPT_TREES;
+        match is_kept {
+            true => self.tree(trace),
+            false => Ok(Arc::new(Tree::read(&self.traces[trace])?)),
         }
     }
 
@@ -154,6 +166,15 @@ impl Tree {
                 parent.push(up as u32);
                 frame.push(at as u32);
             }
+        }
+        // Rows are matched with nodes before the tree is read.
+        let rows = trace.table("stacks").map_or(0, |table| table.rows());
+        if parent.len() as u64 - 1 != rows {
+            bail!(
+                "{}: table stacks: expected {rows} rows, as in the manifest, found {}",
+                trace.path.display(),
+                parent.len() - 1
+            );
         }
         Ok(Tree {
             id_offset: trace.id_offset,

@@ -142,7 +142,7 @@ impl Merge {
             if indices.is_empty() {
                 continue;
             }
-            let tree = forest.tree(trace)?;
+            let tree = forest.passing_tree(trace)?;
             let rows = || indices.iter().map(|&index| &folded.rows[index]);
             let mut stacks = Stacks {
                 labels: self.labels_of_frames(&tree),

@@ -224,7 +224,7 @@ fn unite_renamed(
 }
 
 fn total(measured: &Measured, number: usize, side: usize) -> f64 {
-    measured.values[number][side].total.iter().sum()
+    measured.values[number][side].total.sum()
 }
 
 impl Neighbors {
@@ -280,7 +280,7 @@ fn unite_inlined(
             let share =
                 |side: usize, weight: f64| weight / measured.weights[side].iter().sum::<f64>();
             let own_weight = |number: usize, side: usize| -> f64 {
-                share(side, measured.values[number][side].own.iter().sum())
+                share(side, measured.values[number][side].own.sum())
             };
             let moved = own_weight(number, side);
             let grows = own_weight(caller, 1 - side) >= own_weight(caller, side) + moved / 2.0;
@@ -295,7 +295,7 @@ fn unite_inlined(
             };
             // The caller's total already includes the function.
             for values in &mut measured.values[number] {
-                values.total.fill(0.0);
+                values.total.clear();
             }
             merge(measured, caller, number, united_key);
             united += 1;
@@ -317,11 +317,16 @@ mod tests {
     }
 
     fn one(own: f64, total: f64) -> Values {
-        Values {
-            own: vec![own],
-            total: vec![total],
-            ..Values::default()
-        }
+        let mut values = Values::default();
+        values.own.add(0, own);
+        values.total.add(0, total);
+        values
+    }
+
+    /// Self and total of each side of a key.
+    fn sums(measured: &Measured, key: usize) -> [(f64, f64); 2] {
+        let values = measured.values[key].each_ref();
+        values.map(|side| (side.own.sum(), side.total.sum()))
     }
 
     /// Name, module, and self and total of each side.
@@ -361,7 +366,7 @@ mod tests {
         ]);
         assert_eq!(unite(&mut measured, &SameFiles::None).modules, 1);
         assert_eq!(measured.keys[0], key("work", "slow → fast"));
-        assert_eq!(measured.values[0], [one(9.0, 9.0), one(3.0, 3.0)]);
+        assert_eq!(sums(&measured, 0), [(9.0, 9.0), (3.0, 3.0)]);
         assert_eq!(measured.keys.len(), 3);
     }
 
@@ -377,7 +382,7 @@ mod tests {
         linked(&mut found, 1, &[(0, 2, 100.0), (2, 3, 40.0)]);
         assert_eq!(unite(&mut found, &SameFiles::None).renamed, 1);
         assert_eq!(found.keys[1].name, "old → new");
-        assert_eq!(found.values[1], [one(50.0, 100.0), one(60.0, 100.0)]);
+        assert_eq!(sums(&found, 1), [(50.0, 100.0), (60.0, 100.0)]);
         // A function with a different callee is a different function.
         let mut other = measured(&[
             ("main", "a", [(0.0, 100.0), (0.0, 100.0)]),
@@ -399,7 +404,7 @@ mod tests {
         linked(&mut found, 0, &[(0, 1, 80.0)]);
         assert_eq!(unite(&mut found, &SameFiles::None).inlined, 1);
         assert_eq!(found.keys[0].name, "find (with hash)");
-        assert_eq!(found.values[0], [one(100.0, 100.0), one(100.0, 100.0)]);
+        assert_eq!(sums(&found, 0), [(100.0, 100.0), (100.0, 100.0)]);
         // If the caller's weight does not increase, the function was removed.
         let mut gone = measured(&[
             ("find", "a", [(20.0, 100.0), (20.0, 20.0)]),

@@ -1,9 +1,9 @@
 //! The values of both sides by key, run and slice, read with SQL.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use anyhow::Result;
-use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
+use anyhow::{Result, anyhow};
+use arrow::array::{Array, AsArray, Int64Array, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 
@@ -11,11 +11,12 @@ use perfquet::Session;
 use perfquet::stacks::strings;
 use perfquet::stacks::{Frames, Tree};
 
+use super::amounts::Amounts;
 use super::naming;
-use super::sides::Side;
+use super::sides::{Replicated, Side};
 use crate::reports::event_weight::WeightedEvent;
 use crate::reports::folding::{Folded, Weighted};
-use crate::reports::frame_groups::FrameGroups;
+use crate::reports::frame_groups::{FrameGroups, TraceGroups, by_trace};
 use crate::reports::recursion::{self, Nested, Recursion};
 use crate::totals;
 
@@ -38,44 +39,36 @@ impl Key {
 }
 
 /// A key's values on one side, by run or slice.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Values {
     /// Weight or duration without callees.
-    pub(super) own: Vec<f64>,
+    pub(super) own: Amounts,
     /// Weight or duration with callees; of calls inside others of the key, those of the outer ones.
-    pub(super) total: Vec<f64>,
+    pub(super) total: Amounts,
     /// Sum of the durations of all calls; empty of others.
-    pub(super) sum: Vec<f64>,
-    /// Samples, events or calls; empty if unknown.
-    pub(super) count: Vec<f64>,
+    pub(super) sum: Amounts,
+    /// Samples, events or calls; `None` if unknown.
+    pub(super) count: Option<Amounts>,
     /// The median, 95th and 99th percentile of durations by run; a single recording has one for all slices.
-    pub(super) percentiles: [Vec<Option<f64>>; 3],
+    pub(super) percentiles: [Amounts; 3],
 }
 
 impl Values {
-    /// Zeros for this number of runs or slices.
-    pub(super) fn zero(len: usize, counts: bool) -> Values {
+    /// No values.
+    pub(super) fn zero(counts: bool) -> Values {
         Values {
-            own: vec![0.0; len],
-            total: vec![0.0; len],
-            sum: vec![0.0; if counts { len } else { 0 }],
-            count: vec![0.0; if counts { len } else { 0 }],
-            percentiles: Default::default(),
+            count: counts.then(Amounts::default),
+            ..Values::default()
         }
     }
 
     /// Adds the values of another key, which becomes a part of this one.
     pub(super) fn add(&mut self, other: &Values) {
-        let pairs = [
-            (&mut self.own, &other.own),
-            (&mut self.total, &other.total),
-            (&mut self.sum, &other.sum),
-            (&mut self.count, &other.count),
-        ];
-        for (mine, others) in pairs {
-            for (mine, other) in mine.iter_mut().zip(others) {
-                *mine += other;
-            }
+        self.own.merge(&other.own);
+        self.total.merge(&other.total);
+        self.sum.merge(&other.sum);
+        if let (Some(mine), Some(others)) = (&mut self.count, &other.count) {
+            mine.merge(others);
         }
         for (mine, other) in self.percentiles.iter_mut().zip(&other.percentiles) {
             if mine.is_empty() {
@@ -84,12 +77,19 @@ impl Values {
         }
     }
 
+    /// Brings all into the order of the runs.
+    fn settle(&mut self) {
+        self.own.settle();
+        self.total.settle();
+        self.sum.settle();
+        if let Some(count) = &mut self.count {
+            count.settle();
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.total
-            .iter()
-            .chain(&self.own)
-            .chain(&self.count)
-            .all(|&value| value == 0.0)
+        let counts = self.count.as_ref();
+        self.total.are_zero() && self.own.are_zero() && counts.is_none_or(Amounts::are_zero)
     }
 }
 
@@ -107,6 +107,14 @@ pub(super) struct Measured {
     pub(super) weights: [Vec<f64>; 2],
     /// Callers and callees by key and side, to find renamed functions.
     pub(super) links: Option<Links>,
+}
+
+impl Measured {
+    fn settle(&mut self) {
+        for values in self.values.iter_mut().flatten() {
+            values.settle();
+        }
+    }
 }
 
 /// Pairs (caller, callee) of keys with the callee's weight there, by side.
@@ -150,13 +158,17 @@ pub(super) fn by_frame(
     Ok(measured)
 }
 
-/// Returns the rows of each run or slice.
-fn divided(side: &Side, folded: &Folded) -> Vec<Vec<Weighted>> {
-    let mut divided = vec![Vec::new(); side.len()];
-    for row in &folded.rows {
+/// Rows by run or slice of a side.
+fn divided<'r>(
+    side: &Side,
+    folded: &Folded,
+    rows: impl IntoIterator<Item = &'r Weighted>,
+) -> BTreeMap<usize, Vec<&'r Weighted>> {
+    let mut divided: BTreeMap<usize, Vec<&Weighted>> = BTreeMap::new();
+    for row in rows {
         let key = folded.keys.get(row.key as usize).map(String::as_str);
         if let Some(number) = side.replicate(key, row.trace) {
-            divided[number].push(*row);
+            divided.entry(number).or_default().push(row);
         }
     }
     divided
@@ -169,36 +181,43 @@ fn groups(
     by: Frame,
     measured: &mut Measured,
 ) -> Result<()> {
-    let groups = FrameGroups::of(session.forest(), |frames, frame| {
+    let mut groups = FrameGroups::new(|frames: &Frames, frame| {
         let name = match by {
             Frame::Function => label(frames, frame),
             Frame::Module | Frame::Stack => String::new(),
         };
-        (
-            name,
-            frames
-                .module(frame)
-                .map(|path| naming::module(path).to_owned()),
-        )
-    })?;
+        let module = frames.module(frame);
+        (name, module.map(|path| naming::module(path).to_owned()))
+    });
     let mut links = Links::default();
-    let zero = sides.each_ref().map(|side| Values::zero(side.len(), false));
-    let mut values: Vec<[Values; 2]> = vec![zero; groups.names.len()];
-    for (number, side) in sides.iter().enumerate() {
-        for (replicate, rows) in divided(side, &folded[number]).iter().enumerate() {
-            let weights = groups.weigh(session.forest(), rows.iter())?;
-            for (values, weight) in values.iter_mut().zip(weights) {
-                values[number].own[replicate] = weight.own as f64;
-                values[number].total[replicate] = weight.total as f64;
-                measured.weights[number][replicate] += weight.own as f64;
-            }
-        }
-        if by == Frame::Function {
-            link(session, &groups, &folded[number], &mut links.sides[number])?;
+    let mut traces: BTreeMap<usize, [Vec<&Weighted>; 2]> = BTreeMap::new();
+    for (number, folded) in folded.iter().enumerate() {
+        for (trace, rows) in by_trace(&folded.rows) {
+            traces.entry(trace).or_default()[number] = rows;
         }
     }
+    for (trace, rows) in traces {
+        let tree = session.forest().passing_tree(trace)?;
+        let of_trace = groups.of_trace(&tree);
+        measured.values.resize_with(groups.len(), Default::default);
+        for (number, side) in sides.iter().enumerate() {
+            let rows = &rows[number];
+            for (replicate, rows) in divided(side, &folded[number], rows.iter().copied()) {
+                for (group, weight) in of_trace.weigh(rows.into_iter()) {
+                    let values = &mut measured.values[group][number];
+                    values.own.add(replicate, weight.own as f64);
+                    values.total.add(replicate, weight.total as f64);
+                    measured.weights[number][replicate] += weight.own as f64;
+                }
+            }
+            if by == Frame::Function {
+                link(&of_trace, rows, &mut links.sides[number]);
+            }
+        }
+    }
+    measured.values.resize_with(groups.len(), Default::default);
     measured.keys = groups
-        .names
+        .into_names()
         .into_iter()
         .map(|name| Key {
             // A module is named by itself.
@@ -213,7 +232,6 @@ fn groups(
             is_kernel: name.is_kernel,
         })
         .collect();
-    measured.values = values;
     measured.links = (by == Frame::Function).then_some(links);
     Ok(())
 }
@@ -226,42 +244,33 @@ fn label(frames: &Frames, frame: u32) -> String {
     }
 }
 
-/// Adds the weight of each caller's calls.
-fn link(
-    session: &Session,
-    groups: &FrameGroups,
-    folded: &Folded,
-    links: &mut HashMap<(usize, usize), f64>,
-) -> Result<()> {
-    for trace in 0..session.forest().len() {
-        let rows = folded.rows.iter().filter(|row| row.trace == trace);
-        let tree = session.forest().tree(trace)?;
-        let mut of_node = vec![0.0; tree.len()];
-        for row in rows {
-            of_node[row.kernel as usize] += row.weight as f64;
-            of_node[row.user as usize] += row.weight as f64;
+/// Adds the weight of each caller's calls in a trace.
+fn link(groups: &TraceGroups<'_>, rows: &[&Weighted], links: &mut HashMap<(usize, usize), f64>) {
+    let tree = groups.tree;
+    let mut of_node = vec![0.0; tree.len()];
+    for row in rows {
+        of_node[row.kernel as usize] += row.weight as f64;
+        of_node[row.user as usize] += row.weight as f64;
+    }
+    for node in (1..tree.len() as u32).rev() {
+        let weight = of_node[node as usize];
+        if weight == 0.0 {
+            continue;
         }
-        for node in (1..tree.len() as u32).rev() {
-            let weight = of_node[node as usize];
-            if weight == 0.0 {
-                continue;
+        let parent = tree.parent(node);
+        of_node[parent as usize] += weight;
+        let frames = tree
+            .frames_of_node(node)
+            .chain(tree.frames_of_node(parent).take(1));
+        let mut callee = None;
+        for frame in frames {
+            let caller = groups.of_frame(frame);
+            if let Some(callee) = callee.filter(|&callee| callee != caller) {
+                *links.entry((caller, callee)).or_default() += weight;
             }
-            let parent = tree.parent(node);
-            of_node[parent as usize] += weight;
-            let frames = tree
-                .frames_of_node(node)
-                .chain(tree.frames_of_node(parent).take(1));
-            let mut callee = None;
-            for frame in frames {
-                let caller = groups.of_frame(trace, frame);
-                if let Some(callee) = callee.filter(|&callee| callee != caller) {
-                    *links.entry((caller, callee)).or_default() += weight;
-                }
-                callee = Some(caller);
-            }
+            callee = Some(caller);
         }
     }
-    Ok(())
 }
 
 /// Compares whole stacks, root first: `main;read;vfs_read`.
@@ -272,34 +281,31 @@ fn stacks(
     measured: &mut Measured,
 ) -> Result<()> {
     let mut numbers: HashMap<String, usize> = HashMap::new();
-    let zero = sides.each_ref().map(|side| Values::zero(side.len(), false));
     for (number, side) in sides.iter().enumerate() {
-        let mut known: HashMap<(usize, u32, u32), usize> = HashMap::new();
-        for (replicate, rows) in divided(side, &folded[number]).iter().enumerate() {
-            for row in rows {
-                let place = (row.trace, row.kernel, row.user);
-                let stack = match known.get(&place) {
-                    Some(&stack) => stack,
-                    None => {
-                        let tree = session.forest().tree(row.trace)?;
+        for (trace, rows) in by_trace(&folded[number].rows) {
+            let tree = session.forest().passing_tree(trace)?;
+            let mut known: HashMap<(u32, u32), usize> = HashMap::new();
+            for (replicate, rows) in divided(side, &folded[number], rows) {
+                for row in rows {
+                    let stack = *known.entry((row.kernel, row.user)).or_insert_with(|| {
                         let text = path(&tree, row);
                         let next = numbers.len();
                         let stack = *numbers.entry(text.clone()).or_insert(next);
                         if stack == next {
                             measured.keys.push(Key::of(text));
-                            measured.values.push(zero.clone());
+                            measured.values.push(Default::default());
                         }
-                        known.insert(place, stack);
                         stack
-                    }
-                };
-                let values = &mut measured.values[stack][number];
-                values.own[replicate] += row.weight as f64;
-                values.total[replicate] += row.weight as f64;
-                measured.weights[number][replicate] += row.weight as f64;
+                    });
+                    let values = &mut measured.values[stack][number];
+                    values.own.add(replicate, row.weight as f64);
+                    values.total.add(replicate, row.weight as f64);
+                    measured.weights[number][replicate] += row.weight as f64;
+                }
             }
         }
     }
+    measured.settle();
     Ok(())
 }
 
@@ -340,26 +346,27 @@ pub(super) fn by_column(
             .replace("{replicate}", &replicate);
         for batch in session.collect(&sql)? {
             let names = strings(batch.column(0))?;
-            let places = integers(&batch, 1)?;
+            let places = Replicated::read(session, side, batch.column(1))?;
             let (weights, counts) = (totals::read(batch.column(2))?, integers(&batch, 3)?);
             for row in 0..batch.num_rows() {
                 let count = counts.value(row).max(0) as f64;
                 measured.counts[number] += counts.value(row).unsigned_abs();
-                let Some(replicate) = place(&places, row, side) else {
+                let Some(replicate) = places.of(row) else {
                     continue;
                 };
                 let name = names.is_valid(row).then(|| names.value(row));
                 let name = name.unwrap_or("[unknown]").to_owned();
-                let key = add_key(&mut measured, &mut numbers, sides, Key::of(name));
+                let key = add_key(&mut measured, &mut numbers, Key::of(name));
                 let weight = totals::weight(&weights, row) as f64;
                 let values = &mut measured.values[key][number];
-                values.own[replicate] += weight;
-                values.total[replicate] += weight;
-                values.count[replicate] += count;
+                values.own.add(replicate, weight);
+                values.total.add(replicate, weight);
+                values.count.get_or_insert_default().add(replicate, count);
                 measured.weights[number][replicate] += weight;
             }
         }
     }
+    measured.settle();
     let weight: f64 = measured.weights.iter().flatten().sum();
     let count: u64 = measured.counts.iter().sum();
     measured.sample_weight = Some(weight / count.max(1) as f64);
@@ -386,7 +393,7 @@ pub(super) fn by_call(
             .replace("{where}", &side.condition);
         for batch in session.collect(&sql)? {
             let keys = call_keys(&batch)?;
-            let places = integers(&batch, 2)?;
+            let places = Replicated::read(session, side, batch.column(2))?;
             let (all, known) = (integers(&batch, 3)?, integers(&batch, 4)?);
             let (total, own) = (
                 totals::read(batch.column(5))?,
@@ -394,17 +401,18 @@ pub(super) fn by_call(
             );
             for (row, key) in keys.into_iter().enumerate() {
                 measured.counts[number] += all.value(row).unsigned_abs();
-                let Some(replicate) = place(&places, row, side) else {
+                let Some(replicate) = places.of(row) else {
                     continue;
                 };
-                let key = add_key(&mut measured, &mut numbers, sides, key);
+                let key = add_key(&mut measured, &mut numbers, key);
                 let values = &mut measured.values[key][number];
-                values.count[replicate] += known.value(row).max(0) as f64;
+                let known = known.value(row).max(0) as f64;
+                values.count.get_or_insert_default().add(replicate, known);
                 let total = totals::weight(&total, row) as f64;
-                values.total[replicate] += total;
-                values.sum[replicate] += total;
+                values.total.add(replicate, total);
+                values.sum.add(replicate, total);
                 let own = totals::weight(&own, row) as f64;
-                values.own[replicate] += own;
+                values.own.add(replicate, own);
                 measured.weights[number][replicate] += own;
             }
         }
@@ -413,10 +421,9 @@ pub(super) fn by_call(
             for ((name, part), time) in nested {
                 let replicate = part.first().and_then(|&part| usize::try_from(part).ok());
                 let key = numbers.get(&key_of(&name));
-                if let (Some(&key), Some(replicate)) = (key, replicate)
-                    && let Some(total) = measured.values[key][number].total.get_mut(replicate)
-                {
-                    *total = (*total - time as f64).max(0.0);
+                if let (Some(&key), Some(replicate)) = (key, replicate) {
+                    let total = &mut measured.values[key][number].total;
+                    total.subtract(replicate, time as f64);
                 }
             }
         }
@@ -425,32 +432,40 @@ pub(super) fn by_call(
             .replace("{key}", key)
             .replace("{module}", module)
             .replace("{table}", table)
-            .replace("{replicate}", &side.run(session))
+            .replace("{replicate}", side.run(session))
             .replace("{where}", &side.condition);
         // The percentiles of two clones do not give those of the function.
-        let mut clones: HashMap<(usize, usize), u32> = HashMap::new();
+        let mut clones: HashMap<(usize, usize), Option<[Option<f64>; 3]>> = HashMap::new();
         for batch in session.collect(&sql)? {
             let keys = call_keys(&batch)?;
-            let places = integers(&batch, 2)?;
+            let places = Replicated::of_runs(session, side, batch.column(2))?;
+            let columns = [3, 4, 5].map(|column| cast(batch.column(column), &DataType::Float64));
             for (row, key) in keys.into_iter().enumerate() {
-                let (Some(&key), run) = (numbers.get(&key), places.value(row) as usize) else {
+                let (Some(&key), Some(run)) = (numbers.get(&key), places.of(row)) else {
                     continue;
                 };
-                let clones = clones.entry((key, run)).or_default();
-                *clones += 1;
-                for percentile in 0..3 {
-                    let column = cast(batch.column(3 + percentile), &DataType::Float64)?;
+                let mut found = [None; 3];
+                for (found, column) in found.iter_mut().zip(&columns) {
+                    let column = column.as_ref().map_err(|error| anyhow!("{error}"))?;
                     let column = column.as_primitive::<Float64Type>();
-                    let values = &mut measured.values[key][number].percentiles[percentile];
-                    values.resize(side.traces.len(), None);
-                    if let Some(value) = values.get_mut(run) {
-                        let is_known = *clones == 1 && column.is_valid(row);
-                        *value = is_known.then(|| column.value(row));
-                    }
+                    *found = column.is_valid(row).then(|| column.value(row));
+                }
+                clones
+                    .entry((key, run))
+                    .and_modify(|known| *known = None)
+                    .or_insert(Some(found));
+            }
+        }
+        for ((key, run), found) in clones {
+            let percentiles = &mut measured.values[key][number].percentiles;
+            for (percentile, found) in percentiles.iter_mut().zip(found.unwrap_or_default()) {
+                if let Some(found) = found {
+                    percentile.add(run, found);
                 }
             }
         }
     }
+    measured.settle();
     Ok(measured)
 }
 
@@ -486,7 +501,7 @@ fn nested_times(session: &Session, side: &Side, [key, module]: [&str; 2]) -> Res
         condition: &side.condition,
         has_holes: true,
         name: &name,
-        parts: &[side.number(session)],
+        parts: &[side.replicate_number(session)],
     };
     let rename = |name: &str| {
         let Key { name, module, .. } = key_of(name);
@@ -507,30 +522,20 @@ fn key_of(text: &str) -> Key {
 }
 
 /// Returns the number of a key; a new key starts with zeros.
-fn add_key(
-    measured: &mut Measured,
-    numbers: &mut HashMap<Key, usize>,
-    sides: &[Side; 2],
-    key: Key,
-) -> usize {
-    let next = measured.keys.len();
-    let number = *numbers.entry(key.clone()).or_insert(next);
-    if number == next {
-        measured.keys.push(key);
-        let zero = sides.each_ref().map(|side| Values::zero(side.len(), true));
-        measured.values.push(zero);
+fn add_key(measured: &mut Measured, numbers: &mut HashMap<Key, usize>, key: Key) -> usize {
+    if let Some(&known) = numbers.get(&key) {
+        return known;
     }
+    let number = measured.keys.len();
+    measured.keys.push(key.clone());
+    measured
+        .values
+        .push([Values::zero(true), Values::zero(true)]);
+    numbers.insert(key, number);
     number
 }
 
 fn integers(batch: &RecordBatch, column: usize) -> Result<Int64Array> {
     let numbers = cast(batch.column(column), &DataType::Int64)?;
     Ok(numbers.as_primitive::<Int64Type>().clone())
-}
-
-fn place(places: &Int64Array, row: usize, side: &Side) -> Option<usize> {
-    let place = places.is_valid(row).then(|| places.value(row))?;
-    usize::try_from(place)
-        .ok()
-        .filter(|&place| place < side.len())
 }

@@ -8,6 +8,7 @@
 //! Functions match by name and module, not by address (`naming.rs`, `matching.rs`). Significance comes from repeated runs,
 //! or from slices of time if each side is one recording (`significance.rs`, `bootstrap.rs`).
 
+mod amounts;
 mod bootstrap;
 mod extents;
 mod matching;
@@ -34,6 +35,7 @@ use perfquet::failure::Misuse;
 use perfquet::unit::UNIT;
 use perfquet_trace::count::{counted, grouped};
 
+use self::amounts::Amounts;
 use self::extents::Extent;
 use self::matching::United;
 use self::measured::{Frame, Measured};
@@ -399,21 +401,19 @@ impl Diff {
         &self,
         measured: &Measured,
         replicates: Replicates,
-        per: &[Vec<f64>; 2],
+        per: &[Arc<[f64]>; 2],
         sides: &[Side; 2],
     ) -> Lines {
-        let pairs: Vec<[Series; 2]> = (0..measured.keys.len())
-            .map(|key| [0, 1].map(|side| series(self.metric, measured, key, side, per)))
-            .collect();
-        let values: Vec<[Option<f64>; 2]> = pairs
-            .iter()
-            .map(|pair| pair.each_ref().map(|side| side.value(replicates)))
+        // Those of all keys do not fit into memory if there are thousands of runs.
+        let pair = |key: usize| [0, 1].map(|side| series(self.metric, measured, key, side, per));
+        let values: Vec<[Option<f64>; 2]> = (0..measured.keys.len())
+            .map(|key| pair(key).each_ref().map(|side| side.value(replicates)))
             .collect();
         let totals = [0, 1].map(|side| match self.metric {
             // Totals include each other: their shares are of the total weight of the side.
             Metric::Total if measured.sample_weight.is_some() => Series {
                 numerators: measured.weights[side].clone(),
-                denominators: per[side].clone(),
+                denominators: Arc::clone(&per[side]),
                 counting_variance: 0.0,
             }
             .value(replicates)
@@ -422,13 +422,13 @@ impl Diff {
         });
         let weight = |key: usize| values[key].iter().flatten().copied().fold(0.0, f64::max);
         // A function that only calls others has no self weight.
-        let weighty: Vec<usize> = (0..pairs.len()).filter(|&key| weight(key) > 0.0).collect();
+        let weighty: Vec<usize> = (0..values.len()).filter(|&key| weight(key) > 0.0).collect();
         let mut heaviest = weighty.clone();
         heaviest.sort_by(|&a, &b| weight(b).total_cmp(&weight(a)).then(a.cmp(&b)));
         heaviest.truncate(TESTED);
-        let tested: Vec<[Series; 2]> = heaviest.iter().map(|&key| pairs[key].clone()).collect();
+        let tested: Vec<[Series; 2]> = heaviest.iter().map(|&key| pair(key)).collect();
         let found = self.tested(&tested, replicates, sides);
-        let mut p = vec![None; pairs.len()];
+        let mut p = vec![None; values.len()];
         if let Ok(found) = &found {
             for (&key, &value) in heaviest.iter().zip(&found.p) {
                 p[key] = value;
@@ -578,7 +578,7 @@ impl Diff {
                 Metric::Count => measured
                     .values
                     .iter()
-                    .any(|values| !values[0].count.is_empty()),
+                    .any(|values| values[0].count.is_some()),
                 _ => measured.sample_weight.is_none(),
             };
             if !has_it || metric == self.metric {
@@ -601,17 +601,17 @@ fn denominators(
     session: &Session,
     sides: &[Side; 2],
     measured: &Measured,
-) -> Result<[Vec<f64>; 2]> {
-    let mut found = [Vec::new(), Vec::new()];
+) -> Result<[Arc<[f64]>; 2]> {
+    let mut found: [Arc<[f64]>; 2] = Default::default();
     for (number, side) in sides.iter().enumerate() {
         found[number] = match per {
             None => whole_run(sides::replicates(sides), side.len()),
-            Some(SECOND) => side.seconds(),
+            Some(SECOND) => side.seconds().into(),
             Some(TOTAL) => {
                 let weights = measured.weights[number].iter();
                 weights.map(|weight| weight / 100.0).collect()
             }
-            Some(event) => occurrences(session, side, event)?,
+            Some(event) => occurrences(session, side, event)?.into(),
         };
         if let Some(per) = per.filter(|_| found[number].iter().sum::<f64>() <= 0.0) {
             bail!("--per {per}: no such event on the side {:?}", SIDES[number]);
@@ -621,11 +621,11 @@ fn denominators(
 }
 
 /// Returns divisors that turn sums into values of a whole run.
-fn whole_run(replicates: Replicates, count: usize) -> Vec<f64> {
+fn whole_run(replicates: Replicates, count: usize) -> Arc<[f64]> {
     match replicates {
-        Replicates::Runs => vec![1.0; count],
+        Replicates::Runs => vec![1.0; count].into(),
         // The slices add up to the recording.
-        Replicates::Slices(_) => vec![1.0 / count.max(1) as f64; count],
+        Replicates::Slices(_) => vec![1.0 / count.max(1) as f64; count].into(),
     }
 }
 
@@ -635,36 +635,40 @@ fn series(
     measured: &Measured,
     key: usize,
     side: usize,
-    per: &[Vec<f64>; 2],
+    per: &[Arc<[f64]>; 2],
 ) -> Series {
     let values = &measured.values[key][side];
-    let sum = |numerators: &[f64], variance: f64| Series {
-        numerators: numerators.to_vec(),
-        denominators: per[side].clone(),
+    let runs = per[side].len();
+    let sum = |numerators: &Amounts, variance: f64| Series {
+        numerators: numerators.dense(runs),
+        denominators: Arc::clone(&per[side]),
         counting_variance: variance,
     };
-    let all = |numbers: &[f64]| numbers.iter().sum::<f64>();
-    let each = |numbers: &[f64]| {
-        let count = all(&values.count).max(1.0);
-        measured.sample_weight.unwrap_or(all(numbers) / count)
+    let counts = values.count.clone().unwrap_or_default();
+    let each = |numbers: &Amounts| {
+        let count = counts.sum().max(1.0);
+        measured.sample_weight.unwrap_or(numbers.sum() / count)
     };
     if let Some(percentile) = metric.percentile() {
-        let runs = &values.percentiles[percentile];
-        let is_known = |run: &Option<f64>| if run.is_some() { 1.0 } else { 0.0 };
+        let known = &values.percentiles[percentile];
+        let mut denominators = vec![0.0; runs];
+        for (run, _) in known.known() {
+            denominators[run] = 1.0;
+        }
         return Series {
-            numerators: runs.iter().map(|run| run.unwrap_or(0.0)).collect(),
-            denominators: runs.iter().map(is_known).collect(),
+            numerators: known.dense(runs),
+            denominators: denominators.into(),
             counting_variance: 0.0,
         };
     }
     match metric {
         Metric::Own => sum(&values.own, each(&values.own)),
         Metric::Total => sum(&values.total, each(&values.total)),
-        Metric::Count => sum(&values.count, 1.0),
+        Metric::Count => sum(&counts, 1.0),
         // Durations of a function vary less than the times between independent events: assume a tenth of their mean.
         _ => Series {
-            numerators: values.sum.clone(),
-            denominators: values.count.clone(),
+            numerators: values.sum.dense(runs),
+            denominators: counts.dense(runs).into(),
             counting_variance: each(&values.sum) / 100.0,
         },
     }

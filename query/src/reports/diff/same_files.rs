@@ -1,6 +1,6 @@
 //! Files that both sides of a comparison have: the same code, by its build ID.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
 
@@ -48,6 +48,12 @@ pub(super) fn of(session: &Session, sides: &[Side; 2]) -> Result<SameFiles> {
     if before.traces == after.traces {
         return Ok(SameFiles::All);
     }
+    let mut of_trace: HashMap<&str, [bool; 2]> = HashMap::new();
+    for (number, side) in sides.iter().enumerate() {
+        for &index in &side.traces {
+            of_trace.entry(&session.traces()[index].name).or_default()[number] = true;
+        }
+    }
     let files = |table: &str, name: &str, id: &str, condition: &str| {
         let sql = format!("SELECT DISTINCT trace, {name}, {id} FROM {table} WHERE {condition}");
         let mut found: [BTreeMap<String, BTreeSet<String>>; 2] = Default::default();
@@ -56,9 +62,9 @@ pub(super) fn of(session: &Session, sides: &[Side; 2]) -> Result<SameFiles> {
             let columns = columns?;
             for row in 0..batch.num_rows() {
                 let [trace, name, id] = [0, 1, 2].map(|column: usize| columns[column].value(row));
-                let of_trace = |&index: &usize| session.traces()[index].name == trace;
-                for (files, side) in found.iter_mut().zip(sides) {
-                    if side.traces.iter().any(&of_trace) {
+                let of_sides = of_trace.get(trace).copied().unwrap_or_default();
+                for (files, is_of_side) in found.iter_mut().zip(of_sides) {
+                    if is_of_side {
                         let ids = files.entry(naming::module(name).to_owned()).or_default();
                         ids.insert(id.to_owned());
                     }

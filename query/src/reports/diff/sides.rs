@@ -6,16 +6,19 @@
 //! diff a.pqt --before-time ..5s --after-time 5s..      two parts of one trace
 //! ```
 
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::Int64Type;
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
 use clap::Args;
 
 use perfquet::Session;
 use perfquet::failure::Misuse;
 use perfquet::sql::names::literal;
+use perfquet::stacks::strings;
 
 use super::statistic::{Recordings, Replicates};
 use crate::filter::Filters;
@@ -84,14 +87,11 @@ impl SideOptions {
     /// Returns every trace to open, each once.
     pub(super) fn traces(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = Vec::new();
+        let mut known = HashSet::new();
         for pattern in self.patterns() {
             // Opening it reports the error.
             let found = perfquet::matching(pattern).unwrap_or_else(|_| vec![pattern.clone()]);
-            for path in found {
-                if !paths.iter().any(|known| perfquet::is_same(known, &path)) {
-                    paths.push(path);
-                }
-            }
+            paths.extend(found.into_iter().filter(|path| known.insert(place(path))));
         }
         paths
     }
@@ -104,13 +104,13 @@ impl SideOptions {
             Filters::of(self.after_where.clone(), self.after_time.clone()),
         ];
         let mut sides = Vec::new();
+        let opened = session.traces().iter();
+        let opened: Vec<PathBuf> = opened.map(|trace| place(&trace.path)).collect();
         for (pattern, own) in self.patterns().into_iter().zip(&own) {
             let paths = perfquet::matching(pattern)?;
-            let is_of_side = |index: &usize| {
-                let path = &session.traces()[*index].path;
-                paths.iter().any(|known| perfquet::is_same(known, path))
-            };
-            let traces: Vec<usize> = (0..session.traces().len()).filter(is_of_side).collect();
+            let paths: HashSet<PathBuf> = paths.iter().map(|path| place(path)).collect();
+            let is_of_side = |index: &usize| paths.contains(&opened[*index]);
+            let traces: Vec<usize> = (0..opened.len()).filter(is_of_side).collect();
             let mut scope = vec![
                 own.time_condition(session)?,
                 filters.time_condition(session)?,
@@ -133,12 +133,24 @@ impl SideOptions {
                     .collect(),
                 is_part: own.time_bounds(0).is_some(),
                 scope,
+                runs: runs(&traces),
                 traces,
                 slices: None,
             });
         }
         <[Side; 2]>::try_from(sides).map_err(|_| anyhow::anyhow!("expected two sides"))
     }
+}
+
+/// What two paths of a trace have in common.
+fn place(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// The number of the run of each trace.
+fn runs(traces: &[usize]) -> HashMap<usize, usize> {
+    let runs = traces.iter().enumerate();
+    runs.map(|(run, &trace)| (trace, run)).collect()
 }
 
 /// Returns the length of a trace, or of its selected range.
@@ -157,6 +169,47 @@ fn seconds(session: &Session, trace: usize, filters: [&Filters; 2]) -> f64 {
     (to.saturating_sub(from)).max(0) as f64 / 1e9
 }
 
+/// The run or slice of each row of a batch.
+pub(super) struct Replicated(Vec<Option<usize>>);
+
+impl Replicated {
+    /// Reads a column of [`Side::number`].
+    pub(super) fn read(session: &Session, side: &Side, column: &ArrayRef) -> Result<Replicated> {
+        match side.slices {
+            Some(_) => Replicated::numbers(column, side.len()),
+            None => Replicated::of_runs(session, side, column),
+        }
+    }
+
+    /// Reads a column of [`Side::run`].
+    pub(super) fn of_runs(session: &Session, side: &Side, column: &ArrayRef) -> Result<Replicated> {
+        if session.traces().len() == 1 {
+            return Replicated::numbers(column, side.traces.len());
+        }
+        let names = strings(column)?;
+        let run = |name: Option<&str>| {
+            let trace = session.forest().trace(name?)?;
+            side.runs.get(&trace).copied()
+        };
+        Ok(Replicated(names.iter().map(run).collect()))
+    }
+
+    fn numbers(column: &ArrayRef, count: usize) -> Result<Replicated> {
+        let numbers = cast(column, &DataType::Int64)?;
+        let numbers = numbers.as_primitive::<Int64Type>().iter();
+        let place = |number: Option<i64>| {
+            let place = usize::try_from(number?).ok()?;
+            (place < count).then_some(place)
+        };
+        Ok(Replicated(numbers.map(place).collect()))
+    }
+
+    /// The run or slice of a row; `None` if it is outside of all.
+    pub(super) fn of(&self, row: usize) -> Option<usize> {
+        self.0.get(row).copied().flatten()
+    }
+}
+
 /// One side of a comparison.
 #[derive(Debug, Clone)]
 pub(super) struct Side {
@@ -166,6 +219,8 @@ pub(super) struct Side {
     pub(super) condition: String,
     /// Trace index of each run.
     pub(super) traces: Vec<usize>,
+    /// Number of the run by trace index.
+    runs: HashMap<usize, usize>,
     /// Length of each run.
     seconds: Vec<f64>,
     /// Whether a range of time was selected for this side alone.
@@ -240,18 +295,26 @@ impl Side {
         })
     }
 
-    /// Returns SQL for the number of a row's run or slice on this side.
+    /// Returns SQL that [`Replicated::read`] turns into the run or slice of a row on this side.
     pub(super) fn number(&self, session: &Session) -> String {
         match self.slices {
             Some(Slices { start, width }) => format!("(time - {start}) / {width}"),
-            None => self.run(session),
+            None => self.run(session).to_owned(),
         }
     }
 
-    /// Returns SQL for the number of a row's run on this side.
-    pub(super) fn run(&self, session: &Session) -> String {
-        if session.traces().len() == 1 {
-            return "0".to_owned();
+    /// Returns SQL that [`Replicated::of_runs`] turns into the run of a row on this side.
+    pub(super) fn run(&self, session: &Session) -> &'static str {
+        match session.traces().len() {
+            1 => "0",
+            _ => "trace",
+        }
+    }
+
+    /// Returns SQL for the number of a row's run or slice on this side: a branch for each run.
+    pub(super) fn replicate_number(&self, session: &Session) -> String {
+        if self.slices.is_some() || session.traces().len() == 1 {
+            return self.number(session);
         }
         let cases = self.traces.iter().enumerate().map(|(run, &trace)| {
             let name = literal(&session.traces()[trace].name);
@@ -264,7 +327,7 @@ impl Side {
     pub(super) fn replicate(&self, key: Option<&str>, trace: usize) -> Option<usize> {
         let number = match self.slices {
             Some(_) => key?.parse().ok()?,
-            None => self.traces.iter().position(|&own| own == trace)?,
+            None => *self.runs.get(&trace)?,
         };
         (number < self.len()).then_some(number)
     }

@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_value_that_a_side_lacks_has_no_p() {
         let mut lacking = runs(&[1.0; 4]);
-        lacking.denominators = vec![0.0; 4];
+        lacking.denominators = vec![0.0; 4].into();
         let tested = test(&[[runs(&[1.0; 4]), lacking]], Replicates::Runs).unwrap();
         assert_eq!(tested.p, [None]);
     }

@@ -1,5 +1,7 @@
 //! Values with repetitions, and what the significance tests have in common.
 
+use std::sync::Arc;
+
 /// A difference with a smaller p-value is significant.
 pub(super) const LEVEL: f64 = 0.05;
 
@@ -9,7 +11,7 @@ pub(super) struct Series {
     /// Sums, such as nanoseconds.
     pub(super) numerators: Vec<f64>,
     /// Divisors, such as calls or seconds.
-    pub(super) denominators: Vec<f64>,
+    pub(super) denominators: Arc<[f64]>,
     /// Variance of a numerator of 1 from independent events.
     pub(super) counting_variance: f64,
 }
@@ -45,7 +47,7 @@ impl Series {
     }
 
     fn ratios(&self) -> Vec<f64> {
-        let pairs = self.numerators.iter().zip(&self.denominators);
+        let pairs = self.numerators.iter().zip(self.denominators.iter());
         pairs.filter_map(|(&up, &down)| ratio(up, down)).collect()
     }
 }
@@ -136,7 +138,7 @@ pub(super) mod tests {
     pub(in super::super) fn runs(values: &[f64]) -> Series {
         Series {
             numerators: values.to_vec(),
-            denominators: vec![1.0; values.len()],
+            denominators: vec![1.0; values.len()].into(),
             counting_variance: 1.0,
         }
     }
