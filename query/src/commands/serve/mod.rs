@@ -22,6 +22,7 @@ mod http;
 mod index;
 mod library;
 mod live;
+mod pages;
 mod panels;
 mod parallel;
 mod periods;
@@ -127,6 +128,7 @@ struct Served {
     place: Option<store::cache::Place>,
     reach: shared::Once<reach::Reach>,
     samples: sample::Samples,
+    pages: Arc<pages::KnownPages>,
 }
 
 impl Served {
@@ -231,6 +233,7 @@ fn each(session: &Arc<Session>) -> Result<Vec<Arc<Served>>> {
             place: store::cache::Place::of(trace),
             reach: shared::Once::default(),
             samples: sample::Samples::default(),
+            pages: Arc::default(),
         }))
     };
     traces.iter().map(served).collect()

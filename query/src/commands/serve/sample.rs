@@ -15,6 +15,7 @@ use super::Served;
 use super::columns::Rows;
 use super::engine::{Gone, Limit, at, integers, rows};
 use super::http::Peer;
+use super::pages::{KnownPages, about};
 use super::parallel::parallel;
 use super::periods::{COLUMNS, ThreadState, thread_states};
 use super::shared::Once;
@@ -107,6 +108,7 @@ impl Served {
         let reading = Reading {
             session: Arc::clone(&self.session),
             tables: self.scheduler_tables(),
+            pages: Arc::clone(&self.pages),
             window: *window,
             start: self.start,
             length: self.end.saturating_sub(self.start).saturating_add(1),
@@ -165,6 +167,7 @@ impl Sample {
 struct Reading {
     session: Arc<perfquet::Session>,
     tables: Vec<(&'static str, u64)>,
+    pages: Arc<KnownPages>,
     window: Window,
     start: i64,
     length: i64,
@@ -219,27 +222,36 @@ impl Reading {
         })
     }
 
-    /// Number of events in a window.
+    /// Number of events in a window, about.
     fn events(&self, from: i64, to: i64) -> Result<u64> {
         if from == 0 && to == self.length {
             return Ok(self.tables.iter().map(|(_, rows)| rows).sum());
         }
         let (from, to) = (self.start + from, self.start + to);
-        let count = |(table, _): &(&str, u64)| {
-            format!("SELECT count(*) AS n FROM {table} WHERE time >= {from} AND time < {to}")
-        };
-        let sql: Vec<String> = self.tables.iter().map(count).collect();
+        let (mut sum, mut sql) = (0_u64, Vec::new());
+        for (table, _) in &self.tables {
+            let name = format!("events/{}", table.replace('.', "/"));
+            match self.pages.of(&self.session.traces()[0], &name) {
+                Some(pages) => sum += about(&pages, from, to),
+                None => sql.push(format!(
+                    "SELECT count(*) AS n FROM {table} WHERE time >= {from} AND time < {to}"
+                )),
+            }
+        }
+        if sql.is_empty() {
+            return Ok(sum);
+        }
         let found = rows(
             &self.session,
             &sql.join(" UNION ALL "),
             Limit::OWN,
             &Peer::NONE,
         )?;
-        let mut sum = 0;
         for batch in &found.batches {
-            sum += integers(batch, 0)?.iter().flatten().sum::<i64>();
+            let counts = integers(batch, 0)?;
+            sum += counts.iter().flatten().map(i64::cast_unsigned).sum::<u64>();
         }
-        Ok(sum.cast_unsigned())
+        Ok(sum)
     }
 
     /// Times of losses; `None` if there are too many.

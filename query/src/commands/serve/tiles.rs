@@ -7,6 +7,7 @@
 //! that the cache has. All times are relative to the start of the trace.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use arrow::array::Array;
@@ -17,6 +18,7 @@ use super::Served;
 use super::columns::Rows;
 use super::engine::{Limit, at, integers, rows, stream};
 use super::http::{Peer, Request};
+use super::pages::{self, Bins, Steps};
 use super::parallel::parallel;
 
 /// Steps of a tile.
@@ -145,23 +147,26 @@ pub(super) fn is_one_of(column: &str, ids: &[i64]) -> String {
     }
 }
 
+/// The table of an event, as SQL names it.
+fn sql_name(table: &str) -> String {
+    let parts = table.split('/').skip(1);
+    let parts: Vec<String> = parts.map(quoted).collect();
+    parts.join(".")
+}
+
 /// The event tables of a trace with rows, as SQL names them.
 pub(super) fn event_tables(served: &Served) -> Vec<(String, u64)> {
     let tables = served.trace().tables.iter();
     let events = tables.filter(|table| table.is_event() && table.rows() > 0);
     let mut all: Vec<(String, u64)> = events
-        .map(|table| {
-            let parts = table.schema.name.split('/').skip(1);
-            let parts: Vec<String> = parts.map(quoted).collect();
-            (parts.join("."), table.rows())
-        })
+        .map(|table| (sql_name(&table.schema.name), table.rows()))
         .collect();
     all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     all
 }
 
-/// Of a row, the number of events of each step, and the time of the first one.
-type Counted = BTreeMap<i64, BTreeMap<i64, (i64, i64)>>;
+/// Numbers of events by row.
+type Counted = BTreeMap<i64, Bins>;
 
 /// Numbers of events by event table, whose places are `ids`.
 pub(super) fn events(
@@ -173,6 +178,7 @@ pub(super) fn events(
     let tables = event_tables(served);
     let index = served.index_if_ready(peer)?;
     let (mut all, mut counted, mut uncounted) = (Vec::new(), Counted::new(), Vec::new());
+    let (mut paged, mut ids_of_paged) = (Vec::new(), Vec::new());
     for &id in ids {
         let Some((table, rows)) = usize::try_from(id).ok().and_then(|id| tables.get(id)) else {
             bail!(Misuse(format!("ids: no event {id}")));
@@ -180,9 +186,13 @@ pub(super) fn events(
         let place = id.to_string();
         let whole = (window.from, window.to);
         let Some(counts) = index.as_ref().and_then(|index| index.counts(table)) else {
-            match *rows > MANY {
-                true => uncounted.push((id, table)),
-                false => all.push(counts_of(served, window, whole, table, &place, "TRUE")),
+            if *rows <= MANY {
+                all.push(counts_of(served, window, whole, table, &place, "TRUE"));
+            } else if let Some(found) = served.pages_of(table) {
+                paged.push(found);
+                ids_of_paged.push(id);
+            } else {
+                uncounted.push((id, table));
             }
             continue;
         };
@@ -203,23 +213,37 @@ pub(super) fn events(
         Ok((id, read_times(served, window, table, peer)?))
     })?;
     counted.extend(read);
+    let steps = Steps {
+        from: served.start.saturating_add(window.from),
+        to: served.start.saturating_add(window.to),
+        bits: window.bits(),
+        start: served.start,
+    };
+    let read = pages::count(served.trace(), &steps, &paged, peer)?;
+    counted.extend(ids_of_paged.into_iter().zip(read));
     written(window, &counted)
 }
 
+impl Served {
+    /// The name in the manifest of a table that SQL names so, and the pages of its files, if they are known.
+    pub(super) fn pages_of(&self, sql: &str) -> Option<(String, Arc<pages::Pages>)> {
+        let trace = self.trace();
+        let mut tables = trace.tables.iter();
+        let table = tables.find(|table| sql_name(&table.schema.name) == sql)?;
+        let name = &table.schema.name;
+        Some((name.clone(), self.pages.of(trace, name)?))
+    }
+}
+
 /// The numbers of events of a large table: most of its rows are in the same step as the ones next to them.
-fn read_times(
-    served: &Served,
-    window: &Window,
-    table: &str,
-    peer: &Peer<'_>,
-) -> Result<BTreeMap<i64, (i64, i64)>> {
+fn read_times(served: &Served, window: &Window, table: &str, peer: &Peer<'_>) -> Result<Bins> {
     let (from, to) = (served.start + window.from, served.start + window.to);
     // A condition that all rows fulfil costs as much as their times.
     let condition = match from <= served.start && to > served.end {
         true => String::new(),
         false => format!(" WHERE time >= {from} AND time < {to}"),
     };
-    let mut bins = BTreeMap::new();
+    let mut bins = Bins::new();
     let mut add = |times: &[i64]| {
         let is_sorted = times.is_sorted();
         let mut rest = times;

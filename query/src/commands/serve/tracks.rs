@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::Served;
 use super::engine::{Limit, at, integers, rows};
 use super::http::Peer;
+use super::pages;
 use super::tiles::event_tables;
 use crate::thread_states::STATES;
 
@@ -17,7 +18,7 @@ use crate::thread_states::STATES;
 const MOST_LOSSES: usize = 10_000;
 
 /// Ending of the cached list; the digit is the version of its format.
-const TRACKS: &str = "tracks1";
+const TRACKS: &str = "tracks2";
 
 /// Sampled events that are offered.
 const MOST_EVENTS: usize = 50;
@@ -85,6 +86,11 @@ fn list(served: &Served, peer: &Peer<'_>) -> Result<Value> {
     }
     let mut cpus = BTreeSet::new();
     let has_states = served.has_states()?;
+    let has = |table: &str| session.has_rows(table);
+    let switched = match has_states && has(SWITCHES) {
+        true => Switched::of_large(served, &threads)?,
+        false => None,
+    };
     let mut count = |table: &str, levels: &str, add: fn(&mut Thread, i64, i64)| -> Result<()> {
         let sql = format!(
             "SELECT tid, count(*) AS rows, {levels} AS levels, max(pid) AS pid FROM {table} GROUP BY tid"
@@ -100,7 +106,6 @@ fn list(served: &Served, peer: &Peer<'_>) -> Result<Value> {
         }
         Ok(())
     };
-    let has = |table: &str| session.has_rows(table);
     if has("samples") {
         count("samples", "0", |thread, rows, _| thread.samples = rows)?;
     }
@@ -110,19 +115,29 @@ fn list(served: &Served, peer: &Peer<'_>) -> Result<Value> {
             (thread.calls, thread.levels) = (rows, levels.max(1));
         })?;
     }
-    if has_states && has("events/sched/sched_switch") {
+    if has_states && has(SWITCHES) && switched.is_none() {
         count("sched.sched_switch", "0", |thread, rows, _| {
             thread.switches = rows
         })?;
     }
     let of_cpus = match has_states {
-        true if has("events/sched/sched_switch") => "sched.sched_switch",
+        true if has(SWITCHES) => "sched.sched_switch",
         true => "events",
         false => "samples",
     };
-    for batch in found(&format!("SELECT DISTINCT cpu FROM {of_cpus}"))?.batches {
-        let column = integers(&batch, 0)?;
-        cpus.extend(column.iter().flatten());
+    match switched {
+        Some(switched) => {
+            for (tid, count) in switched.threads {
+                threads.entry(tid).or_default().switches = count;
+            }
+            cpus = switched.cpus;
+        }
+        None => {
+            for batch in found(&format!("SELECT DISTINCT cpu FROM {of_cpus}"))?.batches {
+                let column = integers(&batch, 0)?;
+                cpus.extend(column.iter().flatten());
+            }
+        }
     }
     let events = event_tables(served);
     let events: Vec<Value> = (events.iter())
@@ -144,6 +159,55 @@ fn list(served: &Served, peer: &Peer<'_>) -> Result<Value> {
         "threads": threads.collect::<Vec<_>>(),
         "losses": losses(served, peer)?,
     }))
+}
+
+/// The table of context switches in the manifest.
+const SWITCHES: &str = "events/sched/sched_switch";
+/// Rows of a table of switches of which not all are read for the list: the number for each thread, which orders the processes, is then about
+/// that of some pages.
+const MANY_SWITCHES: u64 = 5_000_000;
+
+/// Threads and CPUs of a large table of switches.
+struct Switched {
+    /// Switches by thread, about.
+    threads: BTreeMap<i64, i64>,
+    /// All of them.
+    cpus: BTreeSet<i64>,
+}
+
+impl Switched {
+    /// `None` if the table is small, or its files do not have its threads and CPUs without their rows.
+    fn of_large(served: &Served, known: &BTreeMap<i64, Thread>) -> Result<Option<Switched>> {
+        let trace = served.trace();
+        let rows = trace.table(SWITCHES).map_or(0, |table| table.rows());
+        if rows < MANY_SWITCHES {
+            return Ok(None);
+        }
+        let Some(pages) = served.pages.of(trace, SWITCHES) else {
+            return Ok(None);
+        };
+        let (tids, cpus) = (
+            trace.dictionary(SWITCHES, "tid")?,
+            trace.dictionary(SWITCHES, "cpu")?,
+        );
+        let (Some(tids), Some(cpus)) = (tids, cpus) else {
+            return Ok(None);
+        };
+        // The process of others is in the rows.
+        let has_process = |tid: &i64| known.get(tid).is_some_and(|thread| thread.pid.is_some());
+        if !tids.iter().all(has_process) {
+            return Ok(None);
+        }
+        let counts = pages::sampled(trace, SWITCHES, &pages, "tid")?;
+        let count = |tid: i64| {
+            let count = counts.get(&tid).copied().unwrap_or(1).max(1);
+            (tid, i64::try_from(count).unwrap_or(i64::MAX))
+        };
+        Ok(Some(Switched {
+            threads: tids.into_iter().map(count).collect(),
+            cpus,
+        }))
+    }
 }
 
 /// Names of the events that were sampled, the one with the most samples first.

@@ -1,0 +1,320 @@
+//! Times of large tables by the pages of their files: a page whose rows are all in one step is counted, and not read.
+//!
+//! ```text
+//! steps     |        |        |        |
+//! pages     ══════╪══════╪═╪═══════╪═══     the index of pages has their first and last times
+//! read            ······   ·······          those with a border of a step in them
+//! ```
+//! Of 10^9 events, one row in five is read for a picture of all; of one event, none outside of its page.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use arrow::array::{Array, Int64Array};
+use perfquet::Trace;
+use perfquet_trace::store::TimePage;
+
+use super::engine::Gone;
+use super::http::Peer;
+use super::parallel::parallel;
+
+/// Rows that are read at once, about.
+const AT_ONCE: u64 = 4_000_000;
+
+/// The pages of a table, by part.
+pub(super) type Pages = Vec<Vec<TimePage>>;
+
+/// The pages of tables, read once each.
+#[derive(Default)]
+pub(super) struct KnownPages(Mutex<HashMap<String, Option<Arc<Pages>>>>);
+
+impl KnownPages {
+    /// The pages of a table, by its name in the manifest; `None` if they are not known, or the trace still grows.
+    pub(super) fn of(&self, trace: &Trace, table: &str) -> Option<Arc<Pages>> {
+        if !trace.is_complete() {
+            return None;
+        }
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(table) {
+            return known.clone();
+        }
+        // A query of the table says what is wrong with it.
+        let found = trace.time_pages(table).ok().flatten().map(Arc::new);
+        known.insert(table.to_owned(), found.clone());
+        found
+    }
+}
+
+/// Of a row, the number of events of each step, and the time of the first one.
+pub(super) type Bins = BTreeMap<i64, (i64, i64)>;
+
+/// Adds events of a step.
+fn add(bins: &mut Bins, bin: i64, count: i64, first: i64) {
+    let sum = bins.entry(bin).or_insert((0, first));
+    *sum = (sum.0 + count, sum.1.min(first));
+}
+
+/// Steps of a window on the clock of the trace.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Steps {
+    pub(super) from: i64,
+    pub(super) to: i64,
+    /// A step is 2^bits.
+    pub(super) bits: u32,
+    /// Time of the first event, from which the times of single events count.
+    pub(super) start: i64,
+}
+
+impl Steps {
+    fn bin(&self, time: i64) -> i64 {
+        time.wrapping_sub(self.from) >> self.bits
+    }
+
+    /// Counts times, most of which are in the same step as the ones next to them.
+    fn count(&self, times: &[i64], bins: &mut Bins) {
+        let is_sorted = times.is_sorted();
+        let mut rest = times;
+        while let [first, ..] = rest {
+            let bin = self.bin(*first);
+            let is_same = |time: &i64| self.bin(*time) == bin;
+            let length = match is_sorted {
+                true => rest.partition_point(is_same),
+                false => rest.iter().take_while(|time| is_same(time)).count(),
+            };
+            let (of_bin, others) = rest.split_at(length.max(1));
+            if (self.from..self.to).contains(first) {
+                let least = of_bin.iter().copied().min().unwrap_or(*first);
+                add(bins, bin, of_bin.len() as i64, least - self.start);
+            }
+            rest = others;
+        }
+    }
+
+    fn count_array(&self, times: &Int64Array, bins: &mut Bins) {
+        match times.null_count() {
+            0 => self.count(times.values(), bins),
+            _ => times
+                .iter()
+                .flatten()
+                .for_each(|time| self.count(&[time], bins)),
+        }
+    }
+}
+
+/// Rows of a part that must be read.
+struct Unread {
+    part: usize,
+    rows: Vec<Range<u64>>,
+}
+
+/// Counts pages that are within a step, and returns what must be read.
+fn by_pages(pages: &Pages, steps: &Steps, bins: &mut Bins) -> Vec<Unread> {
+    let mut all: Vec<Unread> = Vec::new();
+    for (part, pages) in pages.iter().enumerate() {
+        let mut rows: Vec<Range<u64>> = Vec::new();
+        let mut count = 0;
+        for page in pages {
+            let Some((least, most)) = page.times else {
+                continue;
+            };
+            if most < steps.from || least >= steps.to {
+                continue;
+            }
+            let is_inside = least >= steps.from && most < steps.to;
+            if is_inside && steps.bin(least) == steps.bin(most) {
+                let events = page.rows.saturating_sub(page.nulls);
+                add(bins, steps.bin(least), events as i64, least - steps.start);
+                continue;
+            }
+            if count > AT_ONCE {
+                let rows = std::mem::take(&mut rows);
+                all.push(Unread { part, rows });
+                count = 0;
+            }
+            let end = page.first_row.saturating_add(page.rows);
+            count += page.rows;
+            match rows.last_mut() {
+                Some(last) if last.end == page.first_row => last.end = end,
+                _ => rows.push(page.first_row..end),
+            }
+        }
+        if !rows.is_empty() {
+            all.push(Unread { part, rows });
+        }
+    }
+    all
+}
+
+/// The numbers of events of tables in the steps of a window.
+pub(super) fn count(
+    trace: &Trace,
+    steps: &Steps,
+    tables: &[(String, Arc<Pages>)],
+    peer: &Peer<'_>,
+) -> Result<Vec<Bins>> {
+    let mut counted = vec![Bins::new(); tables.len()];
+    let mut unread = Vec::new();
+    for (number, (_, pages)) in tables.iter().enumerate() {
+        let of_table = by_pages(pages, steps, &mut counted[number]);
+        unread.extend(of_table.into_iter().map(|unread| (number, unread)));
+    }
+    let read = parallel(unread.len(), |at| {
+        if peer.is_gone() {
+            return Err(Gone.into());
+        }
+        let (number, unread) = &unread[at];
+        let mut bins = Bins::new();
+        let (table, _) = &tables[*number];
+        trace.integers_of_rows(table, unread.part, "time", &unread.rows, |times| {
+            steps.count_array(times, &mut bins);
+        })?;
+        Ok((*number, bins))
+    })?;
+    for (number, bins) in read {
+        for (bin, (count, first)) in bins {
+            add(&mut counted[number], bin, count, first);
+        }
+    }
+    Ok(counted)
+}
+
+/// About the number of rows in a range of time, half open: those of pages at its ends by their share of time.
+pub(super) fn about(pages: &Pages, from: i64, to: i64) -> u64 {
+    let of_page = |page: &TimePage| {
+        let (least, most) = page.times?;
+        let rows = page.rows.saturating_sub(page.nulls);
+        let inside = i128::from(most.saturating_add(1).min(to)) - i128::from(least.max(from));
+        let length = i128::from(most) - i128::from(least) + 1;
+        let share = i128::from(rows) * inside.max(0) / length;
+        u64::try_from(share).ok()
+    };
+    pages.iter().flatten().filter_map(of_page).sum()
+}
+
+/// About how many rows of a table have each value of a column of integers, by some of its pages.
+pub(super) fn sampled(
+    trace: &Trace,
+    table: &str,
+    pages: &Pages,
+    column: &str,
+) -> Result<HashMap<i64, u64>> {
+    /// Pages that are read.
+    const MOST: usize = 24;
+    let all: Vec<(usize, &TimePage)> = (pages.iter().enumerate())
+        .flat_map(|(part, pages)| pages.iter().map(move |page| (part, page)))
+        .collect();
+    let step = all.len().div_ceil(MOST).max(1);
+    let chosen: Vec<&(usize, &TimePage)> = all.iter().skip(step / 2).step_by(step).collect();
+    let read = parallel(chosen.len(), |at| {
+        let (part, page) = chosen[at];
+        let mut counts: HashMap<i64, u64> = HashMap::new();
+        let rows = page.first_row..page.first_row.saturating_add(page.rows);
+        trace.integers_of_rows(table, *part, column, &[rows], |values| {
+            for value in values.iter().flatten() {
+                *counts.entry(value).or_default() += 1;
+            }
+        })?;
+        Ok((page.rows, counts))
+    })?;
+    let rows: u64 = all.iter().map(|(_, page)| page.rows).sum();
+    let (mut seen, mut counts) = (0, HashMap::new());
+    for (of_page, found) in read {
+        seen += of_page;
+        for (value, count) in found {
+            *counts.entry(value).or_default() += count;
+        }
+    }
+    for count in counts.values_mut() {
+        let share = u128::from(*count) * u128::from(rows) / u128::from(seen.max(1));
+        *count = u64::try_from(share).unwrap_or(u64::MAX);
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(first_row: u64, times: &[i64]) -> TimePage {
+        TimePage {
+            first_row,
+            rows: times.len() as u64,
+            nulls: 0,
+            times: times.iter().copied().min().zip(times.iter().copied().max()),
+        }
+    }
+
+    /// Counts by pages, and by the rows that they leave, are those of all rows, in windows and steps of every kind.
+    #[test]
+    fn pages_have_the_counts_of_their_rows() {
+        let mut state = 7_u64;
+        let mut random = |limit: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % limit
+        };
+        let mut parts: Vec<Vec<i64>> = vec![Vec::new(), Vec::new()];
+        for part in &mut parts {
+            let mut time = 1000;
+            for _ in 0..20_000 {
+                time += match random(100) {
+                    0 => random(1 << 14) as i64,
+                    1..60 => 0,
+                    _ => random(9) as i64,
+                };
+                part.push(time);
+            }
+        }
+        // One that is not sorted.
+        parts[1].swap(40, 9000);
+        let pages: Pages = (parts.iter())
+            .map(|times| {
+                let pages = times.chunks(256).enumerate();
+                pages
+                    .map(|(at, times)| page(256 * at as u64, times))
+                    .collect()
+            })
+            .collect();
+        let start = 1000;
+        let (mut counted, mut all) = (0, 0);
+        for bits in 0..22 {
+            for _ in 0..4 {
+                let from = (random(300_000) as i64 - 1000) >> bits << bits;
+                let to = from + ((1 + random(300) as i64) << bits);
+                let steps = Steps {
+                    from: start + from,
+                    to: start + to,
+                    bits,
+                    start,
+                };
+                let (mut found, mut expected) = (Bins::new(), Bins::new());
+                let unread = by_pages(&pages, &steps, &mut found);
+                counted += found.values().map(|(count, _)| count).sum::<i64>();
+                for unread in unread {
+                    for rows in unread.rows {
+                        let rows = rows.start as usize..rows.end as usize;
+                        steps.count(&parts[unread.part][rows], &mut found);
+                    }
+                }
+                for time in parts.iter().flatten() {
+                    let at = time - start;
+                    if at >= from && at < to {
+                        add(&mut expected, (at - from) >> bits, 1, at);
+                    }
+                }
+                assert_eq!(found, expected, "{steps:?}");
+                all += expected.values().map(|(count, _)| count).sum::<i64>();
+                let about = about(&pages, steps.from, steps.to);
+                let exact: i64 = expected.values().map(|(count, _)| count).sum();
+                assert!(
+                    about.abs_diff(exact as u64) <= 4 * 256,
+                    "{about} for {exact}"
+                );
+            }
+        }
+        assert!(counted > all / 3, "{counted} of {all} by pages");
+    }
+}
