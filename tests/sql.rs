@@ -222,16 +222,17 @@ impl DB for Query {
     }
 }
 
-/// Splits a command line at blanks, except between single quotes.
+/// Splits a command line at blanks, except between quotes of either kind.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
-    for (index, part) in line.split('\'').enumerate() {
-        let is_quoted = index % 2 == 1;
-        for letter in part.chars() {
-            match (is_quoted || !letter.is_whitespace(), words.last_mut()) {
-                (true, Some(word)) => word.push(letter),
-                _ => words.push(String::new()),
-            }
+    let mut quote = None;
+    for letter in line.chars() {
+        match (quote, words.last_mut()) {
+            (None, _) if letter == '\'' || letter == '"' => quote = Some(letter),
+            (Some(open), _) if letter == open => quote = None,
+            (None, _) if letter.is_whitespace() => words.push(String::new()),
+            (_, Some(word)) => word.push(letter),
+            (_, None) => {}
         }
     }
     words.retain(|word| !word.is_empty());

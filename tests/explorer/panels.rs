@@ -348,7 +348,7 @@ fn comparisons_are_those_of_diff() {
         assert!(!rows.is_empty(), "{command}");
         let columns = found["grid"]["columns"].as_array().unwrap();
         for (row, line) in rows.iter().zip(printed.lines()) {
-            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let line: Value = serde_json::from_str(line).unwrap();
             for (column, cell) in columns.iter().zip(row.as_array().unwrap()) {
                 if cell.is_number() || cell.is_string() {
                     assert_eq!(

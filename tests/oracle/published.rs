@@ -605,7 +605,7 @@ fn engines_open_a_lake_in_a_store() {
         assert!(output.status.success(), "{engine}: {text}");
         let file = folder.path().join(engine);
         std::fs::write(&file, output.stdout).unwrap();
-        let mut command = server.command("python3");
+        let mut command = server.command(Path::new("python3"));
         command.args(["-c", include_str!("stores.py"), engine]);
         command.arg(&file).arg(folder.path()).args(tables);
         let output = command.output().unwrap();

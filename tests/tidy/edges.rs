@@ -102,6 +102,7 @@ fn query_uses_the_trace_directory_only() {
         "perfquet_events::input::Map",
         "perfquet_events::Error",
         "perfquet_events::errno",
+        "perfquet_events::signal",
         "perfquet_events::event::bars",
         // The meaning of `common_flags`.
         "perfquet_events::event::Flags",

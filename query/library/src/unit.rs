@@ -69,8 +69,14 @@ mod tests {
                 .filter(|column| column.unit == DURATION)
             {
                 let is_time = metadata(&column.name, &column.unit)[UNIT] == TIME;
-                let is_duration =
-                    ["duration", "self_time", "enabled", "running"].contains(&column.name.as_str());
+                let durations = [
+                    "duration",
+                    "self_time",
+                    "total_duration",
+                    "enabled",
+                    "running",
+                ];
+                let is_duration = durations.contains(&column.name.as_str());
                 assert_ne!(is_time, is_duration, "{}.{}", table.name, column.name);
             }
         }

@@ -127,7 +127,7 @@ fn archives_without_traces_and_with_damaged_ones() {
         ("a.pqt/samples.parquet", b"PAR1"),
     ]);
     assert!(
-        message(&own).contains("x.zip/a.pqt is a trace directory"),
+        message(&own).contains("x.zip/a.pqt is a trace of perfquet"),
         "{}",
         message(&own)
     );

@@ -26,6 +26,7 @@
 //!   nesting.
 //! - Beyond a thousand events with a table each, the others become hits of `chrome:other`.
 
+mod members;
 mod order;
 mod ours;
 mod read;

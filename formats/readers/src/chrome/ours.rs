@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::event::{Call, Common, Context, Event, Fact, Function, Leave, Loss, Sink};
 
-use super::read::Members;
+use super::members::Members;
 use crate::json::{integer, members, text};
 
 /// Threads and CPUs of rows that have other IDs.

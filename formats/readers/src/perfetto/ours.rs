@@ -9,7 +9,6 @@
 use perfquet_events::Error;
 use perfquet_events::event::{Call, Common, Context, Event, Function, Leave, Loss, Sink};
 
-use super::read::common;
 use super::tracks::{Argument, TrackEvent};
 
 pub(super) const CALLS: &[u8] = b"calls";
@@ -49,7 +48,7 @@ pub(super) fn call(
         (b"[unknown]", b"") => Function::Unknown,
         _ => Function::Named { name, module },
     };
-    let (mut at, mut context) = (common(time, event), None);
+    let (mut at, mut context) = (event.common(time), None);
     if let Some((cpu, of_cpu)) = cpu_of(event.place.track) {
         at = Common {
             cpu: Some(cpu),

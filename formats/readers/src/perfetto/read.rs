@@ -1,7 +1,7 @@
 //! Packets → events, in the order of time.
 
 use perfquet_events::event::{
-    Call, Comm, Common, Event, EventKind, Fact, FieldType, Fields, Fork, Function, Loss, Place,
+    Call, Comm, Event, EventKind, Fact, FieldType, Fields, Fork, Function, Loss, Place,
     ProcessState, Progress, Purpose, Sample, Sink, Value as Cell,
 };
 use perfquet_events::{Error, Input};
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
             .collect();
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
         sink.event(Event::Call(&Call {
-            common: common(entry.time, event),
+            common: event.common(entry.time),
             function: Function::Named {
                 name: event.name,
                 module: event.category,
@@ -232,8 +232,8 @@ impl<'a> Reader<'a> {
             })
             .collect();
         let at = match self.is_ours {
-            true => ours::thread(common(entry.time, event), event),
-            false => common(entry.time, event),
+            true => ours::thread(event.common(entry.time), event),
+            false => event.common(entry.time),
         };
         sink.event(Event::Sample(&Sample {
             time: at.time,
@@ -339,17 +339,6 @@ impl<'a> Reader<'a> {
         );
         let totals = [alone, unread, flows, thread_counts, statistics, cut];
         report_totals(sink, totals.into_iter().chain(others))
-    }
-}
-
-pub(super) fn common<'a>(time: i64, event: &TrackEvent<'a>) -> Common<'a> {
-    let track = event.place.track;
-    Common {
-        time: Some(time),
-        pid: event.place.pid,
-        tid: event.place.tid,
-        comm: (event.place.tid.is_none() && !track.is_empty()).then_some(track),
-        ..Common::default()
     }
 }
 

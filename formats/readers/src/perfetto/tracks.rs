@@ -5,7 +5,7 @@
 //! ```
 
 use hashbrown::HashMap;
-use perfquet_events::event::{Event, FieldType, Sink};
+use perfquet_events::event::{Common, Event, FieldType, Sink};
 use perfquet_events::{Error, event::Comm};
 
 use super::interned::{Defaults, Interned, text};
@@ -239,6 +239,18 @@ pub(super) struct TrackEvent<'a> {
 }
 
 impl<'a> TrackEvent<'a> {
+    /// Time and thread of the event.
+    pub(super) fn common(&self, time: i64) -> Common<'a> {
+        let track = self.place.track;
+        Common {
+            time: Some(time),
+            pid: self.place.pid,
+            tid: self.place.tid,
+            comm: (self.place.tid.is_none() && !track.is_empty()).then_some(track),
+            ..Common::default()
+        }
+    }
+
     pub(super) fn of(
         body: &'a [u8],
         state: &Interned<'a>,

@@ -5,5 +5,6 @@ pub(crate) mod page_fault;
 pub(crate) mod prototypes;
 pub(crate) mod task_state;
 
-pub(crate) use perfquet_events::{errno, signal};
+pub(crate) use perfquet_events::errno;
+pub(crate) use perfquet_events::signal;
 pub(crate) use perfquet_trace::system_call;

@@ -392,16 +392,15 @@ impl Calls {
         let losses = self.losses;
         let opens = self.lanes.of(lane);
         let place = place_of(opens, &exit);
-        let mut trampoline = Vec::new();
         if let Some(place) = place
             && system_calls::is_trampoline(opens.get(place + 1..), &self.texts)
         {
-            trampoline = opens.split_off(place + 1);
-            for open in &trampoline {
+            for open in opens.drain(place + 1..) {
                 if let Some(row) = self.rows.get_mut(open.id) {
                     (row.parent_id, row.caller) = (None, None);
                     row.depth = row.depth.saturating_sub(1);
                 }
+                self.rows.close(open.id);
             }
         }
         let found = place.and_then(|place| opens.get(place).copied());
@@ -430,13 +429,11 @@ impl Calls {
             let mut row = Pending::without_entry(exit, around.map(|open| open.id), calls_in(opens));
             row.caller = around.and_then(|around| around.function);
             let (parent, duration) = (row.parent_id, row.duration);
-            opens.append(&mut trampoline);
             self.rows.add(row);
             self.rows.add_child(parent, duration);
             return None;
         };
         opens.pop();
-        opens.append(&mut trampoline);
         opens.extend(twin.map(|open| Open {
             twin: Twin {
                 is_upper: false,

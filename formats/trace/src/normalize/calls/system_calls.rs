@@ -30,7 +30,7 @@ pub(super) fn innermost(opens: &[Open]) -> Option<usize> {
 }
 
 /// Whether the calls inside one that returns are the system call by which the kernel reports returns of functions on x86-64. It begins as the
-/// function returns, ends after it, and has no part in it.
+/// function returns, ends after it, or is never seen to end, and has no part in it.
 pub(super) fn is_trampoline(inside: Option<&[Open]>, texts: &SharedTexts) -> bool {
     let is_uretprobe = |open: &Open| {
         let name = open.system_call.and(open.function);

@@ -169,7 +169,7 @@ fn the_call_that_reports_a_return_is_not_inside_the_function() {
         }
         sink.event(Event::Fact(Fact::Architecture("x86_64")))
             .unwrap();
-        let hits: [(u32, i64, i32, &[i64]); 11] = [
+        let hits: [(u32, i64, i32, &[i64]); 13] = [
             (2, 10, 5, &[77]),
             (0, 11, 5, &[1]),
             (1, 13, 5, &[1, 0]),
@@ -177,6 +177,8 @@ fn the_call_that_reports_a_return_is_not_inside_the_function() {
             (3, 21, 5, &[77, 99]),
             // Some kernels report no exit.
             (2, 30, 5, &[77]),
+            (0, 32, 5, &[1]),
+            (1, 34, 5, &[1, 0]),
             (0, 38, 5, &[335]),
             (3, 40, 5, &[77, 99]),
             (1, 42, 5, &[-1, 3]),
@@ -186,11 +188,12 @@ fn the_call_that_reports_a_return_is_not_inside_the_function() {
         hits.into_iter().for_each(|found| hit(sink, found));
     });
     let expected = [
-        "op - - 0 10 11 9 -",
-        "sys_write - 1 1 11 2 2 0",
+        "op - - 0 10 11 11 -",
+        "sys_write - - 0 11 2 2 0",
         "sys_uretprobe - - 0 20 - - - no exit",
-        "op - - 0 30 10 10 -",
-        "sys_uretprobe - - 0 38 4 4 -",
+        "op - - 0 30 10 8 -",
+        "sys_write op 4 1 32 2 2 0",
+        "sys_uretprobe - - 0 38 - - - no exit",
         "sys_read - - 0 50 1 1 0",
     ];
     assert_eq!(rows_of(&trace.finish(), &["retval"]), expected);
