@@ -382,7 +382,10 @@ mod tests {
         };
         let calls = vec![
             hidden(1, 0),
-            call(2, 1, 7, Some(6)),
+            Waiting {
+                own: Some(1),
+                ..call(2, 1, 7, Some(6))
+            },
             hidden(3, 2),
             call(4, 3, 7, Some(5)),
         ];
