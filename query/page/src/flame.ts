@@ -5,7 +5,7 @@ import { CallTree } from "./calltree.ts";
 import { Canvas, Tip, button, color, commandLine, isDark, legendEntry, make, panel, pictureButton } from "./dom.ts";
 import { amount, counted, cut, percent, shortened } from "./format.ts";
 import { type Box, LEAST, LEAST_LEVEL, type Part, placed } from "./layout.ts";
-import type { Boxes, Stacks, TimedBoxes } from "./stacks.ts";
+import { type Boxes, type Stacks, type TimedBoxes, wholeTrace } from "./stacks.ts";
 import { readableRange, type State, VIEWS, type View } from "./state.ts";
 
 const LEVEL = 18;
@@ -267,8 +267,7 @@ export class Flame {
       : profile.subtitle ?? amount(all, profile.unit);
     const order = this.view === "time order" && selection.threads.size !== 1 && this.data.threads.length > 1
       ? ["threads that run at a time share the width: select one to see its order"] : [];
-    const untimed = profile.cells === null && profile.kind !== "difference" && (selection.time !== null || selection.threads.size > 0)
-      ? ["the whole trace: these stacks have neither time nor thread"] : [];
+    const untimed = wholeTrace(profile, selection);
     const base = selection.base !== null && profile.cells !== null
       ? [`colors and changes: against ${readableRange(selection.base[0] * this.state.slot, selection.base[1] * this.state.slot)}, in shares`] : [];
     this.panel.note.replaceChildren(...[text, ...profile.notes, ...this.stack.incomplete(this.state), ...order, ...untimed, ...base].map((line) => make("span", {}, line)));

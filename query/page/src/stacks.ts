@@ -2,8 +2,14 @@
 
 import { type Data, isIdleThread, type Label, type Profile } from "./data.ts";
 import { grouped } from "./format.ts";
-import type { State } from "./state.ts";
+import type { Selection, State } from "./state.ts";
 import { SCHEDULER } from "./waits.ts";
+
+/** A note where a selection of times or threads changes nothing, since the stacks have neither. */
+export function wholeTrace(profile: Profile, selection: Selection): string[] {
+  const hasSelection = selection.time !== null || selection.threads.size > 0;
+  return profile.cells === null && profile.kind !== "difference" && hasSelection ? ["the whole trace: these stacks have neither time nor thread"] : [];
+}
 
 /** Boxes to draw: node 0 is the root, parents precede their children. */
 export interface Boxes {

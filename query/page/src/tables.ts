@@ -3,7 +3,7 @@
 import { type Calls, type Data, type DurationRow, type SlowCall, traceOf } from "./data.ts";
 import { Canvas, Tip, color, commandLine, make, panel } from "./dom.ts";
 import { amount, counted, cut, duration, grouped, harmless, percent } from "./format.ts";
-import type { FunctionLine, Stacks } from "./stacks.ts";
+import { type FunctionLine, type Stacks, wholeTrace } from "./stacks.ts";
 import { timedProfile } from "./rates.ts";
 import { exactTime, type State } from "./state.ts";
 
@@ -130,7 +130,7 @@ export class Threads {
   private readonly panel = panel("threads", "Threads");
   readonly element = this.panel.element;
   private readonly table: Table<ThreadLine>;
-  private readonly command = commandLine(() => this.state.command(this.words(), { more: profileOf(this.data, this.state)?.cells == null || profileOf(this.data, this.state)?.is_off_cpu === true ? [] : ["--by", "comm"], threads: false, trace: timedProfile(this.data, this.state)?.trace }));
+  private readonly command = commandLine(() => this.state.command(this.words(), { more: profileOf(this.data, this.state)?.cells == null || profileOf(this.data, this.state)?.is_off_cpu === true ? [] : ["--by", "thread"], threads: false, trace: timedProfile(this.data, this.state)?.trace }));
 
   constructor(private readonly data: Data, private readonly state: State) {
     this.table = new Table<ThreadLine>([], 0, (line) => this.toggle(line.index), {
@@ -292,8 +292,10 @@ export class Functions {
       name, module,
     ];
     const noun = expression === null ? "function" : "matching function";
-    this.panel.note.replaceChildren(make("span", {},
-      `${counted(lines.length, noun)}; ${this.profile.name}; a row shows callers and callees${boxes.before === null ? "" : "; changes in percentage points"}`));
+    const notes = [
+      `${counted(lines.length, noun)}; ${this.profile.name}; a row shows callers and callees${boxes.before === null ? "" : "; changes in percentage points"}`,
+      ...wholeTrace(this.profile, this.state.selection)];
+    this.panel.note.replaceChildren(...notes.map((line) => make("span", {}, line)));
     this.table.show(lines, columns);
     this.command.update();
   }

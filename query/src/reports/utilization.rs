@@ -22,11 +22,12 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
 use clap::{Args, ValueEnum};
 use perfquet::Session;
+use perfquet::failure::Misuse;
 use perfquet::stacks::strings;
 use perfquet::unit::in_fitting_unit;
 use perfquet::unit::{SHARE, UNIT};
 use perfquet_cli::quantity::nanoseconds;
-use perfquet_trace::count::counted;
+use perfquet_trace::count::{counted, grouped};
 
 use crate::commands::Subcommand;
 use crate::filter::Filters;
@@ -87,6 +88,9 @@ fn step(text: &str) -> Result<i64, String> {
 /// Steps of the timeline, if `--step` is not given.
 const STEPS: i64 = 40;
 
+/// Steps of a timeline, at most: each line has a number for each.
+const MOST_STEPS: i64 = 100_000;
+
 /// Steps of a timeline on a terminal, at most.
 const LETTERS: usize = 100;
 
@@ -140,6 +144,14 @@ impl Report for Utilization {
         let (from, to) = self.filters.time_bounds(start).unwrap_or((start, end));
         let length = to.min(end).saturating_sub(from.max(start));
         let step = self.step.unwrap_or((length / STEPS).max(1));
+        if length / step > MOST_STEPS {
+            bail!(Misuse(format!(
+                "--step: {} would be too many, at most {} are shown\nhint: use a step of at least {}ns, or select less with --time",
+                counted((length / step).unsigned_abs(), "step"),
+                grouped(MOST_STEPS.unsigned_abs()),
+                length / MOST_STEPS + 1,
+            )));
+        }
         let condition = self.filters.condition(session)?;
         let (keys, shares) = (self.by.keys(), self.by.shares());
         let covered = if self.by == By::Cpu { "covered" } else { "1.0" };

@@ -20,7 +20,7 @@ pub(crate) struct TargetArguments {
     /// Record these processes, their threads and children; comma-separated
     ///
     /// NAME stands for all running processes with this comm or executable. Processes that start later are recorded only if a
-    /// recorded one starts them; -G and -u also record others.
+    /// recorded one starts them; -G also records others.
     #[arg(short = 'p', long = "pid", value_name = "PID|NAME", value_delimiter = ',', help_heading = WHOM)]
     pub(crate) pids: Vec<String>,
     /// Record these threads and their children; comma-separated

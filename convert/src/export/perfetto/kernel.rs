@@ -193,10 +193,17 @@ impl<'b> KernelEvents<'b> {
         }
     }
 
+    /// The thread of a row. perf has none for the last switch of a thread that has exited, which names it.
+    pub(super) fn thread(&self, head: &Head<'_>, row: usize) -> Option<i32> {
+        let leaves = matches!(self.shape, Shape::Switch | Shape::SwitchOut);
+        let leaving = || i32::try_from(self.number(1, row).filter(|_| leaves)?).ok();
+        head.tid.or_else(leaving)
+    }
+
     /// Writes the event of a row.
     pub(super) fn write(&self, message: &mut Message, time: i64, head: &Head<'_>, row: usize) {
         message.int(ftrace_event::TIMESTAMP, time);
-        if let Some(tid) = head.tid {
+        if let Some(tid) = self.thread(head, row) {
             message.int(ftrace_event::TID, i64::from(tid));
         }
         match self.shape {

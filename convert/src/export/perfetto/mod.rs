@@ -336,7 +336,8 @@ impl Export<'_, '_> {
                 if matches!(shape, Shape::SwitchOut | Shape::SwitchIn) {
                     let is_in = matches!(shape, Shape::SwitchIn);
                     counts.switches_out += u64::from(!is_in);
-                    let index = head.tid.and_then(|tid| self.threads.find(tid, Some(time)));
+                    let tid = kernel.thread(&head, row);
+                    let index = tid.and_then(|tid| self.threads.find(tid, Some(time)));
                     if let Some(index) = index.filter(|_| !is_in || kernel.is_in(row)) {
                         let cpu = head.cpu.filter(|_| is_in);
                         let last = counts.running.entry(index).or_insert(Last { time, cpu });
@@ -361,7 +362,7 @@ impl Export<'_, '_> {
                     self.tracks.count(self.packets, &track, time, &value)?;
                 }
                 match head.cpu {
-                    Some(cpu) if !is_of_program && head.tid.is_some() => {
+                    Some(cpu) if !is_of_program && kernel.thread(&head, row).is_some() => {
                         self.bundles.add(self.packets, cpu, |message| {
                             kernel.write(message, time, &head, row);
                         })?;

@@ -9,10 +9,16 @@ import type { Cell, Grid } from "./api.ts";
 const MOST = 500;
 const LONGEST = 400;
 
-function text(cell: Cell, kind: string): string {
+/** Columns whose numbers are names of threads, calls and other things. */
+const NAMES = /(^|_)(pid|tid|id|inode|dev)$/;
+
+function text(cell: Cell, name: string, kind: string): string {
   if (cell === null) return "";
+  // Exact sums are texts.
+  if (kind === "duration" && typeof cell === "string") return duration(Number(cell));
   if (typeof cell === "number") {
     if (kind === "duration") return duration(cell);
+    if (NAMES.test(name)) return String(cell);
     if (kind === "share") return percent(cell, 1);
     return Number.isInteger(cell) ? grouped(cell) : String(Number(cell.toPrecision(6)));
   }
@@ -73,7 +79,7 @@ export class GridTable {
         const label = trace !== null || relative < 0 ? cell : exactTime(relative);
         return make("td", {}, button(label, `Show ${cell} in the timeline`, () => this.jump!(time, trace)));
       }
-      const shown = harmless(text(cell, kind));
+      const shown = harmless(text(cell, columns[index]!.name, kind));
       const cut = shown.length > LONGEST ? `${shown.slice(0, LONGEST)}…` : shown;
       const link = this.links[columns[index]!.name];
       if (link !== undefined && cell !== null && shown !== "") return make("td", { class: "name" }, button(cut, link.title, () => link.open(row)));

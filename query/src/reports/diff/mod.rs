@@ -318,7 +318,11 @@ impl Source {
         let runs = sides.each_ref().map(|side| side.traces.len());
         let runs = match runs {
             [1, 1] => String::new(),
-            [before, after] => format!(", in {before} and {}", counted(after as u64, "run")),
+            [before, after] => format!(
+                ", in {} and {}",
+                grouped(before as u64),
+                counted(after as u64, "run")
+            ),
         };
         format!(
             "{name}: {} before, {} after{runs}",
@@ -696,8 +700,8 @@ fn method(replicates: Replicates, sides: &[Side; 2], between_runs: Option<f64>) 
     match replicates {
         Replicates::Runs => format!(
             "permutation test of {} and {} runs",
-            sides[0].traces.len(),
-            sides[1].traces.len()
+            grouped(sides[0].traces.len() as u64),
+            grouped(sides[1].traces.len() as u64)
         ),
         Replicates::Slices(_) => {
             let slices = sides[0].len();

@@ -43,7 +43,7 @@ impl Steps {
     pub(super) fn why_not(self, interval: i64) -> Option<String> {
         (interval / self.length > MOST).then(|| {
             format!(
-                "the step is too short: {interval} ns would be more than {MOST} rows\nhint: use a step of at least {} ns",
+                "the step is too short: an interval of {interval} ns would have more than {MOST} steps\nhint: use a step of at least {} ns",
                 interval / MOST + 1
             )
         })
