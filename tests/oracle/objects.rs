@@ -470,11 +470,20 @@ fn list(root: &Path, request: &Request, modified: Option<&str>) -> String {
         let Some(rest) = file.strip_prefix(prefix) else {
             continue;
         };
-        match rest.split_once('/').filter(|_| request.parameter("delimiter").is_some()) {
-            Some((folder, _)) => entries.insert(format!("<CommonPrefixes><Prefix>{prefix}{folder}/</Prefix></CommonPrefixes>")),
-            None => entries.insert(format!(
-                "<Contents><Key>{file}</Key><LastModified>{modified}</LastModified><ETag>\"1\"</ETag><Size>1</Size></Contents>"
+        match rest
+            .split_once('/')
+            .filter(|_| request.parameter("delimiter").is_some())
+        {
+            Some((folder, _)) => entries.insert(format!(
+                "<CommonPrefixes><Prefix>{prefix}{folder}/</Prefix></CommonPrefixes>"
             )),
+            None => {
+                let content = std::fs::read(root.join(&file)).unwrap_or_default();
+                let (tag, size) = (tag(&content), content.len());
+                entries.insert(format!(
+                    "<Contents><Key>{file}</Key><LastModified>{modified}</LastModified><ETag>{tag}</ETag><Size>{size}</Size></Contents>"
+                ))
+            }
         };
     }
     let first: usize = request

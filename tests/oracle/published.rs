@@ -590,11 +590,11 @@ fn engines_open_a_lake_in_a_store() {
         let sql = format!("SELECT count(*) AS n FROM {table}");
         let (answered, lines) = counts(&server, &sql);
         assert!(answered, "{table}: {lines:?}");
-        let rows = lines.last().cloned().unwrap();
-        assert_ne!(rows, "0", "{table}");
-        format!("{table}\t{rows}")
+        let rows = lines.iter().find_map(|line| line.parse::<u64>().ok());
+        let rows = rows.filter(|rows| *rows > 0);
+        format!("{table}\t{}", rows.unwrap())
     };
-    let tables = ["samples", "my_event", "frames", "threads", "mappings"];
+    let tables = ["samples", "frames", "threads", "mappings"];
     let expected: Vec<String> = tables.iter().map(count).collect();
     for (engine, needed) in ENGINES {
         if !needs::met(needed) {

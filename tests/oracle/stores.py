@@ -2,7 +2,7 @@
 
     python3 -c "$(cat stores.py)" ENGINE STATEMENTS FOLDER TABLE…
 
-FOLDER has the buckets. DuckDB reads them as files of a file system that is not local; the others ask the store.
+FOLDER is the bucket. DuckDB reads it as files of a file system that is not local; the others ask the store.
 """
 
 import os
@@ -32,7 +32,7 @@ def engine():
         for folder, _, files in os.walk(FOLDER):
             for file in files:
                 path = os.path.join(folder, file)
-                store.pipe_file(path[len(FOLDER):], open(path, "rb").read())
+                store.pipe_file("/bucket" + path[len(FOLDER):], open(path, "rb").read())
         connection = duckdb.connect()
         connection.register_filesystem(store)
         connection.execute(TEXT)
