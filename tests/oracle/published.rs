@@ -164,7 +164,7 @@ fn a_lake_is_published_in_a_store() {
     let all = asked(
         &server,
         "sql",
-        &[local.clone()],
+        std::slice::from_ref(&local),
         &["SELECT count(*) FROM samples", "--format", "csv"],
     );
     assert_eq!(moved, all);
@@ -305,7 +305,7 @@ fn kill_at(server: &Server, mut command: Command, moment: usize) -> bool {
         std::thread::sleep(Duration::from_millis(5));
     };
     let uploader = children(child.id());
-    if moment % 2 == 0 {
+    if moment.is_multiple_of(2) {
         let _ = child.kill();
     } else {
         // The program that uploads, alone.
