@@ -40,6 +40,9 @@ pub(super) struct Node {
 /// Numbers by which the calls of a name are divided.
 pub(super) type Part = Vec<i64>;
 
+/// Returns the name of a node by that of its calls.
+type Rename<'a> = &'a dyn Fn(&str) -> String;
+
 /// A call that waits for its enclosing call.
 struct Waiting {
     trace: usize,
@@ -85,11 +88,7 @@ impl Paths {
     }
 
     /// Reads the calls; `rename` returns the name of a node by that of its calls.
-    pub(super) fn of(
-        session: &Session,
-        wanted: Wanted<'_>,
-        rename: &dyn Fn(&str) -> String,
-    ) -> Result<Paths> {
+    pub(super) fn of(session: &Session, wanted: Wanted<'_>, rename: Rename<'_>) -> Result<Paths> {
         let several = session.traces().len() > 1;
         let selected = match wanted.has_holes {
             true => Some(selected(session, wanted.condition, several)?),
@@ -134,7 +133,7 @@ impl Paths {
         session: &Session,
         batch: &RecordBatch,
         wanted: &Wanted<'_>,
-        (selected, rename): (Option<&[CallValues]>, &dyn Fn(&str) -> String),
+        (selected, rename): (Option<&[CallValues]>, Rename<'_>),
     ) -> Result<Vec<Waiting>> {
         let (several, keyed) = (session.traces().len() > 1, wanted.key.is_some());
         let number = |name: &str| {

@@ -171,13 +171,13 @@ impl Connections {
         for (number, step) in awake.enumerate() {
             let received = step.received.zip(step.end.clone());
             match received {
-                Some((place, addresses)) => {
-                    if !found.iter().any(|known| known.addresses == addresses) {
-                        found.push(Received { addresses, place });
-                    }
+                Some((place, addresses))
+                    if !found.iter().any(|known| known.addresses == addresses) =>
+                {
+                    found.push(Received { addresses, place });
                 }
                 None if number == 0 => break,
-                None => {}
+                Some(_) | None => {}
             }
         }
         found
