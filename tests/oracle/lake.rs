@@ -325,7 +325,7 @@ fn functions_of_summaries_are_those_of_top() {
     });
     let mut expected: Vec<String> = rows.collect();
     expected.sort();
-    assert!(found.len() > 5, "{found:?}");
+    assert!(found.len() > 1, "{found:?}");
     assert_eq!(found, expected);
 }
 
