@@ -31,6 +31,7 @@ mod console;
 pub mod ctf;
 mod distribution;
 pub mod dtrace;
+mod exported;
 mod files;
 pub mod firefox;
 pub mod folded;

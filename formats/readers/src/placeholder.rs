@@ -46,9 +46,61 @@ pub(crate) fn module_of(name: &[u8], is_kernel: bool) -> Option<&[u8]> {
     }
 }
 
+/// Whether a module is of the kernel: `[kernel.kallsyms]`, `[ext4]`. Other names in brackets are those of mappings in processes (`/proc/PID/maps`),
+/// of code of interpreters and compilers, or of code that simpleperf names: `[vdso]`, `[stack:77]`, `[python]`,
+/// `[anon:dalvik-jit-code-cache]`, `[JIT app cache]`.
+pub(crate) fn is_kernel_module(module: &[u8]) -> bool {
+    const OF_PROCESSES: [&[u8]; 19] = [
+        b"unknown",
+        b"vdso",
+        b"vdso32",
+        b"vdsox32",
+        b"vsyscall",
+        b"vvar",
+        b"vvar_vclock",
+        b"vectors",
+        b"sigpage",
+        b"uprobes",
+        b"uprobes-trampoline",
+        b"stack",
+        b"heap",
+        b"anon",
+        b"anon_shmem",
+        b"jit",
+        b"python",
+        b"ruby",
+        b"javascript",
+    ];
+    let name = module
+        .strip_prefix(b"[")
+        .and_then(|name| name.strip_suffix(b"]"));
+    name.is_some_and(|name| {
+        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
+        name.iter().all(is_word) && !OF_PROCESSES.contains(&name)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modules_of_the_kernel() {
+        for module in ["[kernel.kallsyms]", "[ext4]", "[snd_hda-intel]"] {
+            assert!(is_kernel_module(module.as_bytes()), "{module}");
+        }
+        for module in [
+            "[vdso]",
+            "[vvar]",
+            "[python]",
+            "[anon:x]",
+            "[JIT app cache]",
+            "ext4",
+            "/lib/a.so",
+        ] {
+            assert!(!is_kernel_module(module.as_bytes()), "{module}");
+        }
+    }
 
     #[test]
     fn modules_in_brackets_are_no_functions() {

@@ -15,6 +15,7 @@ use perfquet_events::Error;
 use perfquet_events::event::{Call, Common, Context, Event, Fact, Function, Leave, Loss, Sink};
 
 use super::members::Members;
+use crate::exported::{CallName, function};
 use crate::json::{integer, members, text};
 
 /// Threads and CPUs of rows that have other IDs.
@@ -154,19 +155,12 @@ impl<'a> Ours<'a> {
         let module = module.map(|(_, module)| text(module)).unwrap_or_default();
         let retval = args.pop_if(|(name, _)| *name == b"retval");
         let retval = retval.and_then(|(_, retval)| integer(retval));
-        let name = &*event.name;
-        let (name, is_entry_seen) = match name.strip_suffix(b" (entry not seen)") {
-            Some(name) => (name, false),
-            None => (name.strip_suffix(b" (exit not seen)").unwrap_or(name), true),
-        };
-        let function = match (name, &*module) {
-            (b"[unknown]", b"") => Function::Unknown,
-            (name, module) => Function::Named { name, module },
-        };
+        let name = CallName::of(&event.name);
+        let function = function(name.function, &module);
         let common = self.common(event);
         let row = ids(event).and_then(|ids| self.rows.get(&ids));
         let context = row.and_then(|row| row.context);
-        if !is_entry_seen {
+        if !name.is_entry_seen {
             return sink.event(Event::Leave(&Leave {
                 common,
                 function,

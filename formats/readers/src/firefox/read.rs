@@ -14,6 +14,7 @@ use super::symbols::{self, Symbols};
 use super::tables::{Shared, Tables, member};
 use super::threads::{Row, Thread, Weights, nanoseconds};
 use crate::columns::event_type;
+use crate::exported::function;
 use crate::json::{Scanner, decimal, elements, inside, integer, text};
 use crate::lines::quoted;
 use crate::problems::Problems;
@@ -464,10 +465,7 @@ impl<'f, 'a> Reader<'f, 'a> {
                 vec![&args]
             };
             let module = text(member(&[data], b"module"));
-            let function = match (name, &*module) {
-                (b"[unknown]", b"") => Function::Unknown,
-                (name, module) => Function::Named { name, module },
-            };
+            let function = function(name, &module);
             let retval = integer(member(&[data], b"retval"));
             if inside(member(&[data], b"note")) == Some(b"entry not seen") && duration.is_none() {
                 return sink.event(Event::Leave(&Leave {

@@ -14,6 +14,8 @@ use perfquet_events::scan::{
     bare_hex, find_text, prefixed_hex, rsplit_once, trim, trim_end, trim_start, word,
 };
 
+use crate::placeholder::is_kernel_module;
+
 /// A frame, and whether its address is doubtful.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Printed<'a> {
@@ -149,35 +151,6 @@ fn space(address: u64, module: &[u8]) -> Space {
     } else {
         Space::User
     }
-}
-
-/// `[kernel.kallsyms]`, `[ext4]`. Other names in brackets are those of mappings in processes (`/proc/PID/maps`), or of
-/// code that simpleperf names: `[vdso]`, `[stack:77]`, `[anon:dalvik-jit-code-cache]`, `[JIT app cache]`.
-fn is_kernel_module(module: &[u8]) -> bool {
-    const OF_PROCESSES: [&[u8]; 15] = [
-        b"unknown",
-        b"vdso",
-        b"vdso32",
-        b"vdsox32",
-        b"vsyscall",
-        b"vvar",
-        b"vvar_vclock",
-        b"vectors",
-        b"sigpage",
-        b"uprobes",
-        b"uprobes-trampoline",
-        b"stack",
-        b"heap",
-        b"anon",
-        b"anon_shmem",
-    ];
-    let name = module
-        .strip_prefix(b"[")
-        .and_then(|name| name.strip_suffix(b"]"));
-    name.is_some_and(|name| {
-        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
-        name.iter().all(is_word) && !OF_PROCESSES.contains(&name)
-    })
 }
 
 /// Splits off the frame that `perf script -F ip,sym,trace` prints after a payload without a call chain: an address of

@@ -10,6 +10,7 @@ use perfquet_events::Error;
 use perfquet_events::event::{Call, Common, Context, Event, Function, Leave, Loss, Sink};
 
 use super::tracks::{Argument, TrackEvent};
+use crate::exported::{CallName, function};
 
 pub(super) const CALLS: &[u8] = b"calls";
 pub(super) const LOSSES: &[u8] = b"losses";
@@ -34,20 +35,8 @@ pub(super) fn call(
         Some(Argument::Int(retval)) => Some(retval),
         _ => None,
     };
-    let (name, is_entry_seen) = match event.name.strip_suffix(b" (entry not seen)") {
-        Some(name) => (name, false),
-        None => (
-            event
-                .name
-                .strip_suffix(b" (exit not seen)")
-                .unwrap_or(event.name),
-            true,
-        ),
-    };
-    let function = match (name, module) {
-        (b"[unknown]", b"") => Function::Unknown,
-        _ => Function::Named { name, module },
-    };
+    let name = CallName::of(event.name);
+    let function = function(name.function, module);
     let (mut at, mut context) = (event.common(time), None);
     if let Some((cpu, of_cpu)) = cpu_of(event.place.track) {
         at = Common {
@@ -60,7 +49,7 @@ pub(super) fn call(
         at = thread(at, event);
     }
     let duration = (duration >= 0).then_some(duration);
-    if !is_entry_seen {
+    if !name.is_entry_seen {
         return sink.event(Event::Leave(&Leave {
             common: at,
             function,

@@ -8,7 +8,7 @@ use perfquet_events::event::{
 
 use super::interned::{Defaults, Interned, text};
 use super::types::Declared;
-use crate::placeholder::without_placeholder;
+use crate::placeholder::{is_kernel_module, without_placeholder};
 use crate::printout::Stacks;
 use crate::problems::Problems;
 use crate::protobuf::{Message, Value};
@@ -36,19 +36,6 @@ const COUNTERS: [&str; 21] = [
     "stalled-cycles-backend",
     "ref-cycles",
     "dummy",
-];
-/// Mappings of processes that are no files, and code of interpreters.
-const OF_USER: [&[u8]; 10] = [
-    b"[vdso]",
-    b"[vsyscall]",
-    b"[heap]",
-    b"[stack]",
-    b"[anon]",
-    b"[uprobes]",
-    b"[jit]",
-    b"[python]",
-    b"[ruby]",
-    b"[javascript]",
 ];
 /// Far more frames than any stack has.
 const FRAMES_MAX: usize = 1 << 16;
@@ -304,13 +291,4 @@ impl Path {
             ..NamedFrame::default()
         }
     }
-}
-
-/// Whether a path is a module of the kernel, `[ext4]`: those of processes have other names, or signs such as `[anon:x]`.
-fn is_kernel_module(path: &[u8]) -> bool {
-    let name = path
-        .strip_prefix(b"[")
-        .and_then(|path| path.strip_suffix(b"]"));
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    name.is_some_and(|name| name.iter().all(is_plain)) && !OF_USER.contains(&path)
 }

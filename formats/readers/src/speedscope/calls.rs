@@ -6,10 +6,9 @@ use perfquet_events::Error;
 use perfquet_events::event::{Call, Common, Context, Event, Function, Leave, Sink};
 
 use super::frames::Frame;
+use crate::exported::{CallName, function};
 use crate::placeholder::without_placeholder;
 
-const EXIT_NOT_SEEN: &[u8] = b" (exit not seen)";
-const ENTRY_NOT_SEEN: &[u8] = b" (entry not seen)";
 /// No index.
 const NONE: u32 = u32::MAX;
 
@@ -104,8 +103,7 @@ impl Calls {
                 continue;
             };
             let frame = |index: u32| frames.get(index as usize);
-            let function =
-                |index| frame(index).map_or(Function::Unknown, |frame| function(frame).0);
+            let function = |index| frame(index).map_or(Function::Unknown, |frame| named(frame).0);
             let common = Common {
                 time: thread.has_times.then_some(entry.time),
                 cpu: thread.cpu,
@@ -114,13 +112,13 @@ impl Calls {
                 comm: thread.comm(),
                 ..Common::default()
             };
-            let (called, is_entry_seen, is_exit_seen) = match frame(entry.frame) {
-                Some(frame) => self::function(frame),
-                None => (Function::Unknown, true, true),
+            let (called, name) = match frame(entry.frame) {
+                Some(frame) => named(frame),
+                None => (Function::Unknown, CallName::of(b"")),
             };
-            let is_known = thread.has_times && entry.is_closed && is_exit_seen;
+            let is_known = thread.has_times && entry.is_closed && name.is_exit_seen;
             let duration = is_known.then_some(entry.rank.saturating_neg());
-            if !is_entry_seen {
+            if !name.is_entry_seen {
                 sink.event(Event::Leave(&Leave {
                     common: Common {
                         time: common
@@ -154,22 +152,12 @@ impl Calls {
     }
 }
 
-/// The function, and whether its entry and exit were seen: `--to speedscope` adds to the name if not.
-fn function<'f>(frame: &'f Frame<'_>) -> (Function<'f>, bool, bool) {
-    let name: &[u8] = &frame.name;
-    let (name, is_entry_seen, is_exit_seen) = match (
-        name.strip_suffix(ENTRY_NOT_SEEN),
-        name.strip_suffix(EXIT_NOT_SEEN),
-    ) {
-        (Some(name), _) => (name, false, true),
-        (None, Some(name)) => (name, true, false),
-        (None, None) => (name, true, true),
-    };
+/// The function of a call, and what its name says.
+fn named<'f>(frame: &'f Frame<'_>) -> (Function<'f>, CallName<'f>) {
+    let name = CallName::of(&frame.name);
     let module = frame.module();
-    let name = without_placeholder(name, module);
-    let function = match (name, module) {
-        (b"", b"") => Function::Unknown,
-        (name, module) => Function::Named { name, module },
-    };
-    (function, is_entry_seen, is_exit_seen)
+    (
+        function(without_placeholder(name.function, module), module),
+        name,
+    )
 }
