@@ -59,5 +59,5 @@ pub use options::Options;
 pub use register::plan;
 pub use running::{Running, Step};
 pub use session::{Answer, Session};
-pub use trace::{Trace, TracePart, TraceTable, Traces, is_same, matching};
+pub use trace::{Trace, TracePart, TraceTable, Traces, matching};
 pub use views::definitions::Definitions;

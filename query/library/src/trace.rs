@@ -424,12 +424,6 @@ impl std::ops::Deref for Traces {
     }
 }
 
-/// Whether two paths lead to the same trace.
-pub fn is_same(left: &Path, right: &Path) -> bool {
-    left == right
-        || (left.canonicalize().ok()).is_some_and(|left| right.canonicalize().ok() == Some(left))
-}
-
 /// Places traces on the timeline of the first by what they say of their clocks. Traces that have a place keep it.
 fn place(traces: &mut [Trace]) {
     let Some((reference, others)) = traces.split_first_mut() else {

@@ -9,6 +9,7 @@ use arrow::datatypes::Int64Type;
 use perfquet::Session;
 use perfquet::Trace;
 use perfquet::stacks::ids;
+use perfquet::stacks::node_of;
 use perfquet::stacks::strings;
 use perfquet_trace::tables;
 
@@ -177,13 +178,7 @@ impl Nodes {
 
     /// The node of a stack. An ID that the trace lacks is not a stack: the file is damaged, but the row still counts.
     fn node(&self, stack: i64) -> u32 {
-        let node = match stack {
-            0 => Some(0),
-            id => id.checked_sub(self.id_offset),
-        };
-        let node = node.and_then(|node| u32::try_from(node).ok());
-        node.filter(|&node| u64::from(node) < self.count)
-            .unwrap_or(0)
+        node_of(stack, self.id_offset, self.count).unwrap_or(0)
     }
 }
 

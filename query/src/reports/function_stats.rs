@@ -75,7 +75,7 @@ pub(super) fn measure(session: &Session, filters: &Filters, keys: &[&str]) -> Re
     let nested = nested_times(session, filters, keys, &condition)?;
     if !nested.is_empty() {
         for line in &mut lines {
-            let time = nested.get(&(line_name(&line.keys, &line.function), Vec::new()));
+            let time = nested.get(&(line_name(line), Vec::new()));
             let time = time.map_or(0, |&time| i128::try_from(time).unwrap_or(i128::MAX));
             line.total -= time;
         }
@@ -90,42 +90,26 @@ fn nested_times(
     keys: &[&str],
     condition: &str,
 ) -> Result<Nested> {
-    let function = "coalesce(function, '[unknown]')".to_owned();
-    let texts = keys
-        .iter()
-        .map(|key| format!("coalesce(CAST({key} AS TEXT), '{NO_VALUE}')"));
-    let parts: Vec<String> = texts.chain([function]).collect();
-    let name = match parts.as_slice() {
-        [function] => function.clone(),
-        parts => format!(
-            "arrow_cast(concat_ws('{SEPARATOR}', {}), 'Utf8View')",
-            parts.join(", ")
-        ),
+    const FUNCTION: &str = "coalesce(function, '[unknown]')";
+    let name = match keys {
+        [] => FUNCTION.to_owned(),
+        keys => recursion::name_of(&[keys, &[FUNCTION]].concat()),
     };
     let calls = Recursion {
         condition,
         has_holes: filters.may_divide_calls(),
         name: &name,
+        by_trace: false,
         parts: &[],
     };
     recursion::nested(session, calls, &str::to_owned)
 }
 
-/// Separates the keys of a line in its name.
-const SEPARATOR: char = '\u{1f}';
-const NO_VALUE: char = '\u{1}';
-
-fn line_name(keys: &[Option<String>], function: &str) -> String {
-    let mut name = String::new();
-    for key in keys {
-        match key {
-            Some(key) => name.push_str(key),
-            None => name.push(NO_VALUE),
-        }
-        name.push(SEPARATOR);
-    }
-    name.push_str(function);
-    name
+/// The name of a line's calls, as [`nested_times`] has it.
+fn line_name(line: &Line) -> String {
+    let keys = line.keys.iter().map(Option::as_deref);
+    let values: Vec<_> = keys.chain([Some(line.function.as_str())]).collect();
+    recursion::name(&values)
 }
 
 /// Maximum number of lines listed in the query for their children.

@@ -67,6 +67,8 @@ pub(super) struct Wanted<'a> {
     pub(super) key: Option<&'a str>,
     /// SQL for the name of a call.
     pub(super) name: &'a str,
+    /// Whether the calls of a path are divided by the index of the trace, before `parts`.
+    pub(super) by_trace: bool,
     /// SQL for numbers by which the calls of a path are divided.
     pub(super) parts: &'a [String],
 }
@@ -80,6 +82,7 @@ impl Paths {
             has_holes: filters.may_divide_calls(),
             key,
             name: "coalesce(function, '[unknown]')",
+            by_trace: false,
             parts: &[],
         };
         let mut paths = Paths::of(session, wanted, &str::to_owned)?;
@@ -166,7 +169,11 @@ impl Paths {
                 Some(_) => self.base("[unknown]"),
                 None => 0,
             };
-            let part = || parts.iter().map(|part| value(part).unwrap_or(i64::MIN));
+            let part = || {
+                let of_trace = wanted.by_trace.then_some(trace as i64);
+                let numbers = parts.iter().map(|part| value(part).unwrap_or(i64::MIN));
+                of_trace.into_iter().chain(numbers).collect()
+            };
             calls.push(Waiting {
                 trace,
                 id,
@@ -175,7 +182,7 @@ impl Paths {
                 name: is_selected.then(|| self.name_of(functions.value(row), rename)),
                 duration: value(durations),
                 own: value(owns),
-                part: (is_selected && !parts.is_empty()).then(|| part().collect()),
+                part: (is_selected && (wanted.by_trace || !parts.is_empty())).then(part),
             });
         }
         Ok(calls)

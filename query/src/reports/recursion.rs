@@ -26,6 +26,8 @@ pub(super) struct Recursion<'a> {
     pub(super) has_holes: bool,
     /// SQL for the name of a call: calls of the same name count once.
     pub(super) name: &'a str,
+    /// Whether the times of a name are divided by the index of the trace, before `parts`.
+    pub(super) by_trace: bool,
     /// SQL for numbers by which the times of a name are divided.
     pub(super) parts: &'a [String],
 }
@@ -49,6 +51,7 @@ pub(super) fn nested(
             has_holes: wanted.has_holes || has_unfinished_callers(session)?,
             key: None,
             name: wanted.name,
+            by_trace: wanted.by_trace,
             parts: wanted.parts,
         },
         rename,
@@ -61,7 +64,7 @@ pub(super) fn nested(
             *found.entry((name, part.to_vec())).or_default() += time;
         }
     };
-    match wanted.parts.is_empty() {
+    match wanted.parts.is_empty() && !wanted.by_trace {
         true => {
             for (node, of_node) in paths.nodes.iter().enumerate() {
                 add(node, &[], of_node.total);
@@ -90,6 +93,34 @@ fn nested_nodes(paths: &Paths) -> Vec<bool> {
     (0..nodes.len())
         .map(|node| node > 0 && is_nested(node))
         .collect()
+}
+
+/// Separates the values of a name.
+const SEPARATOR: char = '\u{1f}';
+const NO_VALUE: &str = "\u{1}";
+
+/// SQL for the name of a call that consists of values, as [`name`] has it.
+pub(super) fn name_of(values: &[&str]) -> String {
+    let texts = values
+        .iter()
+        .map(|value| format!("coalesce(CAST({value} AS TEXT), '{NO_VALUE}')"));
+    let texts: Vec<String> = texts.collect();
+    format!(
+        "arrow_cast(concat_ws('{SEPARATOR}', {}), 'Utf8View')",
+        texts.join(", ")
+    )
+}
+
+/// The name that consists of values.
+pub(super) fn name(values: &[Option<&str>]) -> String {
+    let texts = values.iter().map(|value| value.unwrap_or(NO_VALUE));
+    texts.collect::<Vec<_>>().join(&SEPARATOR.to_string())
+}
+
+/// The values of a name.
+pub(super) fn values(name: &str) -> impl Iterator<Item = Option<&str>> {
+    let values = name.split(SEPARATOR);
+    values.map(|value| (value != NO_VALUE).then_some(value))
 }
 
 fn has_nested_calls(session: &Session, condition: &str) -> Result<bool> {

@@ -258,14 +258,19 @@ impl Tree {
 
     /// The node of a stack ID in this tree, or the empty stack.
     pub fn node(&self, stack: i64) -> Option<u32> {
-        let node = match stack {
-            0 => 0,
-            id => id.checked_sub(self.id_offset)?,
-        };
-        u32::try_from(node)
-            .ok()
-            .filter(|&node| (node as usize) < self.len())
+        node_of(stack, self.id_offset, self.len() as u64)
     }
+}
+
+/// The node of a stack ID in a tree of `nodes` nodes, or the empty stack; `None` for an ID that is none of a stack.
+pub fn node_of(stack: i64, id_offset: i64, nodes: u64) -> Option<u32> {
+    let node = match stack {
+        0 => 0,
+        id => id.checked_sub(id_offset)?,
+    };
+    u32::try_from(node)
+        .ok()
+        .filter(|&node| u64::from(node) < nodes)
 }
 
 /// A set of numbers that can be cleared at once.

@@ -5,7 +5,7 @@
 //! pages     ══════╪══════╪═╪═══════╪═══     the index of pages has their first and last times
 //! read            ······   ·······          those with a border of a step in them
 //! ```
-//! Of 10^9 events, one row in five is read for a picture of all; of one event, none outside of its page.
+//! The fewer borders a window has for its pages, the less is read: of one event, none outside of its page.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -92,7 +92,7 @@ impl Steps {
         }
     }
 
-    fn count_array(&self, times: &Int64Array, bins: &mut Bins) {
+    pub(super) fn count_array(&self, times: &Int64Array, bins: &mut Bins) {
         match times.null_count() {
             0 => self.count(times.values(), bins),
             _ => times

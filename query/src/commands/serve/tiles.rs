@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use arrow::array::Array;
 use perfquet::failure::Misuse;
 use perfquet::sql::names::quoted;
 
@@ -208,17 +207,17 @@ pub(super) fn events(
         all.extend(unread.map(|range| counts_of(served, window, range, table, &place, "TRUE")));
     }
     read_counts(served, &all, &mut counted, peer)?;
-    let read = parallel(uncounted.len(), |at| {
-        let (id, table) = uncounted[at];
-        Ok((id, read_times(served, window, table, peer)?))
-    })?;
-    counted.extend(read);
     let steps = Steps {
         from: served.start.saturating_add(window.from),
         to: served.start.saturating_add(window.to),
         bits: window.bits(),
         start: served.start,
     };
+    let read = parallel(uncounted.len(), |at| {
+        let (id, table) = uncounted[at];
+        Ok((id, read_times(served, &steps, table, peer)?))
+    })?;
+    counted.extend(read);
     let read = pages::count(served.trace(), &steps, &paged, peer)?;
     counted.extend(ids_of_paged.into_iter().zip(read));
     written(window, &counted)
@@ -236,41 +235,17 @@ impl Served {
 }
 
 /// The numbers of events of a large table: most of its rows are in the same step as the ones next to them.
-fn read_times(served: &Served, window: &Window, table: &str, peer: &Peer<'_>) -> Result<Bins> {
-    let (from, to) = (served.start + window.from, served.start + window.to);
+fn read_times(served: &Served, steps: &Steps, table: &str, peer: &Peer<'_>) -> Result<Bins> {
+    let (from, to) = (steps.from, steps.to);
     // A condition that all rows fulfil costs as much as their times.
     let condition = match from <= served.start && to > served.end {
         true => String::new(),
         false => format!(" WHERE time >= {from} AND time < {to}"),
     };
     let mut bins = Bins::new();
-    let mut add = |times: &[i64]| {
-        let is_sorted = times.is_sorted();
-        let mut rest = times;
-        while let [first, ..] = rest {
-            let bin = first.wrapping_sub(from) >> window.bits();
-            let begin = from.wrapping_add(bin << window.bits());
-            let end = begin.wrapping_add(window.step);
-            let is_inside = |time: &i64| (begin..end).contains(time);
-            let length = match is_sorted {
-                true => rest.partition_point(|time| *time < end),
-                false => rest.iter().take_while(|time| is_inside(time)).count(),
-            };
-            let (of_bin, others) = rest.split_at(length.max(1));
-            if (from..to).contains(first) {
-                let sum = bins.entry(bin).or_insert((0, first - served.start));
-                sum.0 += of_bin.len() as i64;
-            }
-            rest = others;
-        }
-    };
     let sql = format!("SELECT time FROM {table}{condition}");
     stream(&served.session, &sql, peer, |batch| {
-        let times = integers(batch, 0)?;
-        match times.null_count() {
-            0 => add(times.values()),
-            _ => times.iter().flatten().for_each(|time| add(&[time])),
-        }
+        steps.count_array(&integers(batch, 0)?, &mut bins);
         Ok(())
     })?;
     Ok(bins)

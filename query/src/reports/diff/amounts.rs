@@ -14,9 +14,8 @@ impl Amounts {
         }
     }
 
-    /// Subtracts from the number of a run, of which nothing negative remains.
+    /// Subtracts from the number of a run, of which nothing negative remains. The numbers must be settled.
     pub(super) fn subtract(&mut self, run: usize, value: f64) {
-        self.settle();
         let place = self.0.binary_search_by_key(&(run as u32), |&(run, _)| run);
         if let Some((_, sum)) = place.ok().and_then(|place| self.0.get_mut(place)) {
             *sum = (*sum - value).max(0.0);

@@ -47,7 +47,7 @@ pub(super) fn of(session: &Session, sides: &[Side; 2], event: Option<&str>) -> R
         let traces = side.traces.iter().map(|&trace| &session.traces()[trace]);
         let cpus = traces
             .clone()
-            .map(|trace| fact(trace, "cpus").and_then(|cpus| cpus.parse().ok()));
+            .map(|trace| trace.fact("cpus").and_then(|cpus| cpus.parse().ok()));
         *extent = Extent {
             seconds: side.length(),
             cpus: common(cpus).flatten(),
@@ -70,14 +70,9 @@ fn common<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
     values.all(|value| value == first).then_some(first)
 }
 
-fn fact<'a>(trace: &'a Trace, name: &str) -> Option<&'a str> {
-    let fact = trace.facts.iter().find(|(known, _)| known == name);
-    fact.map(|(_, value)| value.as_str())
-}
-
 /// Whether a recording lasted as long as somebody wanted, or as long as a command ran. Only our recorder says so.
 fn length_of(trace: &Trace) -> Length {
-    match (fact(trace, "scope"), fact(trace, "command_line")) {
+    match (trace.fact("scope"), trace.fact("command_line")) {
         (Some("command"), _) => Length::OfCommand,
         (Some(_), Some(line)) if line.contains(" -- ") => Length::OfCommand,
         (Some(_), Some(_)) => Length::Chosen,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
@@ -416,12 +416,11 @@ pub(super) fn by_call(
                 measured.weights[number][replicate] += own;
             }
         }
+        measured.settle();
         if table == "calls" {
-            let nested = nested_times(session, side, columns)?;
-            for ((name, part), time) in nested {
-                let replicate = part.first().and_then(|&part| usize::try_from(part).ok());
+            for ((name, part), time) in nested_times(session, side, columns)? {
                 let key = numbers.get(&key_of(&name));
-                if let (Some(&key), Some(replicate)) = (key, replicate) {
+                if let (Some(&key), Some(replicate)) = (key, replicate_of(side, &part)) {
                     let total = &mut measured.values[key][number].total;
                     total.subtract(replicate, time as f64);
                 }
@@ -439,14 +438,15 @@ pub(super) fn by_call(
         for batch in session.collect(&sql)? {
             let keys = call_keys(&batch)?;
             let places = Replicated::of_runs(session, side, batch.column(2))?;
-            let columns = [3, 4, 5].map(|column| cast(batch.column(column), &DataType::Float64));
+            let columns: Vec<_> = (3..6)
+                .map(|column| cast(batch.column(column), &DataType::Float64))
+                .collect::<Result<_, _>>()?;
             for (row, key) in keys.into_iter().enumerate() {
                 let (Some(&key), Some(run)) = (numbers.get(&key), places.of(row)) else {
                     continue;
                 };
                 let mut found = [None; 3];
                 for (found, column) in found.iter_mut().zip(&columns) {
-                    let column = column.as_ref().map_err(|error| anyhow!("{error}"))?;
                     let column = column.as_primitive::<Float64Type>();
                     *found = column.is_valid(row).then(|| column.value(row));
                 }
@@ -465,7 +465,6 @@ pub(super) fn by_call(
             }
         }
     }
-    measured.settle();
     Ok(measured)
 }
 
@@ -489,36 +488,35 @@ fn call_key(name: Option<String>, module: Option<String>) -> Key {
     }
 }
 
-/// Time of calls inside other calls of the same key on that side, by the key's name and run or slice.
-fn nested_times(session: &Session, side: &Side, [key, module]: [&str; 2]) -> Result<Nested> {
-    let text = |sql: &str| format!("coalesce(CAST({sql} AS TEXT), '{NO_VALUE}')");
-    let name = format!(
-        "arrow_cast(concat({}, '{SEPARATOR}', {}), 'Utf8View')",
-        text(key),
-        text(module)
-    );
+/// Time of calls inside other calls of the same key on that side, by the key's name, trace and slice.
+fn nested_times(session: &Session, side: &Side, columns: [&str; 2]) -> Result<Nested> {
+    let slice: Vec<String> = side.key().into_iter().collect();
     let calls = Recursion {
         condition: &side.condition,
         has_holes: true,
-        name: &name,
-        parts: &[side.replicate_number(session)],
+        name: &recursion::name_of(&columns),
+        by_trace: true,
+        parts: &slice,
     };
     let rename = |name: &str| {
         let Key { name, module, .. } = key_of(name);
-        let module = module.unwrap_or_else(|| NO_VALUE.to_string());
-        format!("{name}{SEPARATOR}{module}")
+        recursion::name(&[Some(&name), module.as_deref()])
     };
     recursion::nested(session, calls, &rename)
 }
 
-/// Separates function and module.
-const SEPARATOR: char = '\u{1f}';
-const NO_VALUE: char = '\u{1}';
+/// The run or slice of a part of [`nested_times`].
+fn replicate_of(side: &Side, part: &[i64]) -> Option<usize> {
+    let (trace, slice) = part.split_first()?;
+    let slice = slice.first().map(i64::to_string);
+    side.replicate(slice.as_deref(), usize::try_from(*trace).ok()?)
+}
 
 fn key_of(text: &str) -> Key {
-    let (name, module) = text.split_once(SEPARATOR).unwrap_or((text, ""));
-    let value = |text: &str| (text != NO_VALUE.to_string()).then(|| text.to_owned());
-    call_key(value(name), value(module))
+    let mut values = recursion::values(text);
+    let mut next = || values.next().flatten().map(str::to_owned);
+    let (name, module) = (next(), next());
+    call_key(name, module)
 }
 
 /// Returns the number of a key; a new key starts with zeros.

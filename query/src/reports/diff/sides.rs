@@ -311,18 +311,6 @@ impl Side {
         }
     }
 
-    /// Returns SQL for the number of a row's run or slice on this side: a branch for each run.
-    pub(super) fn replicate_number(&self, session: &Session) -> String {
-        if self.slices.is_some() || session.traces().len() == 1 {
-            return self.number(session);
-        }
-        let cases = self.traces.iter().enumerate().map(|(run, &trace)| {
-            let name = literal(&session.traces()[trace].name);
-            format!("WHEN {name} THEN {run}")
-        });
-        format!("CASE trace {} END", cases.collect::<Vec<_>>().join(" "))
-    }
-
     /// Returns the run or slice of a row with this key in this trace.
     pub(super) fn replicate(&self, key: Option<&str>, trace: usize) -> Option<usize> {
         let number = match self.slices {

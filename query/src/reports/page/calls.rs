@@ -221,6 +221,7 @@ fn cells(
         condition: &condition,
         has_holes: filters.may_divide_calls(),
         name: "coalesce(function, '[unknown]')",
+        by_trace: false,
         parts: &parts,
     };
     let nested = recursion::nested(session, calls, &str::to_owned)?;
