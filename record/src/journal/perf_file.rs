@@ -24,7 +24,7 @@ use perfquet_readers::perf_data::written_bytes;
 
 use super::build_ids::add_build_id;
 use super::header::{feature, update};
-use super::record::{Records, TRAILER_BYTES, head, kind, misc, trailer_time};
+use super::record::{Records, TRAILER_BYTES, head, kind, lost, misc, trailer_time};
 use super::walk::{Record, Walk};
 use crate::sys::perf_event::abi;
 
@@ -32,7 +32,6 @@ use crate::sys::perf_event::abi;
 const SAMPLE_TYPE: usize = 24;
 const CALLCHAIN: u64 = abi::PERF_SAMPLE_CALLCHAIN as u64;
 /// Offset of the number of events in a record of kind LOST.
-const LOST_COUNT: usize = 16;
 const HEADER_BYTES: u64 = 104;
 /// Size of the magic and the size field at the start of a pipe.
 const PIPE_HEADER_BYTES: u64 = 16;
@@ -238,7 +237,7 @@ impl Contents {
                 let mut bytes = walk.whole()?;
                 let written = written_bytes(&bytes, TRAILER_BYTES, Endian::Little);
                 if record.kind == kind::LOST {
-                    self.lost += number_at(&bytes, LOST_COUNT).unwrap_or(0);
+                    self.lost += lost(&bytes).unwrap_or(0);
                 }
                 if written < bytes.len() {
                     self.overlong.push((record, written as u16));

@@ -48,11 +48,9 @@ pub(crate) fn parse(event: &str) -> Result<Vec<Probe>, Failure> {
             match unheard.refusal(&system, &name) {
                 Some(refusal) => rejected.add(&format!("{system}:{name}"), refusal),
                 None => {
-                    let mut probe = open(&tracefs, &system, &name, modifiers)?;
-                    if let Kind::Tracepoint(tracepoint) = &mut probe.kind {
-                        tracepoint.is_of_program = is_uprobe(&uprobes, &system, &name);
-                    }
-                    probes.push(probe);
+                    let is_of_program = is_uprobe(&uprobes, &system, &name);
+                    let event = (system.as_str(), name.as_str());
+                    probes.push(open(&tracefs, event, modifiers, is_of_program)?);
                 }
             }
         }
@@ -133,7 +131,12 @@ fn matching(names: &[String], pattern: &str) -> Vec<String> {
     names.iter().filter(matches).cloned().collect()
 }
 
-fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<Probe, Failure> {
+fn open(
+    tracefs: &Tracefs,
+    (system, name): (&str, &str),
+    modifiers: &str,
+    is_of_program: bool,
+) -> Result<Probe, Failure> {
     let unreadable = |error| {
         failed(format!(
             "cannot read the tracepoint {system}:{name}: {error}"
@@ -154,7 +157,7 @@ fn open(tracefs: &Tracefs, system: &str, name: &str, modifiers: &str) -> Result<
             name: name.to_owned(),
             format: tracefs.format(system, name).map_err(unreadable)?,
             is_own: false,
-            is_of_program: false,
+            is_of_program,
             purpose: Purpose::Rows,
             definition: None,
         }),
