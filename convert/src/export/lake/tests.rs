@@ -386,16 +386,11 @@ fn a_change_that_stops_at_any_step_is_completed_by_the_next() {
     assert!(stopped > 20, "{stopped}");
 }
 
-/// Names the lake, the traces and the step for the process that is killed.
-const KILLED: &str = "PERFQUET_TEST_KILLED_WRITER";
-
-/// Publishes `b`, and `a` at another place, in a process that is killed before this step. Returns whether it ended before.
-fn killed_writer(room: &Room, [a, b]: [&Path; 2], step: usize) -> bool {
-    let words = [room.lake().as_path(), a, b].map(|path| path.display().to_string());
-    let test = "export::lake::tests::a_writer_that_is_killed_before_any_operation_is_completed";
+/// Runs a test alone in another process, which may be killed. `words` are for its variable. Returns whether it ended by itself.
+pub(super) fn ends_alone(test: &str, variable: &str, words: &str) -> bool {
     let status = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--test-threads=1"])
-        .env(KILLED, format!("{step}\n{}", words.join("\n")))
+        .env(variable, words)
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .status()
@@ -403,6 +398,16 @@ fn killed_writer(room: &Room, [a, b]: [&Path; 2], step: usize) -> bool {
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     assert!(status.success() || signal == Some(9), "{status}");
     status.success()
+}
+
+/// Names the lake, the traces and the step for the process that is killed.
+const KILLED: &str = "PERFQUET_TEST_KILLED_WRITER";
+
+/// Publishes `b`, and `a` at another place, in a process that is killed before this step. Returns whether it ended before.
+fn killed_writer(room: &Room, [a, b]: [&Path; 2], step: usize) -> bool {
+    let words = [room.lake().as_path(), a, b].map(|path| path.display().to_string());
+    let test = "export::lake::tests::a_writer_that_is_killed_before_any_operation_is_completed";
+    ends_alone(test, KILLED, &format!("{step}\n{}", words.join("\n")))
 }
 
 fn write_until_killed(words: &str) {
@@ -717,21 +722,13 @@ fn a_killed_compaction_leaves_nothing_double_and_nothing_lost() {
         room.publish(&traces).unwrap();
         let test =
             "export::lake::tests::a_killed_compaction_leaves_nothing_double_and_nothing_lost";
-        let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--test-threads=1"])
-            .env(
-                KILLED_COMPACTION,
-                format!("{step}\n{}", room.lake().display()),
-            )
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
-            .status()
-            .unwrap();
+        let words = format!("{step}\n{}", room.lake().display());
+        let has_ended = ends_alone(test, KILLED_COMPACTION, &words);
         opened(&room.lake(), &traces);
         room.publish(&traces).unwrap();
         assert_eq!(room.rows(), expected, "killed before step {step}");
         assert_eq!(opened(&room.lake(), &traces), ["a", "b", "c"]);
-        if status.success() {
+        if has_ended {
             break;
         }
         killed += 1;
