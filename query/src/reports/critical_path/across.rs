@@ -18,7 +18,7 @@ use perfquet::stacks::strings;
 use perfquet::unit::in_fitting_unit;
 use perfquet::{Session, Trace};
 
-use super::messages::{Connections, NEEDED, Origin, Received};
+use super::messages::{Addresses, Connections, NEEDED, Origin, Received, Wait};
 
 /// Maximum number of threads that wait for one another.
 const DEEPEST: i32 = 64;
@@ -51,8 +51,8 @@ struct Side<'s> {
     paths: HashMap<i32, Vec<Part>>,
     /// Begins of the sleeps of each thread.
     sleeps: HashMap<i32, Vec<i64>>,
-    /// Of each thread that received something: begin of the sleep, and the receive call that ended it.
-    waits: HashMap<i32, Vec<(i64, Received)>>,
+    /// Of each thread that received something: its sleeps that ended in a receive call of one connection.
+    waits: HashMap<i32, Vec<(Wait, Addresses)>>,
 }
 
 /// The traces that a path leads through.
@@ -220,12 +220,12 @@ impl<'s> Across<'s> {
         };
         let (here, there) = &received.addresses;
         let other_end = (there.clone(), here.clone());
-        let waits: Vec<(i64, usize)> = own
+        let waits: Vec<Wait> = own
             .waits
             .values()
             .flatten()
-            .filter(|(_, receive)| receive.addresses == received.addresses)
-            .map(|(begin, receive)| (*begin, receive.place()))
+            .filter(|(_, addresses)| *addresses == received.addresses)
+            .map(|(wait, _)| *wait)
             .collect();
         for (number, other) in self.sides.iter().enumerate() {
             let Some(end) = other.connections.ends.get(&other_end) else {
@@ -374,7 +374,8 @@ impl Side<'_> {
         let waits = sleeps.into_iter().filter_map(|(begin, end)| {
             let mut received = self.received(tid, end);
             let only = received.pop().filter(|_| received.is_empty())?;
-            Some((begin, only))
+            let place = only.place();
+            Some((Wait { begin, end, place }, only.addresses))
         });
         let waits = waits.collect();
         self.waits.insert(tid, waits);

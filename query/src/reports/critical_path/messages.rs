@@ -7,7 +7,7 @@
 //! A connection is that of another trace if both have the same addresses and ports, the other way around. Which send a byte is of
 //! follows from the sums of bytes: they start with an unknown difference, since a recording may begin later than the connection. The
 //! difference is known at an *anchor*: a thread sleeps in a receive call, so nothing is buffered, and the other end has not sent anything
-//! for longer than the network takes.
+//! for longer than the network takes, before the sleep began or until it ended: a message under way would have ended it.
 
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
@@ -77,6 +77,14 @@ struct Step {
 pub(super) struct Connections {
     pub(super) ends: HashMap<Addresses, End>,
     steps: HashMap<i32, Vec<Step>>,
+}
+
+/// A sleep that ended in a receive call: begin and end, and index of the call in the receives of the end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wait {
+    pub(super) begin: i64,
+    pub(super) end: i64,
+    pub(super) place: usize,
 }
 
 /// A receive call after a wait.
@@ -189,12 +197,12 @@ impl Connections {
     }
 
     /// Finds the send call of another trace whose first byte is that of a receive call here. `waits` are the sleeps of this trace that
-    /// ended in a receive call on the connection: begin, and receive call. `error` is that of the alignment of the two.
+    /// ended in a receive call on the connection. `error` is that of the alignment of the two.
     pub(super) fn origin(
         &self,
         received: &Received,
         other: &End,
-        waits: &[(i64, usize)],
+        waits: &[Wait],
         error: i64,
         is_one_host: bool,
     ) -> Origin {
@@ -209,22 +217,27 @@ impl Connections {
         };
         let quiet = if is_one_host { LOCAL } else { REMOTE };
         let quiet = quiet.saturating_add(error);
+        // The end of a sleep may be known only by the next time that the thread runs, which is later.
+        let asleep = REMOTE.saturating_add(error);
         let mut known: Option<i64> = None;
-        for &(begin, place) in waits {
-            let Some(receive) = end.receives.get(place) else {
+        for wait in waits {
+            let Some(receive) = end.receives.get(wait.place) else {
                 continue;
             };
-            let sent = other.sends.partition_point(|send| send.time <= begin);
+            let sent = other.sends.partition_point(|send| send.time <= wait.begin);
             // A long send call may have been delivered in part before it returned: then more is sent than is received here.
-            let is_whole = other
-                .sends
-                .get(sent)
-                .is_some_and(|next| next.bytes <= receive.bytes);
+            let is_whole = other.sends.get(sent).is_some_and(|next| {
+                next.bytes <= receive.bytes && next.time > wait.begin.saturating_add(error)
+            });
             if !is_whole {
                 continue;
             }
             let last = sent.checked_sub(1).and_then(|last| other.sends.get(last));
-            let Some(last) = last.filter(|last| last.time.saturating_add(quiet) <= begin) else {
+            let nothing_is_under_way = |last: &&Transfer| {
+                last.time.saturating_add(quiet) <= wait.begin
+                    || last.time.saturating_add(asleep) <= wait.end
+            };
+            let Some(last) = last.filter(nothing_is_under_way) else {
                 continue;
             };
             let difference = last.before + last.bytes - receive.before;
@@ -314,6 +327,10 @@ mod tests {
         (own.to_owned(), other.to_owned())
     }
 
+    fn wait(begin: i64, end: i64, place: usize) -> Wait {
+        Wait { begin, end, place }
+    }
+
     /// `a` receives what `b` sends: three messages of 10 bytes, each 5 us later; the recording of `b` began two messages earlier.
     fn two() -> (Connections, Connections) {
         let (mut a, mut b) = (Connections::default(), Connections::default());
@@ -336,7 +353,13 @@ mod tests {
         let received = a.received_after(10, 30_000_000, None).remove(0);
         assert_eq!(received.place, 1);
         // The wait for the second message began 4 ms after the first was received.
-        let origin = a.origin(&received, other, &[(24_000_000, 1)], 100, true);
+        let origin = a.origin(
+            &received,
+            other,
+            &[wait(24_000_000, 30_000_000, 1)],
+            100,
+            true,
+        );
         assert!(
             matches!(
                 origin,
@@ -349,19 +372,63 @@ mod tests {
             "{origin:?}"
         );
         // Its begin is within what a message may take.
-        let origin = a.origin(&received, other, &[(20_500_000, 1)], 100, true);
+        let origin = a.origin(
+            &received,
+            other,
+            &[wait(20_500_000, 30_000_000, 1)],
+            100,
+            true,
+        );
         assert_eq!(origin, Origin::OneOf(vec![20, 21]));
-        let origin = a.origin(&received, other, &[(24_000_000, 1)], 100, false);
+        let origin = a.origin(
+            &received,
+            other,
+            &[wait(24_000_000, 30_000_000, 1)],
+            100,
+            false,
+        );
         assert_eq!(origin, Origin::OneOf(vec![20, 21]));
         // Anchors that contradict each other.
         let origin = a.origin(
             &received,
             other,
-            &[(24_000_000, 1), (24_000_000, 2)],
+            &[
+                wait(24_000_000, 30_000_000, 1),
+                wait(24_000_000, 30_000_000, 2),
+            ],
             100,
             true,
         );
         assert_eq!(origin, Origin::OneOf(vec![20, 21]));
+    }
+
+    /// A server on another host sleeps at once after each answer: its client pauses for longer than the network takes.
+    #[test]
+    fn a_sleep_that_no_message_ends_is_an_anchor() {
+        let (mut a, mut b) = two();
+        let (own, other) = (end("a:1", "b:2"), end("b:2", "a:1"));
+        b.add(3_000_000_000, 21, 10, true, Some(&other));
+        a.add(3_000_005_000, 10, 10, false, Some(&own));
+        let received = a.received_after(10, 3_000_000_000, None).remove(0);
+        let origin = |begin, until, error| {
+            let waits = [wait(begin, until, received.place)];
+            a.origin(&received, &b.ends[&other], &waits, error, false)
+        };
+        let is_sent = |origin| {
+            matches!(
+                origin,
+                Origin::Sent(Transfer {
+                    time: 3_000_000_000,
+                    ..
+                })
+            )
+        };
+        assert!(is_sent(origin(40_006_000, 3_000_004_000, 1_000)));
+        // The sleep ends while the last message may be under way.
+        let unknown = Origin::OneOf(vec![20, 21]);
+        assert_eq!(origin(40_006_000, 1_000_000_000, 1_000), unknown);
+        // Whether the next message was sent before the sleep is not certain.
+        assert_eq!(origin(40_006_000, 3_000_004_000, 2_970_000_000), unknown);
     }
 
     #[test]
@@ -383,7 +450,13 @@ mod tests {
         let other = end("b:2", "a:1");
         b.ends.get_mut(&other).unwrap().sends[3].bytes = 1_000;
         let received = a.received_after(10, 30_000_000, None).remove(0);
-        let origin = a.origin(&received, &b.ends[&other], &[(24_000_000, 1)], 100, true);
+        let origin = a.origin(
+            &received,
+            &b.ends[&other],
+            &[wait(24_000_000, 30_000_000, 1)],
+            100,
+            true,
+        );
         assert_eq!(origin, Origin::OneOf(vec![20, 21]));
     }
 
