@@ -1,6 +1,8 @@
 """The package beside the programs, other readers of the same files, and hostile inputs."""
 
+import functools
 import gc
+import http.server
 import json
 import os
 import pathlib
@@ -190,6 +192,22 @@ def test_several_traces_and_another_directory(calls, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert both.sql("SELECT count(DISTINCT trace) FROM calls").scalar() == 2
     assert len(both.durations()) > 0
+
+
+def test_traces_at_urls(calls):
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    folder = str(pathlib.Path(calls.paths[0]).parent)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        there = perfquet.open(f"http://127.0.0.1:{server.server_port}/calls.pqt")
+        query = "SELECT * FROM calls ORDER BY time, call_id"
+        assert there.sql(query).to_dicts() == calls.sql(query).to_dicts()
+        with pytest.raises(perfquet.Error, match="no-such"):
+            perfquet.open(f"http://127.0.0.1:{server.server_port}/no-such.pqt")
+        server.shutdown()
 
 
 def test_a_temporary_trace_is_removed():
