@@ -13,6 +13,8 @@
 //!   function, or of its event pair; without either, to the innermost one. Calls still open inside have no exit.
 //! - A leave without an enter is a call whose entry was not seen; a call never left is one without an exit.
 //! - No pair spans a loss, except if the leave proves it, because it has the duration since the entry.
+//! - Returns of probes belong to the innermost open call of their function. More open calls than the kernel awaits returns of
+//!   (64 in a thread) end without an exit: nobody knows which of them returns.
 //! - If a thread's ID is reused, the open calls of the first thread end.
 //! - A system call recorded by number and by name is one call, that of the name if its exits are known to be
 //!   recorded. One whose entry was not seen is two.
@@ -20,7 +22,9 @@
 //! - The exit of a system call whose registers were replaced has no number: it ends the open one. The child's return from clone
 //!   is no call.
 //! - A call outside the selection (too short, in another context) is not a row, but counts for enclosing calls.
-//! - Complete calls ([`Call`]) nest by their times; a recorded caller that is open decides.
+//! - Complete calls ([`Call`]) nest by their times; a recorded caller that is open decides. A call that outlives another is not
+//!   inside of it, and the self time of the other is unknown.
+//! - A complete call whose duration is unknown encloses later ones until a call around it has ended, or a recorded depth says so.
 //!
 //! Pending rows are written in the order of their entries, the order of `calls.time`. Calls that stay open for very long
 //! are written when they end, so that they do not hold back all later rows.
@@ -28,12 +32,14 @@
 mod args;
 mod batch;
 mod edges;
+mod ends;
 mod keep;
 mod lanes;
 mod names;
 mod ordered;
 mod pairs;
 mod pending;
+mod proof;
 mod system_calls;
 #[cfg(test)]
 mod tests;
@@ -52,9 +58,10 @@ use crate::store;
 
 use batch::CallNames;
 pub(crate) use edges::EdgeHit;
+use ends::{enclosing, end_before, outlive};
 use lanes::{Lane, Lanes};
 pub(crate) use names::Names;
-use pairs::{DECLARED, ENTRY_BYTES, MARKER, PROBE, SystemCall};
+use pairs::{DECLARED, ENTRY_BYTES, PROBE, SystemCall};
 pub(crate) use pairs::{Pairs, Recorded, Role};
 use pending::{CallId, Extra, Pending};
 use waiting::{Extent, PendingRows};
@@ -261,28 +268,6 @@ impl Calls {
         });
     }
 
-    /// Exits of a class are recorded: its open calls are calls. Readers of text learn this at the first exit.
-    fn prove(&mut self, class: u32) {
-        let rows = &mut self.rows;
-        self.lanes.sweep(|lane| {
-            let mut system_calls = lane.iter().filter(|open| open.system_call.is_some());
-            // Reported twice, by name and by number: which report has exits is known when one of them comes.
-            if system_calls.nth(1).is_some() {
-                return;
-            }
-            let is_proven = |open: &&mut Open| {
-                let is_of = open.pair.is_some_and(|pair| pair.class == class);
-                is_of && open.is_provisional && !open.twin.is_reported_elsewhere
-            };
-            for open in lane.iter_mut().filter(is_proven) {
-                open.is_provisional = false;
-                if let Some(row) = rows.get_mut(open.id) {
-                    row.is_provisional = false;
-                }
-            }
-        });
-    }
-
     /// Ends the calls of a thread whose ID was reused.
     pub(crate) fn reused(&mut self, tid: i32) {
         if let Some(mut lane) = self.lanes.remove(Lane::Thread(tid)) {
@@ -389,6 +374,7 @@ impl Calls {
     /// Handles a function exit. Returns the event type of the entry.
     fn leave(&mut self, mut exit: Exit) -> Option<u32> {
         let lane = self.lane(&exit.head);
+        self.returns(lane, &exit);
         let losses = self.losses;
         let opens = self.lanes.of(lane);
         let place = place_of(opens, &exit);
@@ -482,11 +468,16 @@ impl Calls {
         let lane = self.lane(&entry.head);
         let losses = self.losses;
         let opens = self.lanes.of(lane);
+        if may_nest {
+            outlive(&mut self.rows, opens, &entry, exit.duration);
+        }
         end_before(&mut self.rows, opens, &entry);
         let has_duration = exit.duration.is_some();
-        let parent = around(opens, losses);
+        let around_it = opens.get(..enclosing(opens, &entry, exit.duration));
+        let around_it = around_it.unwrap_or_default();
+        let (parent, calls_around) = (around(around_it, losses), calls_in(around_it));
         let (function, time, depth) = (entry.function, entry.head.time(), entry.depth);
-        let mut row = Pending::of(entry, parent.map(|parent| parent.id), calls_in(opens));
+        let mut row = Pending::of(entry, parent.map(|parent| parent.id), calls_around);
         row.caller = row.caller.or(parent.and_then(|parent| parent.function));
         row.duration = exit.duration;
         row.retval = exit.retval;
@@ -693,44 +684,6 @@ fn abandon(rows: &mut PendingRows, opens: &mut Vec<Open>, place: usize) {
             rows.add_child(parent, None);
         }
         rows.close(open.id);
-    }
-}
-
-/// Closes calls that cannot enclose one that begins now.
-fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &Entry) {
-    let place = match (entry.depth, entry.pair) {
-        (Some(depth), _) => opens
-            .iter()
-            .position(|open| open.depth.is_some_and(|other| other >= depth)),
-        // Functions and sections may be recursive.
-        (None, Some(pair)) if [MARKER, DECLARED].contains(&pair.class) => None,
-        (None, Some(pair)) if pair.class == PROBE && !entry.is_provisional => None,
-        // System calls and interrupts are not: the exit of the first was missed.
-        (None, Some(pair)) => opens.iter().position(|open| open.pair == Some(pair)),
-        (None, None) => None,
-    };
-    let place = place.or_else(|| system_calls::missed(opens, entry));
-    let is_over = |open: &Open| open.twin.is_over && entry.system_call.is_some();
-    let place = place.or_else(|| opens.iter().position(is_over));
-    if let Some(place) = place {
-        abandon(rows, opens, place);
-    }
-    // Close complete calls that have ended, but not a recorded caller that is just ending (times have microseconds).
-    let Some(time) = entry.head.time() else {
-        return;
-    };
-    let is_caller = |open: &Open| open.function.is_some() && open.function == entry.caller;
-    while let Some(open) = opens.last() {
-        let is_over = match open.end {
-            End::At(end) => end < time || (end == time && !is_caller(open)),
-            // Without its end, only the caller's name identifies it.
-            End::Unknown => !is_caller(open) && opens.iter().any(is_caller),
-            End::ByLeave => false,
-        };
-        if !is_over {
-            break;
-        }
-        abandon(rows, opens, opens.len() - 1);
     }
 }
 

@@ -10,7 +10,9 @@
 //! A row: function, caller, ID of the enclosing call, depth, time, duration, self time; `no entry`, `no exit`.
 
 mod arguments;
+mod complete_calls;
 mod late_exits;
+mod recursive_probes;
 mod system_calls;
 
 use perfquet_events::event::*;

@@ -97,6 +97,14 @@ impl PendingRows {
         self.waiting.iter_mut().skip(from).take(LOOKED_THROUGH)
     }
 
+    /// The rows after a call, as far as scanned, and whether these are all.
+    pub(super) fn after(&mut self, id: CallId) -> (impl Iterator<Item = &mut Pending>, bool) {
+        let from = usize::try_from(id.0 - self.first).map(|place| place + 1);
+        let are_all = from.is_ok_and(|from| self.waiting.len() - from <= LOOKED_THROUGH);
+        let rows = self.waiting.iter_mut().skip(from.unwrap_or(0));
+        (rows.take(LOOKED_THROUGH), are_all)
+    }
+
     /// Replaces an awaited call.
     pub(super) fn replace(&mut self, id: CallId, row: Pending) {
         self.fetched_bytes += row.fetched_bytes();

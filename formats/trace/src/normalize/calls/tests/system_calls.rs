@@ -188,8 +188,8 @@ fn the_call_that_reports_a_return_is_not_inside_the_function() {
         hits.into_iter().for_each(|found| hit(sink, found));
     });
     let expected = [
-        "op - - 0 10 11 11 -",
-        "sys_write - - 0 11 2 2 0",
+        "op - - 0 10 11 9 -",
+        "sys_write op 1 1 11 2 2 0",
         "sys_uretprobe - - 0 20 - - - no exit",
         "op - - 0 30 10 8 -",
         "sys_write op 4 1 32 2 2 0",
