@@ -14,7 +14,7 @@
 //! | phase | becomes |
 //! | --- | --- |
 //! | `X` | a call with its duration; `args` as `name=value` |
-//! | `B`, `E` | entry and exit of a call of the thread |
+//! | `B`, `E` | entry and exit of a call of the thread; an `E` with a name ends the innermost open call of that name, and those inside it have no exit |
 //! | `b` `n` `e`, `i` `I` `R` | a hit of the event CATEGORY:NAME; `phase`, `id`, and a column for each argument |
 //! | `C` | a hit of CATEGORY:NAME with a number for each series |
 //! | `M` | names of processes and threads |
@@ -27,6 +27,7 @@
 //! - Beyond a thousand events with a table each, the others become hits of `chrome:other`.
 
 mod members;
+mod open;
 mod order;
 mod ours;
 mod read;

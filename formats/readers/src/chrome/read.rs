@@ -10,6 +10,7 @@ use perfquet_events::input::Map;
 use perfquet_events::{Error, Input};
 
 use super::members::{Kind, Members};
+use super::open::{End, Open};
 use super::order::{Entry, Order};
 use super::ours::{self, Ours};
 use super::types::{OTHER, Type, Types, is_null};
@@ -61,6 +62,7 @@ struct File<'a> {
     timeless: (u64, u64),
     /// Events whose thread is a text.
     unnumbered: (u64, u64),
+    open: Open,
     /// An export of ours.
     ours: Option<Ours<'a>>,
 }
@@ -78,6 +80,7 @@ impl<'a> File<'a> {
             strangers: (0, 0),
             timeless: (0, 0),
             unnumbered: (0, 0),
+            open: Open::default(),
             ours: None,
         }
     }
@@ -228,7 +231,7 @@ impl<'a> File<'a> {
         let mut read_bytes = 0;
         for (number, entry) in events.sorted()?.enumerate() {
             let (event, length) = self.at(entry.offset);
-            self.one(&event, sink)?;
+            self.one(entry.offset, &event, sink)?;
             read_bytes += length;
             if read_bytes >= RELEASED_BYTES {
                 read_bytes = 0;
@@ -256,6 +259,10 @@ impl<'a> File<'a> {
             (self.strangers, "expected an event with \"ph\""),
             (self.timeless, "event without a time"),
             (self.unnumbered, "the thread is a text, not a number"),
+            (
+                self.open.unknown,
+                "an \"E\" whose name is not open in its thread: it ends nothing",
+            ),
         ] {
             if count > 0 {
                 sink.event(Event::Problem(Problem {
@@ -277,7 +284,7 @@ impl<'a> File<'a> {
         (event, scanner.place.saturating_sub(start))
     }
 
-    fn one(&self, event: &Members<'a>, sink: &mut dyn Sink) -> Result<(), Error> {
+    fn one(&mut self, offset: u64, event: &Members<'a>, sink: &mut dyn Sink) -> Result<(), Error> {
         if let Some((ours, kind)) = self.ours.as_ref().zip(ours::kind(event)) {
             return match kind {
                 ours::Kind::Call => ours.call(event, sink),
@@ -318,6 +325,7 @@ impl<'a> File<'a> {
                 }))
             }
             Kind::Begin => {
+                self.open.begin(common.tid, &event.name);
                 let args = arguments(event.args);
                 let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
                 sink.event(Event::Enter(&Enter {
@@ -327,11 +335,19 @@ impl<'a> File<'a> {
                     ..Enter::default()
                 }))
             }
-            // The name may be missing, and the category may differ.
-            Kind::End => sink.event(Event::Leave(&Leave {
-                common,
-                ..Leave::default()
-            })),
+            Kind::End => {
+                let function = match self.open.end(common.tid, &event.name, offset) {
+                    End::Unknown => return Ok(()),
+                    End::Innermost => Function::Unknown,
+                    // The category may differ.
+                    End::Named => Function::named(&event.name),
+                };
+                sink.event(Event::Leave(&Leave {
+                    common,
+                    function,
+                    ..Leave::default()
+                }))
+            }
             Kind::Hit => match self.types.of((event.category.clone(), event.name.clone())) {
                 Some((id, of_type)) => {
                     let texts = Texts::of(event, of_type, false);
@@ -468,7 +484,7 @@ fn arguments(args: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn count((count, first): &mut (u64, u64), offset: u64) {
+pub(super) fn count((count, first): &mut (u64, u64), offset: u64) {
     if *count == 0 {
         *first = offset;
     }
