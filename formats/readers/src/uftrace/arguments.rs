@@ -28,6 +28,8 @@ const STRUCT_BYTES_MAX: u64 = 1 << 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
+    /// Without a letter, or `d`: the bits of a register, of any type of integer.
+    Automatic,
     Signed,
     Unsigned,
     Hex,
@@ -61,7 +63,7 @@ impl<'a> Spec<'a> {
             name,
             format: match is_float {
                 true => Format::Float,
-                false => Format::Signed,
+                false => Format::Automatic,
             },
             size: if is_float { 8 } else { word_bytes },
         };
@@ -71,7 +73,8 @@ impl<'a> Spec<'a> {
         let rest = rest.split(|&byte| byte == b'%').next().unwrap_or_default();
         let (&letter, mut bits) = rest.split_first()?;
         spec.format = match letter {
-            b'd' | b'i' => Format::Signed,
+            b'd' => Format::Automatic,
+            b'i' => Format::Signed,
             b'u' => Format::Unsigned,
             b'x' | b'p' => Format::Hex,
             b'o' => Format::Octal,
@@ -331,9 +334,13 @@ fn show(spec: &Spec<'_>, value: &[u8], endian: Endian, text: &mut Vec<u8>) -> De
     let bits = endian.unsigned(value);
     let unused = 64_usize.saturating_sub(value.len() * 8).min(63);
     let signed = (bits << unused).cast_signed() >> unused;
+    let signed = match spec.format {
+        Format::Automatic => narrow(signed),
+        _ => signed,
+    };
     // Writing to memory does not fail.
     let _ = match spec.format {
-        Format::Signed => write!(text, "{signed}"),
+        Format::Automatic | Format::Signed => write!(text, "{signed}"),
         Format::Unsigned => write!(text, "{bits}"),
         Format::Hex => write!(text, "{bits:#x}"),
         Format::Octal => write!(text, "{bits:#o}"),
@@ -350,11 +357,20 @@ fn show(spec: &Spec<'_>, value: &[u8], endian: Endian, text: &mut Vec<u8>) -> De
         Format::Struct => value.iter().try_for_each(|byte| write!(text, "{byte:02x}")),
     };
     match spec.format {
-        Format::Signed => Decoded::Integer(signed),
+        Format::Automatic | Format::Signed => Decoded::Integer(signed),
         Format::Unsigned | Format::Hex | Format::Octal | Format::Char => {
             Decoded::Integer(bits.cast_signed())
         }
         Format::Text | Format::Float | Format::Struct => Decoded::Other,
+    }
+}
+
+/// The value of a register whose type uftrace does not record: a small negative number of 32 bits leaves the upper half
+/// zero. `uftrace replay` decides the same way.
+fn narrow(value: i64) -> i64 {
+    match value {
+        0xffff_0000..=0xffff_ffff => value - (1 << 32),
+        value => value,
     }
 }
 
@@ -394,6 +410,14 @@ mod tests {
     fn values() {
         let minus = [0xff; 8];
         assert_eq!(shown("arg1", &minus), "8: arg1=-1");
+        // The register of an int, whose upper half is zero.
+        let of_int = [0xfe, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+        assert_eq!(shown("arg1", &of_int), "8: arg1=-2");
+        assert_eq!(shown("retval/e:color", &of_int), "8: -2");
+        assert_eq!(shown("retval/u", &of_int), "8: 4294967294");
+        assert_eq!(shown("arg1/i64", &of_int), "8: arg1=4294967294");
+        let large = [0, 0x28, 0x6b, 0xee, 0, 0, 0, 0];
+        assert_eq!(shown("arg1", &large), "8: arg1=4000000000");
         assert_eq!(shown("arg1/u", &minus), "8: arg1=18446744073709551615");
         assert_eq!(shown("arg1/i32,arg2/x16", &minus), "8: arg1=-1 arg2=0xffff");
         assert_eq!(shown("arg1/c%rdi", b"x\0\0\0\0\0\0\0"), "8: arg1='x'");

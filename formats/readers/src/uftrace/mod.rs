@@ -15,7 +15,9 @@
 //!
 //! - A record has the address of a function; its name is in the `.sym` files, its module in the mappings of its session.
 //! - The size of arguments follows from their specification, which is in `info` and in `.dbg` files. Without it, the next record is searched.
-//! - Arguments are `arg1=5`. A return value that is no integer (a string, a floating-point number) is a hit of `uftrace:return_value`.
+//! - Arguments are `arg1=5`. An integer without a format is a register, whose type uftrace does not record. It is signed, and
+//!   values from 0xffff0000 to 0xffffffff are small negative numbers of 32 bits, as `uftrace replay` shows them.
+//! - A return value that is no integer (a string, a floating-point number) is a hit of `uftrace:return_value`.
 //! - Context switches are hits of `linux:sched_out` and `linux:sched_in`, and calls of `linux:schedule`, as in uftrace's own reports.
 //! - Functions of the kernel are calls inside the user functions of their thread, its events are tables as in a trace.dat. Their
 //!   durations are those that the kernel measured, without the time of its tracing, which `uftrace report` includes.
