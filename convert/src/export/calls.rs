@@ -1,5 +1,7 @@
 //! Rows of `calls`, typed.
 
+use std::collections::HashMap;
+
 use anyhow::Result;
 
 use super::Tally;
@@ -65,6 +67,38 @@ pub(super) enum Owner {
     Thread { tid: i32, pid: Option<i32> },
     Cpu { cpu: i32, what: &'static str },
     Unknown,
+}
+
+/// Depths for formats whose slices nest by their times alone. A call whose end is unknown has none, so its depth is
+/// written, and those of the calls after it: they tell which calls it encloses.
+#[derive(Debug, Default)]
+pub(super) struct OpenDepths {
+    /// Of the calls that may be open, outermost first.
+    open: HashMap<Owner, Vec<i32>>,
+}
+
+impl OpenDepths {
+    /// The depth to write with a call, in the order of the table.
+    pub(super) fn of(&mut self, call: &Call<'_>) -> Option<i32> {
+        let depth = call.depth?;
+        let is_open = call.end().is_none() && call.entry_seen;
+        let owner = call.owner();
+        let Some(open) = self.open.get_mut(&owner) else {
+            if is_open {
+                self.open.insert(owner, vec![depth]);
+            }
+            return is_open.then_some(depth);
+        };
+        open.truncate(open.partition_point(|&other| other < depth));
+        match (is_open, open.is_empty()) {
+            (true, _) => open.push(depth),
+            (false, true) => {
+                self.open.remove(&owner);
+            }
+            (false, false) => {}
+        }
+        Some(depth)
+    }
 }
 
 /// Counts of calls that cannot be exported.

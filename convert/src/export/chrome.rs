@@ -15,7 +15,7 @@ use anyhow::Result;
 use perfquet_trace::count::counted;
 
 use super::batch::{Heads, column, text_at};
-use super::calls::{Call, Owner, each_call};
+use super::calls::{Call, OpenDepths, Owner, each_call};
 use super::json::{Json, decimal, text, write_text};
 use super::lanes::Lanes;
 use super::losses::{each_loss, problems};
@@ -307,6 +307,7 @@ impl Export<'_> {
 
     fn calls(&mut self, source: &Source<'_>, counts: &mut Counts) -> Result<()> {
         let mut lanes: HashMap<Owner, Lanes> = HashMap::new();
+        let mut depths = OpenDepths::default();
         let passed = each_call(source, |call| {
             let owner = call.owner();
             let end = call.end();
@@ -338,14 +339,20 @@ impl Export<'_> {
                 },
             };
             counts.calls += 1;
-            self.call(row, call, end)
+            self.call(row, call, end, depths.of(call))
         })?;
         counts.calls_without_time = passed.without_time;
         counts.stacks += passed.with_stack;
         Ok(())
     }
 
-    fn call(&mut self, row: Row, call: &Call<'_>, end: Option<i64>) -> Result<()> {
+    fn call(
+        &mut self,
+        row: Row,
+        call: &Call<'_>,
+        end: Option<i64>,
+        depth: Option<i32>,
+    ) -> Result<()> {
         let (pid, tid) = self.row(row, call.head.comm)?;
         let time = decimal(call.time.saturating_sub(self.first), 3);
         let head = match end {
@@ -388,6 +395,10 @@ impl Export<'_> {
         }
         if let Some(module) = call.module {
             arg("module", module);
+        }
+        // Where times do not tell it.
+        if let Some(depth) = depth {
+            arg("call_depth", &depth.to_string());
         }
         self.line(&head, &args)
     }

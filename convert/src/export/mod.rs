@@ -31,6 +31,8 @@ mod perfetto;
 mod pprof;
 pub(crate) mod pqtz;
 mod protobuf;
+#[cfg(test)]
+mod reimport_tests;
 mod source;
 mod speedscope;
 mod spool;

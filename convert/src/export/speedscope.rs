@@ -18,7 +18,7 @@ use anyhow::Result;
 
 use super::aggregates;
 use super::batch::{Head, Heads, column, i64_at, i64_column, text_at};
-use super::calls::{Owner, each_call};
+use super::calls::{OpenDepths, Owner, each_call};
 use super::event_types::is_clock;
 use super::json::{Json, text};
 use super::lanes::Lanes;
@@ -45,6 +45,7 @@ const MANY_ROWS: u64 = 2_000_000;
 const MANY_BYTES: u64 = 400 << 20;
 /// Number of the name of a thread without a name.
 const NO_COMM: u32 = u32::MAX;
+const NO_DEPTH: i32 = -1;
 
 fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<()> {
     let stacks = Stacks::read(source.trace)?;
@@ -290,6 +291,7 @@ impl Export<'_> {
     fn calls(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
         let mut overlapping = 0;
         let first = self.first;
+        let mut depths = OpenDepths::default();
         let counts = each_call(source, |call| {
             let owner = call.owner();
             let thread = match owner {
@@ -345,11 +347,13 @@ impl Export<'_> {
             let profile = &mut self.profiles[group];
             profile.weight += 1;
             profile.end = profile.end.max(end.saturating_sub(first));
-            let mut record = [0; 24];
+            let mut record = [0; 28];
             record[..8].copy_from_slice(&call.time.saturating_sub(first).to_le_bytes());
             record[8..16].copy_from_slice(&end.saturating_sub(first).to_le_bytes());
             record[16..20].copy_from_slice(&frame.to_le_bytes());
-            record[20..].copy_from_slice(&comm.unwrap_or(NO_COMM).to_le_bytes());
+            record[20..24].copy_from_slice(&comm.unwrap_or(NO_COMM).to_le_bytes());
+            let depth = depths.of(call).unwrap_or(NO_DEPTH);
+            record[24..].copy_from_slice(&depth.to_le_bytes());
             self.rows.push(group, &record)
         })?;
         tally.wrote("call", counts.calls - overlapping);
@@ -460,12 +464,12 @@ impl Export<'_> {
         // Frame and end of the open calls.
         let mut open: Vec<(u32, i64)> = Vec::new();
         let mut is_first = true;
-        let mut event = |json: &mut Json<'_>, kind: &str, (frame, at): (u32, i64), comm: &str| {
+        let mut event = |json: &mut Json<'_>, kind: &str, (frame, at): (u32, i64), more: &str| {
             if !std::mem::take(&mut is_first) {
                 json.raw(",")?;
             }
             json.raw(format!(
-                "{{\"type\":\"{kind}\",\"frame\":{frame},\"at\":{at}{comm}}}"
+                "{{\"type\":\"{kind}\",\"frame\":{frame},\"at\":{at}{more}}}"
             ))
         };
         // The name of the profile is that of the first call.
@@ -484,7 +488,12 @@ impl Export<'_> {
                 Some(comm) => format!(",\"comm\":{}", text(comm)),
                 None => String::new(),
             };
-            event(json, "O", (frame, start), &comm)
+            let depth = match i32::from_le_bytes(part(record, 24)) {
+                NO_DEPTH => String::new(),
+                // Where times do not tell it.
+                depth => format!(",\"call_depth\":{depth}"),
+            };
+            event(json, "O", (frame, start), &(comm + &depth))
         })?;
         while let Some(inner) = open.pop() {
             event(json, "C", inner, "")?;

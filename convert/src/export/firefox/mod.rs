@@ -17,7 +17,7 @@ use std::io::Write;
 use anyhow::Result;
 
 use super::batch::{Head, Heads, column, i64_at, i64_column, text_at};
-use super::calls::call_of;
+use super::calls::{OpenDepths, call_of};
 use super::json::{Json, decimal, text, write_text};
 use super::losses::{each_loss, problems};
 use super::merged::MergedRows;
@@ -70,6 +70,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         rows: Spool::new()?,
         counters: BTreeMap::new(),
         counts: Spool::new()?,
+        depths: OpenDepths::default(),
     };
     let mut sampled = source.event_types().filter(|event| event.is_sampled());
     let event = sampled
@@ -123,6 +124,7 @@ struct Profile<'e> {
     /// Group in `counts` by PID and name.
     counters: BTreeMap<(i32, String), usize>,
     counts: Spool,
+    depths: OpenDepths,
 }
 
 /// A thread of the profile.
@@ -305,6 +307,10 @@ impl Profile<'_> {
         }
         if let Some(self_time) = call.self_time {
             data.extend_from_slice(format!(",\"self_time\":{self_time}").as_bytes());
+        }
+        // Where times do not tell it.
+        if let Some(depth) = self.depths.of(&call) {
+            data.extend_from_slice(format!(",\"call_depth\":{depth}").as_bytes());
         }
         data.extend_from_slice(self.cause(call.time, &call.head).as_bytes());
         let end = call.end();

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
-use super::super::calls::{Call, Owner, each_call};
+use super::super::calls::{Call, OpenDepths, Owner, each_call};
 use super::super::lanes::Lanes;
 use super::super::source::Source;
 use super::super::{SLICES_DEEPEST, Tally};
@@ -17,6 +17,8 @@ use super::packets::Packets;
 use super::tracks::{Annotation, Track, TrackEvent, Tracks};
 
 const CATEGORY: &str = "calls";
+/// The depth of a call, where times do not tell it.
+const CALL_DEPTH: &str = "call_depth";
 
 /// Writes the calls.
 pub(super) fn write(
@@ -28,6 +30,7 @@ pub(super) fn write(
     let mut slices = Slices {
         lanes: HashMap::new(),
         open: HashMap::new(),
+        depths: OpenDepths::default(),
         slices: 0,
         instants: 0,
         too_deep: 0,
@@ -50,6 +53,7 @@ struct Slices {
     lanes: HashMap<Track, Lanes>,
     /// Calls that may be open until the end, by thread, outermost first.
     open: HashMap<Track, Vec<OpenCall>>,
+    depths: OpenDepths,
     slices: u64,
     /// Calls with an unknown duration.
     instants: u64,
@@ -60,6 +64,8 @@ struct Slices {
 struct OpenCall {
     time: i64,
     depth: i32,
+    comm: Option<String>,
+    entry_seen: bool,
     name: String,
     annotations: Vec<(String, Annotation)>,
 }
@@ -77,16 +83,21 @@ impl Slices {
         }
         let main = main_track(call);
         self.close(packets, tracks, &main, call)?;
-        let annotations = annotations(call);
+        let mut annotations = annotations(call);
+        if let Some(depth) = self.depths.of(call) {
+            annotations.push((CALL_DEPTH.to_owned(), Annotation::Int(depth.into())));
+        }
         let Some(end) = call.end() else {
             let open = OpenCall {
                 time: call.time,
                 depth: call.depth.unwrap_or(0),
+                comm: call.head.comm.map(str::to_owned),
+                entry_seen: call.entry_seen,
                 name: call.name().to_owned(),
                 annotations,
             };
             if call.exit_seen || call.depth.is_none() {
-                return self.instant(packets, tracks, &main, &open, call);
+                return self.instant(packets, tracks, &main, &open);
             }
             self.open.entry(main).or_default().push(open);
             return Ok(());
@@ -123,7 +134,7 @@ impl Slices {
         let depth = call.depth.unwrap_or(0);
         let inside = open.partition_point(|open| open.depth < depth);
         for open in open.split_off(inside) {
-            self.instant(packets, tracks, track, &open, call)?;
+            self.instant(packets, tracks, track, &open)?;
         }
         Ok(())
     }
@@ -134,10 +145,9 @@ impl Slices {
         tracks: &mut Tracks<'_>,
         track: &Track,
         open: &OpenCall,
-        call: &Call<'_>,
     ) -> Result<()> {
         self.instants += 1;
-        let missing = match call.entry_seen {
+        let missing = match open.entry_seen {
             true => "exit",
             false => "entry",
         };
@@ -148,7 +158,7 @@ impl Slices {
             name: &format!("{} ({missing} not seen)", open.name),
             annotations: &open.annotations,
         };
-        tracks.event(packets, track, call.head.comm, &event)
+        tracks.event(packets, track, open.comm.as_deref(), &event)
     }
 
     /// Writes the calls that were open when the trace ended.

@@ -151,6 +151,8 @@ impl<'a> Ours<'a> {
     pub(super) fn call(&self, event: &Members<'_>, sink: &mut dyn Sink) -> Result<(), Error> {
         let mut args: Vec<(&[u8], &[u8])> = members(event.args).collect();
         // What follows the arguments, from the end.
+        let depth = args.pop_if(|(name, _)| *name == b"call_depth");
+        let depth = depth.and_then(|(_, depth)| u32::try_from(integer(depth)?).ok());
         let module = args.pop_if(|(name, _)| *name == b"module");
         let module = module.map(|(_, module)| text(module)).unwrap_or_default();
         let retval = args.pop_if(|(name, _)| *name == b"retval");
@@ -164,6 +166,7 @@ impl<'a> Ours<'a> {
             return sink.event(Event::Leave(&Leave {
                 common,
                 function,
+                depth,
                 context,
                 retval,
                 ..Leave::default()
@@ -178,7 +181,7 @@ impl<'a> Ours<'a> {
             common,
             function,
             caller: Function::Unknown,
-            depth: None,
+            depth,
             context,
             args: &args,
             duration: event.duration.filter(|_| event.phase == b"X"),

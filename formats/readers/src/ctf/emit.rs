@@ -528,10 +528,14 @@ impl Emitter {
         let retval = (retval != 0).then_some(retval);
         let duration = bits(value("duration")).cast_signed();
         let duration = Some(duration).filter(|_| is_seen("entry_seen") && is_seen("exit_seen"));
+        // Unknown numbers were written as 0, but a call inside of another is not at depth 0.
+        let depth = u32::try_from(bits(value("depth")).cast_signed()).ok();
+        let depth = depth.filter(|depth| *depth > 0 || bits(value("parent_id")) == 0);
         if !is_seen("entry_seen") {
             return sink.event(Event::Leave(&Leave {
                 common,
                 function,
+                depth,
                 retval,
                 ..Leave::default()
             }));
@@ -552,7 +556,7 @@ impl Emitter {
                 b"" => Function::Unknown,
                 caller => Function::named(caller),
             },
-            depth: None,
+            depth,
             context: match text("context").as_slice() {
                 b"irq" => Some(Context::Irq),
                 b"softirq" => Some(Context::Softirq),

@@ -467,10 +467,13 @@ impl<'f, 'a> Reader<'f, 'a> {
             let module = text(member(&[data], b"module"));
             let function = function(name, &module);
             let retval = integer(member(&[data], b"retval"));
+            let depth = integer(member(&[data], b"call_depth"));
+            let depth = depth.and_then(|depth| u32::try_from(depth).ok());
             if inside(member(&[data], b"note")) == Some(b"entry not seen") && duration.is_none() {
                 return sink.event(Event::Leave(&Leave {
                     common,
                     function,
+                    depth,
                     retval,
                     ..Leave::default()
                 }));
@@ -479,7 +482,7 @@ impl<'f, 'a> Reader<'f, 'a> {
                 common,
                 function,
                 caller: Function::Unknown,
-                depth: None,
+                depth,
                 context: None,
                 args: &args,
                 duration,

@@ -24,6 +24,10 @@ pub(super) fn call(
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
     // What follows the arguments, from the end.
+    let depth = match take(&mut arguments, b"call_depth") {
+        Some(Argument::Int(depth)) => u32::try_from(depth).ok(),
+        _ => None,
+    };
     let module = take(&mut arguments, b"module");
     take(&mut arguments, b"self_time");
     let retval = take(&mut arguments, b"retval");
@@ -53,6 +57,7 @@ pub(super) fn call(
         return sink.event(Event::Leave(&Leave {
             common: at,
             function,
+            depth,
             context,
             retval,
             ..Leave::default()
@@ -67,7 +72,7 @@ pub(super) fn call(
         common: at,
         function,
         caller: Function::Unknown,
-        depth: None,
+        depth,
         context,
         args: &args,
         duration,

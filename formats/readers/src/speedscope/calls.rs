@@ -37,6 +37,8 @@ struct Entry {
     rank: i64,
     order: u64,
     depth: u32,
+    /// As written, where times do not tell it.
+    written_depth: Option<u32>,
     frame: u32,
     caller: u32,
     thread: u32,
@@ -53,13 +55,14 @@ pub(super) struct Calls {
 
 impl Calls {
     /// A call begins.
-    pub(super) fn enter(&mut self, frame: u32, time: i64, thread: u32) {
+    pub(super) fn enter(&mut self, frame: u32, time: i64, thread: u32, written_depth: Option<u32>) {
         let caller = self.open.last().and_then(|place| self.entries.get(*place));
         self.entries.push(Entry {
             time,
             rank: 0,
             order: self.entries.len() as u64,
             depth: u32::try_from(self.open.len()).unwrap_or(NONE),
+            written_depth,
             frame,
             caller: caller.map_or(NONE, |entry| entry.frame),
             thread,
@@ -128,6 +131,7 @@ impl Calls {
                         ..common
                     },
                     function: called,
+                    depth: entry.written_depth,
                     context: thread.context,
                     ..Leave::default()
                 }))?;
@@ -140,7 +144,10 @@ impl Calls {
                     Some(_) => Function::Unknown,
                     None => function(entry.caller),
                 },
-                depth: thread.tid.is_none().then_some(entry.depth),
+                depth: match thread.tid {
+                    Some(_) => entry.written_depth,
+                    None => Some(entry.depth),
+                },
                 context: thread.context,
                 args: &[],
                 duration,

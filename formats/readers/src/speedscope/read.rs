@@ -452,12 +452,15 @@ impl<'f, 'a> Reader<'f, 'a> {
         }
         let mut order = 0;
         for event in elements(profile.events) {
-            let (mut kind, mut frame, mut at) = (&b""[..], None, None);
+            let (mut kind, mut frame, mut at, mut depth) = (&b""[..], None, None, None);
             for (key, value) in members(event) {
                 match key {
                     b"type" => kind = value,
                     b"frame" => frame = integer(value).and_then(|frame| u32::try_from(frame).ok()),
                     b"at" => at = decimal(value, decimals),
+                    b"call_depth" => {
+                        depth = integer(value).and_then(|depth| u32::try_from(depth).ok());
+                    }
                     b"comm" if self.file.is_ours() => {
                         let of_profile = self.threads.last().cloned().unwrap_or_default();
                         self.threads.push(Thread {
@@ -477,7 +480,7 @@ impl<'f, 'a> Reader<'f, 'a> {
             };
             let is_read = match (kind, frame, at) {
                 (b"\"O\"", Some(frame), Some(at)) => {
-                    self.calls.enter(frame, at, thread);
+                    self.calls.enter(frame, at, thread, depth);
                     (frame as usize) < self.frames.len()
                 }
                 (b"\"C\"", Some(frame), Some(at)) => self.calls.leave(frame, at),

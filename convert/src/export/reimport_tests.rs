@@ -1,0 +1,113 @@
+//! What comes back when an export is imported again.
+
+use std::path::Path;
+
+use perfquet_events::Input;
+use perfquet_import::{ImportOptions, import};
+use perfquet_trace::store::Directory;
+use perfquet_trace::tables;
+
+use super::batch::BatchRow;
+use super::{EXPORTERS, Exporter, Output, Selection, Source, Tally};
+
+/// A call that the trace does not see end, around and before others; calls that are open at the end; a return without an entry.
+const OPEN: &str = "# tracer: function_graph
+#
+#     TIME        CPU  TASK/PID         DURATION                  FUNCTION CALLS
+#      |          |     |    |           |   |                     |   |   |   |
+  100.000000 |   0)   dd-10    |               |  outer() {
+  100.000005 |   0)   dd-10    |   3.000 us    |    set();
+  100.000010 |   0)   dd-10    |               |    inner() {
+  100.000015 |   0)   dd-10    |   1.000 us    |      leaf();
+  100.000020 |   0)   dd-10    |               |      deep() {
+  100.000030 |   0)   dd-10    |   1.000 us    |    next();
+  100.000050 |   0)   dd-10    | + 50.000 us   |  } /* outer */
+  100.000060 |   0)   dd-10    |               |  last() {
+  100.000062 |   0)   dd-10    |   1.000 us    |    leaf();
+";
+
+/// Calls that begin when another of the same function ends, and two that overlap.
+const TOUCHING: &str = r#"[{"name":"A","ph":"X","pid":1,"tid":1,"ts":0,"dur":100},
+{"name":"A","ph":"X","pid":1,"tid":1,"ts":10,"dur":18},
+{"name":"A","ph":"X","pid":1,"tid":1,"ts":28,"dur":52},
+{"name":"B","ph":"X","pid":1,"tid":1,"ts":200,"dur":20},
+{"name":"C","ph":"X","pid":1,"tid":1,"ts":210,"dur":30},
+{"name":"D","ph":"X","pid":1,"tid":1,"ts":212,"dur":3}]"#;
+
+fn imported(input: Input, trace: &Path) {
+    import(vec![input], trace, ImportOptions::default()).unwrap();
+}
+
+/// Function, caller, depth, duration, self time, and what was seen of each call.
+fn calls(trace: &Path) -> Vec<String> {
+    let trace = Directory::open(trace).unwrap();
+    let mut calls = Vec::new();
+    for batch in trace.read(tables::calls::NAME).unwrap() {
+        for row in BatchRow::all(&batch.unwrap()) {
+            calls.push(format!(
+                "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+                row.text("function"),
+                row.text("caller"),
+                row.i32("depth"),
+                row.i64("duration"),
+                row.i64("self_time"),
+                row.bool("entry_seen"),
+                row.bool("exit_seen")
+            ));
+        }
+    }
+    calls
+}
+
+/// Exports a trace, and imports that again.
+fn again(exporter: &Exporter, trace: &Path, folder: &Path) -> Vec<String> {
+    let output = folder.join(format!("a.{}", exporter.name));
+    let trace = Directory::open(trace).unwrap();
+    let source =
+        Source::open(&trace, &Selection::default(), Default::default(), &|_| {}).unwrap();
+    let mut tally = Tally::default();
+    match exporter.output {
+        Output::Directory { write, .. } => {
+            std::fs::create_dir(&output).unwrap();
+            write(&source, &output, &mut tally).unwrap();
+        }
+        Output::File { write, .. } | Output::Text { write } => {
+            let mut file = std::fs::File::create(&output).unwrap();
+            write(&source, &mut file, &mut tally).unwrap();
+        }
+        Output::Timeline { write, .. } => {
+            let mut file = std::fs::File::create(&output).unwrap();
+            write(std::slice::from_ref(&source), &mut file, &mut tally).unwrap();
+        }
+        _ => unreachable!("{}", exporter.name),
+    }
+    let imported_again = folder.join(format!("{}.pqt", exporter.name));
+    imported(Input::open(&output).unwrap(), &imported_again);
+    calls(&imported_again)
+}
+
+#[track_caller]
+fn check(text: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("a.pqt");
+    imported(
+        Input::from_bytes("test", text.as_bytes()).unwrap(),
+        &trace,
+    );
+    let expected = calls(&trace);
+    for name in ["perfetto", "chrome", "firefox", "speedscope", "ctf"] {
+        let exporter = EXPORTERS.iter().find(|exporter| exporter.name == name);
+        let found = again(exporter.unwrap(), &trace, folder.path());
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn calls_without_an_end_enclose_the_same_calls() {
+    check(OPEN);
+}
+
+#[test]
+fn calls_that_touch_or_overlap_nest_in_the_same_way() {
+    check(TOUCHING);
+}
