@@ -18,6 +18,7 @@ use super::counted::Counted;
 use super::losses::{each_loss, problems};
 use super::source::Source;
 use super::stacks::{Place, Stacks};
+use super::weights::Weights;
 use super::{Exporter, Output, Tally, aggregates, printable};
 
 /// `--to folded`
@@ -76,6 +77,7 @@ fn rows(
     out: &mut dyn Write,
     tally: &mut Tally,
 ) -> Result<()> {
+    let weights = Weights::of(source, tally)?;
     let mut comms = Comms::default();
     let mut counts: HashMap<Key, [i128; 2]> = HashMap::new();
     let (mut written, mut others, mut empty) = (0, 0, 0);
@@ -103,7 +105,8 @@ fn rows(
                 }
                 let comm = head.comm.map(|comm| comms.number(comm));
                 let key = (comm, head.user_stack, head.kernel_stack);
-                let period = i64_at(periods, index).unwrap_or(1);
+                let event = row.text("event").filter(|_| table.is_samples());
+                let period = weights.of_sample(event, i64_at(periods, index));
                 counts.entry(key).or_default()[column] += i128::from(period);
                 written += 1;
             }

@@ -43,6 +43,7 @@ mod tally;
 mod tests;
 mod threads;
 mod values;
+mod weights;
 
 use std::io::Write;
 use std::path::Path;

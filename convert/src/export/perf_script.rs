@@ -305,9 +305,15 @@ impl Printer<'_> {
         }
         let period = match event.name.as_str() {
             tables::samples::NAME => row.i64("period"),
-            _ => row.extra_i64("sample_period", event.fields.len()),
+            // A hit is one event.
+            _ => Some(
+                row.extra_i64("sample_period", event.fields.len())
+                    .unwrap_or(1),
+            ),
         };
-        head += &format!("{:>10} ", period.unwrap_or(1));
+        if let Some(period) = period {
+            head += &format!("{period:>10} ");
+        }
         let name = match event.name.as_str() {
             tables::samples::NAME => row.text("event").unwrap_or_default(),
             name => name,

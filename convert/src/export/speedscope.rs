@@ -19,7 +19,6 @@ use anyhow::Result;
 use super::aggregates;
 use super::batch::{Head, Heads, column, i64_at, i64_column, text_at};
 use super::calls::{OpenDepths, Owner, each_call};
-use super::event_types::is_clock;
 use super::json::{Json, text};
 use super::lanes::Lanes;
 use super::losses::{each_loss, problems};
@@ -27,6 +26,7 @@ use super::source::Source;
 use super::spool::{Spool, part};
 use super::stacks::Stacks;
 use super::threads::Threads;
+use super::weights::Weights;
 use super::{Exporter, Output, Tally};
 
 /// `--to speedscope`
@@ -57,6 +57,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         frames: Frames::default(),
         profiles: Vec::new(),
         sampled: HashMap::new(),
+        weights: Weights::of(source, tally)?,
         evented: HashMap::new(),
         rows: Spool::new()?,
     };
@@ -185,6 +186,7 @@ struct Export<'e> {
     profiles: Vec<Profile>,
     /// By event and thread.
     sampled: HashMap<String, HashMap<ThreadKey, usize>>,
+    weights: Weights,
     /// By thread and lane.
     evented: HashMap<(Owner, Option<usize>), LaneProfiles>,
     rows: Spool,
@@ -211,7 +213,8 @@ impl Export<'_> {
                 let periods = i64_column(&batch, "period");
                 for row in 0..batch.num_rows() {
                     let event = events.and_then(|events| text_at(events, row));
-                    let weight = i64_at(periods, row).unwrap_or(1).max(0);
+                    let weight = self.weights.of_sample(event, i64_at(periods, row));
+                    let weight = weight.max(0);
                     self.sample(event.unwrap_or("samples"), &heads.row(row), weight)?;
                 }
                 written += batch.num_rows() as u64;
@@ -261,7 +264,7 @@ impl Export<'_> {
             let group = self.profiles.len();
             let threads = self.sampled.entry(event.to_owned()).or_default();
             threads.insert(key, group);
-            let kind = match is_clock(event) {
+            let kind = match self.weights.are_time(event) {
                 true => Kind::Nanoseconds,
                 false => Kind::Count,
             };

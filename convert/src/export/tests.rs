@@ -117,6 +117,37 @@ fn check_round_trip(text: &str, numbers: usize) {
     assert_eq!(exported.lines().count(), merged(text, numbers).len());
 }
 
+/// `perf script -F` without the period: the number of samples is no time.
+#[test]
+fn samples_without_a_period_are_counted() {
+    let text = b"a 10/10 [000] 1.000000: cpu-clock:\n\t11a0 hot (/x/spin)\n\na 10/10 [000] 1.010000: cpu-clock:\n\t11a0 hot (/x/spin)\n\n";
+    let exported = |name: &str| {
+        let exporter = EXPORTERS.iter().find(|exporter| exporter.name == name);
+        let (out, tally) =
+            exported_with(&PERF_SCRIPT, exporter.unwrap(), text, Selection::default());
+        assert!(tally.notes().is_empty());
+        String::from_utf8_lossy(&out).into_owned()
+    };
+    let speedscope = exported("speedscope");
+    assert!(speedscope.contains("\"unit\":\"none\""), "{speedscope}");
+    assert_eq!(exported("folded"), "a;hot 2\n");
+    assert!(!exported("perf-script").contains(" 1 cpu-clock"));
+    assert!(exported("firefox").contains("\"weightType\":\"samples\""));
+    // Some have one: samples are counted, and the export says so.
+    let mixed = b"a 10/10 [000] 1.000000: cpu-clock:\n\t11a0 hot (/x/spin)\n\na 10/10 [000] 1.010000: 1000000 cpu-clock:\n\t11a0 hot (/x/spin)\n\n";
+    let (out, tally) = exported_with(
+        &PERF_SCRIPT,
+        &folded::EXPORTER,
+        mixed,
+        Selection::default(),
+    );
+    assert_eq!(String::from_utf8_lossy(&out), "a;hot 2\n");
+    assert_eq!(
+        tally.notes(),
+        ["cpu-clock: 1 of 2 samples have no period: samples are counted"]
+    );
+}
+
 #[test]
 fn folded_stacks_come_back() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../formats/readers/src/folded/golden");

@@ -6,6 +6,7 @@ use perfquet::Session;
 use perfquet::sql::names::{literal, quoted};
 use perfquet::stacks::strings;
 use perfquet_cli::{nearest, suggestion};
+use perfquet_trace::count::{counted, grouped};
 
 use crate::filter::Filters;
 use crate::totals;
@@ -36,6 +37,8 @@ pub(super) struct WeightedEvent {
     /// Unit of the weights.
     pub(super) unit: &'static str,
     pub(super) rows: u128,
+    /// Samples without a period. If there are any, samples are counted.
+    pub(super) without_period: u128,
 }
 
 impl WeightedEvent {
@@ -65,6 +68,7 @@ pub(super) fn every_event() -> WeightedEvent {
         weight: "1",
         unit: "events",
         rows: 0,
+        without_period: 0,
     }
 }
 
@@ -140,9 +144,11 @@ impl EventChoice {
                     others.join(", ")
                 );
             }
+            first.note_missing_periods();
             return Ok(first.clone());
         };
         if let Some(found) = subjects.iter().find(|subject| subject.is_called(wanted)) {
+            found.note_missing_periods();
             return Ok(found.clone());
         }
         if let Some(silent) = every.iter().find(|event| event.is_called(wanted)) {
@@ -165,6 +171,18 @@ impl EventChoice {
 }
 
 impl WeightedEvent {
+    /// Says that samples are counted if only some of them have periods: those of one of several traces, for instance.
+    fn note_missing_periods(&self) {
+        if self.without_period > 0 && self.without_period < self.rows {
+            say!(
+                "{}: {} of {} have no period: samples are counted",
+                self.name,
+                grouped(self.without_period),
+                counted(self.rows, "sample")
+            );
+        }
+    }
+
     /// Whether the recorder notes it for itself: no profile of it is of any use to readers.
     pub(super) fn is_bookkeeping(&self) -> bool {
         let (system, name) = self.name.split_once(':').unwrap_or(("", &self.name));
@@ -198,8 +216,74 @@ fn every(session: &Session) -> Result<Vec<WeightedEvent>> {
             subjects.push(subject(system, event, table, rows));
         }
     }
+    count_samples_without_period(session, &mut subjects)?;
+    declare_units(session, &mut subjects)?;
     subjects.sort_by_key(WeightedEvent::is_bookkeeping);
     Ok(subjects)
+}
+
+/// Finds the events of which samples have no period, as in the output of `perf script -F` without it: their number is no time.
+fn count_samples_without_period(session: &Session, subjects: &mut [WeightedEvent]) -> Result<()> {
+    let is_sampled = |subject: &WeightedEvent| subject.table == "samples" && subject.rows > 0;
+    if !subjects.iter().any(is_sampled) {
+        return Ok(());
+    }
+    // The statistics of the files answer for most traces.
+    let any = session.collect("SELECT 1 FROM samples WHERE period IS NULL LIMIT 1")?;
+    if any.iter().all(|batch| batch.num_rows() == 0) {
+        return Ok(());
+    }
+    let sql = "SELECT event, count(*) FROM samples WHERE period IS NULL GROUP BY event";
+    for batch in session.collect(sql)? {
+        let events = strings(batch.column(0))?;
+        let counts = totals::read(batch.column(1))?;
+        for row in 0..batch.num_rows() {
+            let event = events.value(row);
+            let of_event =
+                |subject: &&mut WeightedEvent| subject.table == "samples" && subject.name == event;
+            if let Some(subject) = subjects.iter_mut().find(of_event) {
+                subject.weight = "1";
+                subject.unit = "samples";
+                subject.without_period = totals::weight(&counts, row);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes the units that profiles of pprof and speedscope declare for their values. Times of other units become nanoseconds.
+fn declare_units(session: &Session, subjects: &mut [WeightedEvent]) -> Result<()> {
+    let has_samples = subjects.iter().any(|subject| subject.table == "samples");
+    if !has_samples {
+        return Ok(());
+    }
+    // Of several traces that differ, no unit is right.
+    let sql = "SELECT name, min(value) FROM trace_info WHERE name LIKE '%.unit.%' GROUP BY name HAVING min(value) = max(value)";
+    for batch in session.collect(sql)? {
+        let (names, values) = (strings(batch.column(0))?, strings(batch.column(1))?);
+        for row in 0..batch.num_rows() {
+            let name = names.value(row);
+            let event = name.strip_prefix("pprof.unit.");
+            let event = event.or_else(|| name.strip_prefix("speedscope.unit."));
+            let (weight, unit) = match values.value(row) {
+                "nanoseconds" => ("coalesce(period, 1)", "ns"),
+                "microseconds" => ("coalesce(period, 1) * 1000", "ns"),
+                "milliseconds" => ("coalesce(period, 1) * 1000000", "ns"),
+                "seconds" => ("coalesce(period, 1) * 1000000000", "ns"),
+                "bytes" => ("coalesce(period, 1)", "bytes"),
+                _ => continue,
+            };
+            let of_event = |subject: &&mut WeightedEvent| {
+                subject.table == "samples"
+                    && subject.without_period == 0
+                    && Some(subject.name.as_str()) == event
+            };
+            if let Some(subject) = subjects.iter_mut().find(of_event) {
+                (subject.weight, subject.unit) = (weight, unit);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns those with rows.
@@ -229,6 +313,7 @@ fn subject(system: &str, event: &str, table: &str, rows: u128) -> WeightedEvent 
                 "events"
             },
             rows,
+            without_period: 0,
         };
     }
     WeightedEvent {
@@ -246,5 +331,6 @@ fn subject(system: &str, event: &str, table: &str, rows: u128) -> WeightedEvent 
         weight: "1",
         unit: "events",
         rows,
+        without_period: 0,
     }
 }

@@ -246,6 +246,7 @@ fn total(subject: &WeightedEvent, weight: u128, samples: u64) -> String {
 fn amount(weight: u128, unit: &str) -> String {
     match unit {
         "events" => counted(weight, "event"),
+        "samples" => counted(weight, "sample"),
         DURATION => in_fitting_unit(weight as f64),
         unit => format!("{} {unit}", grouped(weight)),
     }

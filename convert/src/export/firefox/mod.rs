@@ -26,6 +26,7 @@ use super::spool::{Spool, part};
 use super::stacks::Stacks;
 use super::threads::{Thread, Threads};
 use super::values::{counter_of, is_marker};
+use super::weights::Weights;
 use super::{Exporter, Output, Tally};
 use markers::{CALL, LOSS, event_data, schemas};
 use tables::Tables;
@@ -70,6 +71,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         rows: Spool::new()?,
         counters: BTreeMap::new(),
         counts: Spool::new()?,
+        weights: Weights::of(source, tally)?,
         depths: OpenDepths::default(),
     };
     let mut sampled = source.event_types().filter(|event| event.is_sampled());
@@ -91,7 +93,7 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         profile.track(&Head::default());
     }
     let mut json = Json::new(out);
-    let is_clock = event.is_some_and(|event| super::event_types::is_clock(event));
+    let is_clock = event.is_some_and(|event| profile.weights.are_time(event));
     profile.meta(&mut json, event.map(String::as_str), lost, problems)?;
     profile.write_threads(&mut json, is_clock)?;
     profile.write_counters(&mut json)?;
@@ -124,6 +126,7 @@ struct Profile<'e> {
     /// Group in `counts` by PID and name.
     counters: BTreeMap<(i32, String), usize>,
     counts: Spool,
+    weights: Weights,
     depths: OpenDepths,
 }
 
@@ -210,7 +213,8 @@ impl Profile<'_> {
                     let stack = self.tables.stack(head.user_stack, head.kernel_stack);
                     let mut record = [0; 20];
                     record[..8].copy_from_slice(&time.to_le_bytes());
-                    let period = i64_at(periods, row).unwrap_or(1);
+                    let event = event.map(String::as_str);
+                    let period = self.weights.of_sample(event, i64_at(periods, row));
                     record[8..16].copy_from_slice(&period.to_le_bytes());
                     record[16..].copy_from_slice(&stack.unwrap_or(u32::MAX).to_le_bytes());
                     self.rows.push(2 * index, &record)?;

@@ -32,6 +32,7 @@ use super::source::{RowTable, Source};
 use super::stacks::Stacks;
 use super::threads::Threads;
 use super::values::{Cell, counter_of, fields, is_marker};
+use super::weights::Weights;
 use super::{Exporter, Output, Tally};
 use fields::{attributes, clock_snapshot, packet, process_tree, system_info, track_event};
 use kernel::{Bundles, KernelEvents, Shape};
@@ -413,6 +414,7 @@ impl Export<'_, '_> {
             .filter(|event| event.is_sampled())
             .map(|event| (event.name.clone(), event.clone()))
             .collect();
+        let weights = Weights::of(source, tally)?;
         let (mut written, mut without_time, mut before_zero) = (0, 0, 0);
         for table in source.samples() {
             for batch in source.rows(table, Some(&WANTED))? {
@@ -437,7 +439,8 @@ impl Export<'_, '_> {
                     let event = events
                         .and_then(|events| text_at(events, row))
                         .unwrap_or("samples");
-                    let period = i64_at(periods, row).unwrap_or(1).max(0).cast_unsigned();
+                    let period = weights.of_sample(Some(event), i64_at(periods, row));
+                    let period = period.max(0).cast_unsigned();
                     self.samples.sample(
                         self.packets,
                         event,

@@ -24,6 +24,7 @@ use super::paths::{Path, Paths};
 use super::protobuf::Message;
 use super::source::{RowTable, Source};
 use super::stacks::Stacks;
+use super::weights::Weights;
 use super::{Exporter, Output, Tally};
 use sums::{Key, StackKey, Sums};
 use symbols::{Strings, Symbols};
@@ -85,6 +86,7 @@ struct ValueTypes {
 impl ValueTypes {
     fn of(
         source: &Source<'_>,
+        weights: &Weights,
         aggregates: &HashMap<aggregates::Key, aggregates::Latest>,
     ) -> ValueTypes {
         let mut values = ValueTypes {
@@ -113,11 +115,7 @@ impl ValueTypes {
                 });
                 0
             });
-            let unit = if event.is_clock() {
-                "nanoseconds"
-            } else {
-                "count"
-            };
+            let unit = weights.unit(&event.name);
             values.add_event(&event.name, event.name.clone(), unit);
         }
         for event in source
@@ -208,6 +206,7 @@ struct Profile<'e, 'o> {
     out: &'o mut dyn Write,
     message: Message,
     values: ValueTypes,
+    weights: Weights,
     strings: Strings,
     symbols: Symbols<'e>,
     sums: Sums,
@@ -233,10 +232,12 @@ fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally) -> Result<
         pid: strings.number("pid"),
         cpu: strings.number("cpu"),
     };
+    let weights = Weights::of(source, tally)?;
     let mut profile = Profile {
         out,
         message: Message::default(),
-        values: ValueTypes::of(source, &sums_of_tools),
+        values: ValueTypes::of(source, &weights, &sums_of_tools),
+        weights,
         strings,
         symbols: Symbols::new(&stacks),
         sums: Sums::default(),
@@ -304,7 +305,7 @@ impl Profile<'_, '_> {
                 };
                 written += 1;
                 let key = self.key(&heads.row(row), value);
-                self.add(key, i64_at(periods, row).unwrap_or(1))?;
+                self.add(key, self.weights.of_sample(event, i64_at(periods, row)))?;
             }
         }
         tally.wrote("sample", written);
@@ -503,11 +504,17 @@ impl Profile<'_, '_> {
     fn facts(&mut self, source: &Source<'_>, tally: &mut Tally) -> Result<()> {
         let facts = &source.trace.manifest().facts;
         let first = source.first_time();
-        if let Some(wall) = facts.wall_offset {
-            self.message
-                .int(profile::TIME_NANOS, wall.saturating_add(first));
+        // Samples of an imported profile have no times.
+        let stated = |name: &str| facts.other.get(name)?.parse::<i64>().ok();
+        let wall = facts.wall_offset.map(|wall| wall.saturating_add(first));
+        if let Some(wall) = wall.or_else(|| stated("pprof.time_ns")) {
+            self.message.int(profile::TIME_NANOS, wall);
         }
         let duration = source.last_time().saturating_sub(first);
+        let duration = match duration {
+            0 => stated("pprof.duration_ns").unwrap_or(0),
+            duration => duration,
+        };
         self.message.int(profile::DURATION_NANOS, duration.max(0));
         let sampled = source
             .event_types()

@@ -348,6 +348,16 @@ impl<'f, 'a> Reader<'f, 'a> {
                     kind: EventKind::Counter,
                     ..EventType::default()
                 }))?;
+                let unit = match profile.decimals() {
+                    Some(_) => Some("nanoseconds"),
+                    None => (&*profile.unit == b"bytes").then_some("bytes"),
+                };
+                if let Some(unit) = unit {
+                    sink.event(Event::Fact(Fact::Other {
+                        name: &format!("speedscope.unit.{name}"),
+                        value: unit,
+                    }))?;
+                }
                 self.events.push(name);
                 self.events.len() - 1
             }

@@ -103,6 +103,7 @@ impl Boxes {
         let weight = match self.unit.as_str() {
             "ns" => in_fitting_unit(amount.weight as f64),
             "events" => counted(amount.weight, "event"),
+            "samples" => counted(amount.weight, "sample"),
             unit => format!("{} {unit}", grouped(amount.weight)),
         };
         match self.counted {
@@ -133,6 +134,7 @@ fn from_events(graph: &Flamegraph, session: &Session, groups: &Groups) -> Result
     let mut event = graph.choice.subject(session)?;
     if graph.weight == Some(Weight::Count) {
         event.weight = "1";
+        event.unit = "events";
     }
     let folded = Folded::query(session, &event, &condition, groups.sql().as_deref())?;
     if folded.weight == 0 {
@@ -166,10 +168,7 @@ fn from_events(graph: &Flamegraph, session: &Session, groups: &Groups) -> Result
         now: Amount::of(&folded, graph.diff.then_some(1)),
         before: before(graph, &folded),
         name: event.name,
-        unit: match event.weight {
-            "1" => "events".to_owned(),
-            _ => event.unit.to_owned(),
-        },
+        unit: event.unit.to_owned(),
         counted: (!is_count).then_some("sample"),
         notes,
         is_off_cpu: false,

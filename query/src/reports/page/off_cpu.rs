@@ -133,6 +133,7 @@ fn event(since: Since, slot: i64) -> WeightedEvent {
         weight: "cell_time",
         unit: "ns",
         rows: 0,
+        without_period: 0,
     }
 }
 
