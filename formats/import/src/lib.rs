@@ -351,16 +351,26 @@ fn nearest(input: &Input) -> String {
         );
     }
     let what = looks_like(input.head()).map(|what| format!(": it looks like {what}"));
-    let name = input.name().to_ascii_lowercase().replace('-', "_");
+    let name = input.name().to_ascii_lowercase();
+    // `x.pprof`, but not `x.heapprofile`.
+    let has = |word: &str| {
+        let is_begin = |place: usize| {
+            let before = name.get(..place).unwrap_or_default();
+            !before.ends_with(char::is_alphanumeric)
+        };
+        let mut places = name.match_indices(word);
+        places.any(|(place, _)| is_begin(place))
+    };
     let meant = FORMATS
         .iter()
-        .find(|format| format.name.split('_').all(|word| name.contains(word)))
+        .find(|format| format.name.split(['-', '_']).all(has))
         .map(|format| format!("; by its name it could be {}", format.name));
     what.unwrap_or_default() + &meant.unwrap_or_default()
 }
 
 /// Recognizes other kinds of files by their first bytes.
 fn looks_like(head: &[u8]) -> Option<&'static str> {
+    const HEAP: &[u8] = b"\"callFrame\"";
     const KINDS: &[(&[u8], &str)] = &[
         (b"", "an empty file"),
         (b"\x7fELF", "a program (ELF)"),
@@ -401,8 +411,15 @@ fn looks_like(head: &[u8]) -> Option<&'static str> {
     let bcc = head.split(|byte| *byte == b'\n').any(is_bcc).then_some(
         "stacks of a bcc tool; fold them first (one line per stack: root;frame;leaf BYTES)",
     );
+    // `{"head":{"callFrame":{"functionName":"(root)",…`
+    let is_heap = head.starts_with(b"{")
+        && head.windows(HEAP.len()).any(|part| part == HEAP)
+        && head.windows(6).any(|part| part == b"\"head\"");
+    let heap = is_heap.then_some(
+        "a heap profile of V8, which perfquet does not read",
+    );
     let zeros = head.len() >= 64 && head.iter().all(|&byte| byte == 0);
-    known
+    heap.or(known)
         .or(report)
         .or(bcc)
         .or(zeros.then_some("only zeros, as in a file that was never written"))

@@ -475,6 +475,13 @@ fn rejections_name_the_likely_kind() {
     let report =
         b"# captured on: Thu Mar 30\n# Samples: 1K of event 'cycles'\n# Overhead  Command\n";
     assert!(refusal("report.txt", report).contains("perf report"));
+    let heap = br#"{"head":{"callFrame":{"functionName":"(root)"},"selfSize":0,"children":[]},"samples":[]}"#;
+    assert_eq!(
+        refusal("x.heapprofile", heap),
+        "x.heapprofile: unknown trace format: it looks like a heap profile of V8, which perfquet does not read"
+    );
+    assert!(refusal("x.pprof", b"no").ends_with("by its name it could be pprof"));
+    assert!(refusal("ftrace_text.txt", b"no").ends_with("by its name it could be ftrace-text"));
     let stacks = b"Attaching to malloc in pid 1, Ctrl+C to quit.\n4096 bytes allocated at:\n\tmalloc+0x0\n\tmain+0x10\n";
     assert!(refusal("mallocstacks.txt", stacks).contains("stacks of a bcc tool"));
 }

@@ -90,7 +90,7 @@ impl<'a> Ahead<'a> {
                 created.extend(child.and_then(|child| i32::try_from(child).ok()));
             }
             let time = match body {
-                Body::Frame(_) => continue,
+                Body::Frame(_) | Body::Dump => continue,
                 Body::Message(tid) => {
                     created.extend(tid);
                     continue;

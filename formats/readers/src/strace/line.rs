@@ -66,6 +66,8 @@ pub(super) enum Body<'a> {
     Superseded(Option<i32>),
     /// ` > /lib/libc.so.6(read+0x12) [0xfa392]`
     Frame(Frame<'a>),
+    /// ` | 00000  7f 45 4c 46 …  .ELF             |`: data of the call above (`-e read=3`, `-e write=1`).
+    Dump,
     /// `strace: Process 1234 attached`, `[ Process PID=1234 runs in 32 bit mode. ]`: the attached thread.
     Message(Option<i32>),
 }
@@ -83,6 +85,9 @@ pub(super) struct Frame<'a> {
 pub(super) fn parse(text: &[u8]) -> Option<(Prefix<'_>, Body<'_>)> {
     if let Some(frame) = frame(text) {
         return Some((Prefix::default(), Body::Frame(frame)));
+    }
+    if is_dump(text) {
+        return Some((Prefix::default(), Body::Dump));
     }
     if text.starts_with(b"strace: ") || text.starts_with(b"[ Process PID=") {
         let attached = between(text, b"strace: Process ", b" attached").and_then(unsigned);
@@ -134,7 +139,11 @@ fn prefix(text: &[u8]) -> (Prefix<'_>, &[u8]) {
     // The number of the system call, then the address of the instruction.
     while let Some((inside, after)) = rest.strip_prefix(b"[").and_then(|rest| cut(rest, b"] ")) {
         let word = inside.trim_ascii();
-        let is_address = matches!(word.len(), 8 | 16) && word.iter().all(is_hexadecimal);
+        let is_address = match word.strip_prefix(b"0x") {
+            // ltrace.
+            Some(digits) => hexadecimal(digits).is_some(),
+            None => matches!(word.len(), 8 | 16) && word.iter().all(is_hexadecimal),
+        };
         if !is_address && unsigned(word).is_none() {
             break;
         }
@@ -322,6 +331,21 @@ pub(super) fn frame(text: &[u8]) -> Option<Frame<'_>> {
         function,
         offset,
     })
+}
+
+/// A line of data that was read or written: an offset, sixteen bytes, and the same as text. The lines of several buffers
+/// have a head: ` * 5 bytes in buffer 0`.
+pub(super) fn is_dump(text: &[u8]) -> bool {
+    let text = text.trim_ascii_end();
+    if let Some(rest) = text.strip_prefix(b" * ") {
+        return memmem::find(rest, b" bytes in buffer ").is_some();
+    }
+    let Some(inside) = between(text, b" | ", b" |") else {
+        return false;
+    };
+    let digits = inside.iter().take_while(|byte| byte.is_ascii_hexdigit());
+    let digits = digits.count();
+    digits >= 5 && inside.get(digits..digits + 2) == Some(b"  ")
 }
 
 /// Names of system calls, of ltrace's functions (`libc.so.6->malloc`, `operator new`, `SYS_read`).

@@ -9,7 +9,7 @@
 //! 14960 1795363209.125106 +++ exited with 7 +++
 //! ```
 //! Read as strace 4.x to 7.2 prints it, with the options `-f -ff -t -tt -ttt -r -T -i -n -k -y -yy -Y -c -C -U` and
-//! `--absolute-timestamps`, and ltrace with `-f -t -tt -ttt -r -T -S`. The format has no specification other than
+//! `--absolute-timestamps`, and ltrace with `-f -i -t -tt -ttt -r -T -S`. The format has no specification other than
 //! strace.c and syscall.c.
 //!
 //! - A system call becomes a call of `sys_NAME`, a library function one of its name. Arguments are split at commas outside of
@@ -20,6 +20,7 @@
 //! - `duration` is that of `-T`; without it, of a resumed call, the time between its lines, which includes strace's.
 //! - Times of `-ttt` are real time; those of `-t` and `-tt` are nanoseconds since midnight, in the time zone of strace; those
 //!   of `-r` alone are sums of the differences. Without any of these options there is no time.
+//! - The data that `-e read=` and `-e write=` print below a call is not kept.
 //! - Signals are hits of `strace:signal`. Results of `clone`, `fork` and `vfork` create threads, `+++` ends them.
 //! - The table of `-c` and `-C` becomes aggregations by system call: `calls`, `errors`, `seconds`; with `-U`, also `shortest` and
 //!   `longest`, and what follows from others, `usecs/call` and `% time`, if the table does not have those.

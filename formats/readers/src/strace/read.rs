@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
         self.live.extend(prefix.tid);
         let time = match body {
             // Belongs to the call above.
-            Body::Frame(_) => return Ok(()),
+            Body::Frame(_) | Body::Dump => return Ok(()),
             _ => self.clock.at(prefix.time),
         };
         let common = self.common(&prefix, time);
@@ -509,6 +509,7 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
 
 /// The frames on the following lines, leaf first.
 fn frames<'a>(lines: Lines<'a>) -> Vec<NamedFrame<'a>> {
+    let lines = lines.skip_while(|line| line::is_dump(line.text));
     let frames = lines.map_while(|line| line::frame(line.text).map(named));
     frames.take(FRAMES_MAX).collect()
 }

@@ -20,7 +20,8 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
     if is_cut && lines.len() > 1 {
         lines.pop();
     }
-    lines.retain(|line| !line.trim_ascii().is_empty());
+    // The data of one call may have any number of lines.
+    lines.retain(|line| !line.trim_ascii().is_empty() && !line::is_dump(line));
     if (lines.iter().zip(lines.iter().skip(1)).take(3))
         .any(|(line, next)| summary::is_head(line, || next))
     {
@@ -41,7 +42,7 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
             }
             Body::Unfinished { .. } | Body::Resumed { .. } | Body::Abandoned { .. } => true,
             Body::Signal(_) | Body::Exited(_) => true,
-            Body::Superseded(_) | Body::Frame(_) | Body::Message(_) => false,
+            Body::Superseded(_) | Body::Frame(_) | Body::Dump | Body::Message(_) => false,
         });
     }
     match typical > 0 && known * LEAST_SHARE >= lines.len() {

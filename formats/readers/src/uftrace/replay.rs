@@ -54,12 +54,20 @@ pub(super) fn is_replay(head: &[u8]) -> bool {
         && (has(b"TID") || has(b"DURATION"))
 }
 
+/// The command whose text nothing else resembles.
+pub(super) const FLAT: &str = "replay --flat";
+
 /// Texts of other commands: which command, and what it prints.
 pub(super) fn other_text(head: &[u8]) -> Option<(&'static str, &'static str)> {
     let first = Lines::of(head).find(|line| !line.text.trim_ascii().is_empty())?;
     let text = first.text.trim_ascii();
     if text.starts_with(b"# Function Call Graph for '") {
         return Some(("graph", "merged calls"));
+    }
+    // `[0] ==> 9678/0: ip (main), time (15040604391503)`
+    let is_flat = |mark: &[u8]| memchr::memmem::find(text, mark).is_some();
+    if text.starts_with(b"[") && is_flat(b": ip (") && (is_flat(b"] ==> ") || is_flat(b"] <== ")) {
+        return Some((FLAT, "records"));
     }
     let columns: Vec<&[u8]> = words(text).collect();
     let is_report = matches!(

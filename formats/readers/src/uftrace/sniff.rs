@@ -11,6 +11,8 @@ pub(super) fn sniff(head: &[u8]) -> Guess {
         return Guess::Certain;
     }
     match replay::other_text(head) {
+        // Other readers take the first numbers for threads.
+        Some((replay::FLAT, _)) => Guess::Certain,
         Some(_) => Guess::Likely,
         None => Guess::No,
     }

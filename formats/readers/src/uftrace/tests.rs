@@ -55,6 +55,17 @@ fn texts_of_other_commands_are_refused_with_a_hint() {
 }
 
 #[test]
+fn the_flat_text_is_refused_with_a_hint() {
+    let flat = b"\n[0] ==> 9678/0: ip (main), time (15040604398313)\n[1] <== 9678/0: ip (main), time (15040604398453:140)\n";
+    assert_eq!(sniff::sniff(flat), Guess::Certain);
+    let found = read_bytes(&UFTRACE, flat);
+    assert!(
+        found.contains("(the text of uftrace replay --flat)\nhint: "),
+        "{found}"
+    );
+}
+
+#[test]
 fn other_heads_are_not_claimed() {
     let check = |head: &[u8]| assert_eq!(sniff::sniff(head), Guess::No);
     check(b"");

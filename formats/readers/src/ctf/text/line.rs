@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! [15:33:09.696766391] (+0.000006280) vm sched_switch: { cpu_id = 0 }, { prev_comm = "sh", … }
+//! [15:33:09.696766391] (+0.000006280) vm:ust:TRACE_DEBUG_LINE (13) shop:order: { cpu_id = 0 }, { number = 1 }     --fields=all
 //! timestamp = 15:33:09.696766391, delta = +0.000006280, trace:hostname = vm, name = sched_switch, stream.packet.context = { cpu_id = 0 }, …
 //! ```
 
@@ -103,13 +104,59 @@ fn plain(text: &[u8]) -> Option<Row<'_>> {
         };
         (of, members)
     });
+    let level = level(name.trim_ascii());
     Some(Row {
         time,
-        name: name.trim_ascii(),
-        host: None,
-        domain: None,
+        name: level.as_ref().map_or(name.trim_ascii(), |level| level.name),
+        host: level.as_ref().and_then(|level| level.host),
+        domain: level.map(|level| level.domain),
         scopes: scopes.collect(),
     })
+}
+
+/// What precedes the name of an event with a log level.
+struct Level<'a> {
+    host: Option<&'a [u8]>,
+    domain: &'a [u8],
+    name: &'a [u8],
+}
+
+/// `vm:TRACE_INFO (6) shop:order`, `TRACENAMEvm:prog:ust:TRACE_INFO (6) shop:order`: only events of programs have a log level.
+fn level(text: &[u8]) -> Option<Level<'_>> {
+    let end = memmem::rfind(text, b") ")?;
+    let name = text.get(end + 2..)?;
+    let before = text.get(..end)?;
+    let open = memmem::rfind(before, b" (")?;
+    unsigned(before.get(open + 2..)?)?;
+    let mut parts: Vec<&[u8]> = before.get(..open)?.split(|&byte| byte == b':').collect();
+    let level = parts.pop()?;
+    if name.is_empty() || name.contains(&b' ') || level.contains(&b' ') {
+        return None;
+    }
+    let domains = [&b"ust"[..], b"jul", b"log4j", b"python"];
+    let domain = parts.iter().find(|part| domains.contains(part)).copied();
+    let host = match (parts.as_slice(), domain) {
+        ([host], None) => Some(*host),
+        ([both, ..], Some(_)) => host_after_trace(both),
+        _ => None,
+    };
+    Some(Level {
+        host,
+        domain: domain.unwrap_or(b"ust"),
+        name,
+    })
+}
+
+/// With all fields, the name of the trace precedes that of the host without anything between: `vmvm`,
+/// `vm/ust/uid/0/64-bitvm`. A trace is named after its host, or the host is unknown.
+fn host_after_trace(both: &[u8]) -> Option<&[u8]> {
+    let first = both.split(|&byte| byte == b'/').next()?;
+    let (one, other) = both.split_at_checked(both.len() / 2)?;
+    match one == other {
+        true => Some(one),
+        false => (first.len() < both.len() && both.ends_with(first)).then_some(first),
+    }
+    .filter(|host| !host.is_empty())
 }
 
 /// `-n all -f all`
@@ -228,6 +275,29 @@ fn cut<'a>(text: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn log_levels() {
+        let of = |text: &'static str| {
+            level(text.as_bytes()).map(|level| (level.host, level.domain, level.name))
+        };
+        let host = Some(&b"vm"[..]);
+        let ust = &b"ust"[..];
+        let name = &b"shop:order"[..];
+        assert_eq!(of("TRACE_INFO (6) shop:order"), Some((None, ust, name)));
+        assert_eq!(of("vm:TRACE_INFO (6) shop:order"), Some((host, ust, name)));
+        for prefix in ["vmvm:ust", "vm/ust/uid/0/64-bitvm:a:ust"] {
+            let text = format!("{prefix}:TRACE_DEBUG_LINE (13) shop:order");
+            let found = level(text.as_bytes()).unwrap();
+            assert_eq!((found.host, found.domain, found.name), (host, ust, name));
+        }
+        assert_eq!(
+            of("sessionvm:ust:TRACE_INFO (6) shop:order"),
+            Some((None, ust, name))
+        );
+        assert_eq!(of("vm shop:order"), None);
+        assert_eq!(of("vm:kernel sched_switch"), None);
+    }
 
     #[test]
     fn times() {

@@ -4,7 +4,8 @@
 //! [15:33:09.696766391] (+?.?????????) vm sched_switch: { cpu_id = 0 }, { prev_comm = "sh", prev_tid = 7, … }
 //! [15:33:09.696772671] (+0.000006280) vm shop:order: { cpu_id = 0 }, { vpid = 7, vtid = 7 }, { number = 1, color = ( "RED" : container = 0 ) }
 //! ```
-//! Read as printed without options, with `--clock-seconds`, `--clock-date`, `--clock-gmt`, `--clock-cycles`, `--no-delta`, `-n all -f all`.
+//! Read as printed without options, with `--clock-seconds`, `--clock-date`, `--clock-gmt`, `--clock-cycles`, `--no-delta`, `-n all -f all`,
+//! and with more fields before the name (`--fields=all`, `--fields=loglevel`): a log level is not kept.
 //! Rows are those of the trace itself (`emit.rs`), except that:
 //!
 //! - the text has no types: integers have 64 bits, and of a variant only the value is known;
@@ -354,7 +355,7 @@ impl Ahead {
         let mut ahead = Ahead {
             has_host: Lines::of(text)
                 .filter_map(|found| line::parse(found.text))
-                .all(|row| row.host.is_none() && row.name.contains(&b' ')),
+                .all(|row| row.domain.is_some() || row.name.contains(&b' ')),
             ..Ahead::default()
         };
         for found in Lines::of(text) {
