@@ -91,6 +91,7 @@ pub(crate) fn written(name: &str, bytes: u64, exporter: &Exporter, tally: &Tally
 pub(crate) fn excluded(name: &str, excluded: Excluded) {
     for (count, reason) in [
         (excluded.events, "of events not in --event"),
+        (excluded.untimed, "without a time, which no --time selects"),
         (excluded.time, "outside of --time"),
         (excluded.condition, "not matching --where"),
     ] {

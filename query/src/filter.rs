@@ -5,6 +5,8 @@
 //! --time 1.2s..1.5s                             time >= START + 1200000000 and time < START + 1500000000
 //! ```
 
+use std::sync::Once;
+
 use anyhow::{Result, bail};
 use clap::Args;
 use perfquet::Session;
@@ -16,6 +18,9 @@ use perfquet::stacks::strings;
 use perfquet::unit::in_fitting_unit;
 use perfquet_cli::nearest;
 use perfquet_cli::quantity::time_range;
+use perfquet_trace::count::counted;
+
+use crate::totals;
 
 /// Filters for rows.
 #[derive(Debug, Clone, Default, Args)]
@@ -289,8 +294,10 @@ fn time_condition(session: &Session, text: &str) -> Result<String> {
         );
     }
     let mut each = Vec::new();
+    let mut timeless = Vec::new();
     for trace in session.traces().iter() {
         let Some((start, _)) = trace.time_range() else {
+            timeless.push(trace.name.as_str());
             continue;
         };
         let mut bounds = Vec::new();
@@ -305,8 +312,47 @@ fn time_condition(session: &Session, text: &str) -> Result<String> {
         }
         each.push(format!("({})", bounds.join(" AND ")));
     }
-    Ok(match each.len() {
-        0 => "FALSE".to_owned(),
-        _ => format!("({})", each.join(" OR ")),
-    })
+    if each.is_empty() {
+        let rows = rows_of_events(session, None)?;
+        if rows == 0 && !session.has_rows("calls") {
+            // Nothing was recorded.
+            return Ok("FALSE".to_owned());
+        }
+        let events = match rows {
+            0 => String::new(),
+            rows => format!(" ({} of events)", counted(rows, "row")),
+        };
+        bail!("--time {text}: no row has a time{events}\nhint: drop --time");
+    }
+    if !timeless.is_empty() {
+        // A report may ask for the condition several times.
+        static SAID: Once = Once::new();
+        let rows = rows_of_events(session, Some(&timeless))?;
+        SAID.call_once(|| {
+            say!(
+                "--time {text}: {} without a time in {}",
+                counted(rows, "row"),
+                timeless.join(", ")
+            );
+        });
+    }
+    Ok(format!("({})", each.join(" OR ")))
+}
+
+/// The number of rows of events, in all traces or in some of them.
+fn rows_of_events(session: &Session, traces: Option<&[&str]>) -> Result<u128> {
+    let names = traces.map(|traces| traces.iter().map(|name| literal(name)).collect::<Vec<_>>());
+    let condition = match names {
+        Some(names) => format!("trace IN ({})", names.join(", ")),
+        None => "TRUE".to_owned(),
+    };
+    let sql = format!("SELECT coalesce(sum(rows), 0) FROM event_types WHERE {condition}");
+    let mut rows = 0;
+    for batch in session.collect(&sql)? {
+        let sums = totals::read(batch.column(0))?;
+        rows += (0..batch.num_rows())
+            .map(|row| totals::weight(&sums, row))
+            .sum::<u128>();
+    }
+    Ok(rows)
 }

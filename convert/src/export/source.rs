@@ -84,10 +84,12 @@ impl RowTable<'_> {
     }
 }
 
-/// Numbers of excluded rows, by the first reason that applies: a table that is not selected, time, event, condition.
+/// Numbers of excluded rows, by the first reason that applies: a table that is not selected, no time, time, event, condition.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Excluded {
     pub(crate) events: u64,
+    /// Rows without a time, if there is a time range.
+    pub(crate) untimed: u64,
     pub(crate) time: u64,
     pub(crate) condition: u64,
 }
@@ -374,6 +376,7 @@ impl<'t> Source<'t> {
         };
         for excluded in self.excluded.borrow().values() {
             sum.events += excluded.events;
+            sum.untimed += excluded.untimed;
             sum.time += excluded.time;
             sum.condition += excluded.condition;
         }
@@ -410,6 +413,7 @@ impl TableRows<'_> {
         // First, since rows that are not read are counted as outside of it.
         if source.window.is_some() {
             let times = i64_column(&batch, "time");
+            self.excluded.untimed += drop_rows(&mut kept, |row| i64_at(times, row).is_some());
             let is_kept = |row| source.is_in_time(i64_at(times, row));
             self.excluded.time += drop_rows(&mut kept, is_kept);
         }
