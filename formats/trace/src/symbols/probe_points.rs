@@ -276,6 +276,14 @@ impl Object {
         })))
     }
 
+    /// Gives up the memory of pages that were read, which are read again when needed.
+    pub fn release(&self) {
+        self.image.release();
+        if let Some(debug) = &self.debug {
+            debug.release();
+        }
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

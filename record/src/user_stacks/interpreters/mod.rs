@@ -14,6 +14,7 @@
 //! the sample; a function that was freed before that has none, and the native frame remains.
 
 mod code;
+mod known;
 mod process;
 mod python;
 mod ruby;
@@ -34,6 +35,7 @@ use perfquet_trace::symbols::limits::{
 
 use crate::journal::record::{Records, kind, misc};
 pub(super) use code::Memory;
+use known::KnownObjects;
 pub(super) use process::{Entry, Mapped, may_be_interpreter};
 use process::{Language, Process, Role};
 use share::Share;
@@ -95,6 +97,7 @@ impl InterpreterCounts {
 #[derive(Default)]
 pub(super) struct Interpreters {
     processes: HashMap<i32, Option<Process>>,
+    objects: KnownObjects,
     /// CPU time for each process, kept when it maps files or executes a program.
     shares: HashMap<i32, Share>,
     /// CPU time for all processes.
@@ -149,7 +152,7 @@ impl Interpreters {
             if !self.has_time(pid, began) {
                 return None;
             }
-            let found = Process::find(pid);
+            let found = Process::find(pid, &mut self.objects);
             self.spend(pid, began);
             self.processes.insert(pid, found);
         }

@@ -1,14 +1,14 @@
 //! A process with an interpreter, and what was read of it.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use perfquet_ebpf::walk_tables::{PythonEntry, RubyEntry, V8Entry};
-use perfquet_trace::symbols::Object;
 use perfquet_trace::symbols::limits::INTERPRETED_PROCESS_BYTES_MAX;
 
 use super::code::{CODE_BYTES, Code};
+use super::known::{KnownObject, KnownObjects};
 use super::{python, ruby, v8};
 use crate::sys::procfs::{self, Map};
 
@@ -48,7 +48,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Returns the process; `None` if it has no interpreter that can be read.
-    pub(super) fn find(pid: i32) -> Option<Process> {
+    pub(super) fn find(pid: i32, known: &mut KnownObjects) -> Option<Process> {
         let mut maps = Vec::new();
         procfs::read_maps(pid, &mut maps);
         let maps: Vec<Map<'_>> = procfs::parse_maps(&maps).collect();
@@ -61,7 +61,8 @@ impl Process {
                 continue;
             }
             seen.push(map.path);
-            match in_file(pid, language, map, &maps) {
+            let object = known.open(&path_of(pid, map));
+            match object.and_then(|object| in_file((pid, language), object, map, &maps)) {
                 Ok(Some(interpreter)) => {
                     return Some(Process {
                         interpreter,
@@ -138,12 +139,12 @@ impl Process {
 }
 
 fn in_file(
-    pid: i32,
-    language: Language,
+    (pid, language): (i32, Language),
+    object: Arc<KnownObject>,
     first: &Map<'_>,
     maps: &[Map<'_>],
 ) -> Result<Option<Interpreter>, String> {
-    let mapped = Mapped::of(pid, first, maps)?;
+    let mapped = Mapped::new(pid, object, first, maps);
     match language {
         Language::Python => {
             let found = python::Process::in_file(&mapped)?;
@@ -163,7 +164,7 @@ fn in_file(
 /// A file that a process has mapped, which may be its interpreter.
 pub(in crate::user_stacks) struct Mapped<'a> {
     pub(super) pid: i32,
-    pub(in crate::user_stacks) object: Object,
+    pub(in crate::user_stacks) object: Arc<KnownObject>,
     own: Vec<Map<'a>>,
 }
 
@@ -174,14 +175,17 @@ impl<'a> Mapped<'a> {
         first: &Map<'a>,
         maps: &[Map<'a>],
     ) -> Result<Mapped<'a>, String> {
-        let file = format!("/proc/{pid}/map_files/{:x}-{:x}", first.start, first.end);
-        let object = Object::open_foreign(Path::new(&file)).map_err(|error| error.to_string())?;
+        let object = KnownObject::open(&path_of(pid, first))?;
+        Ok(Mapped::new(pid, Arc::new(object), first, maps))
+    }
+
+    fn new(pid: i32, object: Arc<KnownObject>, first: &Map<'a>, maps: &[Map<'a>]) -> Mapped<'a> {
         let is_same = |map: &&Map<'_>| map.inode == first.inode && map.path == first.path;
-        Ok(Mapped {
+        Mapped {
             pid,
             object,
             own: maps.iter().filter(is_same).copied().collect(),
-        })
+        }
     }
 
     /// The address in the process of an offset in the file, in memory with this protection.
@@ -202,16 +206,27 @@ impl<'a> Mapped<'a> {
         Some(map.start.wrapping_sub(base).wrapping_add(address))
     }
 
-    /// Start and end, in the process, of functions.
-    pub(super) fn code_of(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<(u64, u64)> {
-        let functions = self.object.functions_where(is_wanted);
-        let in_process = |(offset, bytes): (u64, u64)| {
+    /// Start and end, in the process, of functions; `question` stands for `is_wanted`.
+    pub(super) fn code_of(
+        &self,
+        question: &'static str,
+        is_wanted: impl Fn(&[u8]) -> bool,
+    ) -> Vec<(u64, u64)> {
+        let functions = self.object.functions_of(question, is_wanted);
+        let in_process = |&(offset, bytes): &(u64, u64)| {
             let start = self.address_of(offset, libc::PROT_EXEC)?;
             Some((start, start.checked_add(bytes)?))
         };
-        let places = functions.iter().map(|found| (found.offset, found.bytes));
-        places.filter_map(in_process).collect()
+        functions.iter().filter_map(in_process).collect()
     }
+}
+
+/// The file of a mapping, even if it has been replaced or is below another root.
+fn path_of(pid: i32, map: &Map<'_>) -> PathBuf {
+    PathBuf::from(format!(
+        "/proc/{pid}/map_files/{:x}-{:x}",
+        map.start, map.end
+    ))
 }
 
 /// The interpreted languages.

@@ -44,7 +44,7 @@ impl Process {
         let unmapped = || "its variables are not mapped".to_owned();
         let runtime = file.address_of(runtime, libc::PROT_WRITE);
         let runtime = runtime.ok_or_else(unmapped)?;
-        let evaluates = file.code_of(|name| {
+        let evaluates = file.code_of(EVALUATES, |name| {
             let rest = name.strip_prefix(EVALUATES.as_bytes());
             let is_part = rest.is_some_and(|rest| !rest.starts_with(b"_"));
             is_part || name.starts_with(INSTRUCTION.as_bytes())

@@ -24,7 +24,7 @@ use crate::sys::procfs::Map;
 use offsets::Offsets;
 
 const EVALUATES: [&[u8]; 2] = [b"rb_vm_exec", b"vm_exec"];
-const LOOPS: &[u8] = b"vm_exec_core";
+const LOOPS: &str = "vm_exec_core";
 const CONTEXT: &str = "ruby_current_ec";
 /// A smaller function is not the loop: it has 16 to 21 KiB in Debian's 3.1 and 3.3.
 const LOOP_MIN: u64 = 8192;
@@ -56,8 +56,8 @@ impl Process {
         if maps.iter().any(is_musl) {
             return Err("the C library is not glibc".to_owned());
         }
-        let mut evaluates = file.code_of(|name| is_part_of_any(name, &EVALUATES));
-        let mut parts = file.code_of(|name| is_part_of_any(name, &[LOOPS]));
+        let mut evaluates = file.code_of("rb_vm_exec", |name| is_part_of_any(name, &EVALUATES));
+        let mut parts = file.code_of(LOOPS, |name| is_part_of_any(name, &[LOOPS.as_bytes()]));
         let has_loop = |(start, end): &(u64, u64)| end - start >= LOOP_MIN;
         if evaluates.is_empty() || !evaluates.iter().chain(&parts).any(has_loop) {
             let found = stripped::find_loop(file);

@@ -91,7 +91,7 @@ impl Process {
             Endian::Little.u32_at(&bytes, 0)
         };
         let layout = Layout::of(value)?;
-        let mut builtins = file.code_of(|name| {
+        let mut builtins = file.code_of("builtins", |name| {
             let rest = name.strip_prefix(BUILTIN);
             rest.is_some_and(|rest| !INTERPRETS.iter().any(|end| rest.ends_with(end)))
         });

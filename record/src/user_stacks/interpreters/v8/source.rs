@@ -6,8 +6,10 @@ use perfquet_trace::symbols::limits::SCRIPT_CHARACTERS_MAX;
 use super::super::code::Memory;
 use super::Text;
 
-/// Characters between two places whose line is kept.
-const CHUNK: u64 = 1 << 16;
+/// Characters between two places whose line is kept: so many are counted again for each function.
+const CHUNK: u64 = 1 << 12;
+/// Chunks that are read at once.
+const CHUNKS_READ: u64 = 16;
 const LINE_FEED: u16 = 10;
 const CARRIAGE_RETURN: u16 = 13;
 const LINE_SEPARATOR: u16 = 0x2028;
@@ -35,40 +37,71 @@ impl Source {
         }
         let chunk = usize::try_from(position / CHUNK).ok()?;
         while self.ends.len() <= chunk {
-            let read = self.ends.len() as u64 - 1;
-            let ends = self.ends_in(memory, read * CHUNK, (read + 1) * CHUNK)?;
-            self.ends.push(self.ends.last()?.checked_add(ends)?);
+            let from = (self.ends.len() as u64 - 1) * CHUNK;
+            let whole = (self.text.length - from) / CHUNK;
+            let chunks = whole.clamp(1, CHUNKS_READ);
+            let bytes = self.read(memory, from, from + chunks * CHUNK)?;
+            for chunk in 0..chunks {
+                let ends = self.ends_in(&bytes, chunk * CHUNK, (chunk + 1) * CHUNK)?;
+                self.ends.push(self.ends.last()?.checked_add(ends)?);
+            }
         }
         let before = *self.ends.get(chunk)?;
-        let inside = self.ends_in(memory, chunk as u64 * CHUNK, position)?;
+        let from = chunk as u64 * CHUNK;
+        let bytes = self.read(memory, from, position)?;
+        let inside = self.ends_in(&bytes, 0, position - from)?;
         before.checked_add(inside)?.checked_add(1)
     }
 
-    /// Number of lines that end between two positions.
-    fn ends_in(&self, memory: &Memory, from: u64, to: u64) -> Option<u32> {
-        // Of a pair of characters, the second one ends the line.
+    /// Reads the characters between two positions, and the next one: of a pair, the second one ends the line.
+    fn read(&self, memory: &Memory, from: u64, to: u64) -> Option<Vec<u8>> {
         let next = (to + 1).min(self.text.length);
         let width = self.text.width;
         let start = self.text.address.checked_add(from * width)?;
-        let bytes = memory.read(start, next.saturating_sub(from) * width)?;
-        let characters: Vec<u16> = match width {
-            1 => bytes.iter().map(|byte| u16::from(*byte)).collect(),
+        memory.read(start, next.saturating_sub(from) * width)
+    }
+
+    /// Number of lines that end between two positions in characters that were read.
+    fn ends_in(&self, bytes: &[u8], from: u64, to: u64) -> Option<u32> {
+        let place = |position: u64| usize::try_from(position * self.text.width).ok();
+        let (from, to) = (place(from)?, place(to)?);
+        let wanted = bytes.get(from..to.min(bytes.len()))?;
+        let is_pair = |units: &[u16]| matches!(units, [CARRIAGE_RETURN, LINE_FEED]);
+        let ends = match self.text.width {
+            1 => {
+                // Counted in one pass without branches: nearly all scripts have these.
+                let count = |wanted: u16| move |byte: &&u8| u16::from(**byte) == wanted;
+                let feeds = wanted.iter().filter(count(LINE_FEED)).count();
+                let returns = wanted.iter().filter(count(CARRIAGE_RETURN)).count();
+                let pairs = match returns {
+                    0 => 0,
+                    _ => {
+                        let after = bytes.get(from..bytes.len().min(to + 1))?;
+                        let pairs = after.windows(2);
+                        let units = |pair: &[u8]| [pair[0].into(), pair[1].into()];
+                        pairs.filter(|pair| is_pair(&units(pair))).count()
+                    }
+                };
+                feeds + returns - pairs
+            }
             _ => {
-                let pairs = bytes.chunks_exact(2);
-                pairs
-                    .filter_map(|pair| Endian::Little.u16_at(pair, 0))
-                    .collect()
+                let unit = |pair: &[u8]| Endian::Little.u16_at(pair, 0).unwrap_or(0);
+                let is_end = |unit: &u16| {
+                    let ends = [
+                        LINE_FEED,
+                        CARRIAGE_RETURN,
+                        LINE_SEPARATOR,
+                        PARAGRAPH_SEPARATOR,
+                    ];
+                    ends.contains(unit)
+                };
+                let ends = wanted.chunks_exact(2).map(unit).filter(is_end).count();
+                let after = bytes.get(from..bytes.len().min(to + 2))?;
+                let units: Vec<u16> = after.chunks_exact(2).map(unit).collect();
+                ends - units.windows(2).filter(|pair| is_pair(pair)).count()
             }
         };
-        let wanted = usize::try_from(to.saturating_sub(from)).ok()?;
-        let follows = characters.iter().skip(1).copied().map(Some);
-        let pairs = characters.iter().zip(follows.chain([None])).take(wanted);
-        let ends = pairs.filter(|(character, next)| match **character {
-            LINE_FEED | LINE_SEPARATOR | PARAGRAPH_SEPARATOR => true,
-            CARRIAGE_RETURN => *next != Some(LINE_FEED),
-            _ => false,
-        });
-        u32::try_from(ends.count()).ok()
+        u32::try_from(ends).ok()
     }
 }
 
