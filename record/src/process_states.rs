@@ -8,8 +8,7 @@
 //! second, has no command line. Records have the time at which the look began: of an exec during it, there is a later look.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -32,6 +31,8 @@ use crate::sys::procfs;
 const PIECE_BYTES: usize = 32 << 10;
 /// Bytes of paths in a record, which has at most 64 KiB.
 const RECORD_BYTES: usize = 24 << 10;
+/// A process is in a dozen hierarchies of cgroups.
+const CGROUP_BYTES_MAX: usize = 64 << 10;
 /// Time in which an executed command gets its arguments.
 const ARGUMENTS: Duration = Duration::from_millis(5);
 /// Time for looks that are free.
@@ -157,7 +158,7 @@ impl Looks {
 
     /// `time` is when its command line was looked at.
     fn add_with(&mut self, pid: i32, time: u64, cmdline: Option<Vec<u8>>) {
-        let cgroup = fs::read(format!("/proc/{pid}/cgroup")).ok();
+        let cgroup = procfs::read_file(&format!("/proc/{pid}/cgroup"), CGROUP_BYTES_MAX);
         let cgroup = cgroup.as_deref().and_then(cgroup_in);
         let mut records = OwnRecords::new(OWN_ID, time, 0);
         if cmdline.is_some() || cgroup.is_some() {
@@ -222,16 +223,14 @@ impl Looks {
 
 /// Returns the command line of a process; `None` for a kernel thread, and for one that has ended.
 fn cmdline_of(pid: i32) -> Option<Vec<u8>> {
-    let file = File::open(format!("/proc/{pid}/cmdline")).ok()?;
-    let mut text = Vec::new();
-    file.take(CMDLINE_BYTES_MAX).read_to_end(&mut text).ok()?;
-    joined(&text)
+    let path = format!("/proc/{pid}/cmdline");
+    joined(procfs::read_file(&path, CMDLINE_BYTES_MAX as usize)?)
 }
 
 /// `sh\0-c\0make\0` is `sh -c make`. A program that sets its title may leave any number of NUL at the end.
-fn joined(text: &[u8]) -> Option<Vec<u8>> {
+fn joined(mut text: Vec<u8>) -> Option<Vec<u8>> {
     let end = text.iter().rposition(|&byte| byte != 0)? + 1;
-    let mut text = text[..end].to_vec();
+    text.truncate(end);
     for byte in &mut text {
         if *byte == 0 {
             *byte = b' ';
@@ -264,12 +263,13 @@ fn cgroup_in(text: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::process::{Command, Stdio};
 
     #[test]
     fn words_are_joined() {
         let check = |text: &[u8], expected: Option<&[u8]>| {
-            assert_eq!(joined(text).as_deref(), expected);
+            assert_eq!(joined(text.to_vec()).as_deref(), expected);
         };
         check(b"sh\0-c\0make all\0", Some(b"sh -c make all"));
         check(b"postgres: writer\0\0\0\0", Some(b"postgres: writer"));

@@ -42,6 +42,50 @@ pub(crate) struct Map<'a> {
     pub(crate) path: &'a [u8],
 }
 
+/// Bytes of a file of `/proc` that are read at once.
+const PIECE_BYTES: usize = 4096;
+
+/// Reads a file about a process, up to a limit; `None` if the process has ended. A short read is the last one, since the kernel
+/// makes these files in one piece: three system calls, of which a recorder makes some for each new process, in place of six.
+pub(crate) fn read_file(path: &str, most: usize) -> Option<Vec<u8>> {
+    let mut file = fs::File::open(path).ok()?;
+    let mut bytes = vec![0; PIECE_BYTES.min(most)];
+    let mut length = 0;
+    loop {
+        let room = bytes.get_mut(length..).unwrap_or_default();
+        let (read, wanted) = (file.read(room).ok()?, room.len());
+        length += read;
+        if read < wanted || length >= most {
+            bytes.truncate(length);
+            return Some(bytes);
+        }
+        bytes.resize((2 * length).min(most), 0);
+    }
+}
+
+/// Longest list of kernel threads, lines of statistics and lists of cgroups.
+const LINES_BYTES_MAX: usize = 1 << 20;
+
+/// Threads of the kernel, which have neither files nor mappings; empty if they are not known.
+pub(crate) fn kernel_threads() -> Vec<i32> {
+    // kthreadd, in the first namespace.
+    const PARENT: i32 = 2;
+    let is_it =
+        task(PARENT, PARENT).is_some_and(|task| task.comm == b"kthreadd" && task.parent == 0);
+    if !is_it {
+        return Vec::new();
+    }
+    let children = read_file(
+        &format!("/proc/{PARENT}/task/{PARENT}/children"),
+        LINES_BYTES_MAX,
+    );
+    let children = String::from_utf8(children.unwrap_or_default()).unwrap_or_default();
+    let children = children
+        .split_whitespace()
+        .filter_map(|child| child.parse().ok());
+    std::iter::once(PARENT).chain(children).collect()
+}
+
 /// Pids of all processes.
 pub(crate) fn processes() -> Vec<i32> {
     numbers("/proc")
@@ -140,7 +184,7 @@ pub(crate) fn cpu_ticks(pid: i32) -> Option<u64> {
 
 /// Numbers of `/proc/PID/stat`, counted as in proc_pid_stat(5), from 3.
 fn stat_fields<const N: usize>(pid: i32, numbers: [usize; N]) -> Option<[u64; N]> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read_file(&format!("/proc/{pid}/stat"), LINES_BYTES_MAX)?;
     // The name may hold anything, even brackets: fields are counted from after it.
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let fields = String::from_utf8_lossy(&stat[end + 1..]).into_owned();
@@ -173,7 +217,10 @@ pub(crate) fn is_process_alive(pid: i32) -> bool {
 
 /// Returns a thread; `None` if it has ended.
 pub(crate) fn task(pid: i32, tid: i32) -> Option<Task> {
-    parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+    parse_stat(&read_file(
+        &format!("/proc/{pid}/task/{tid}/stat"),
+        LINES_BYTES_MAX,
+    )?)
 }
 
 /// The CPU time of a process per time since its start; more than 1 with several busy threads.
@@ -299,6 +346,45 @@ mod tests {
         assert_eq!((task.state, task.parent), (b'S', 1));
         assert_eq!(parse_stat(b"12 (a"), None);
         assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn files_of_a_process_are_read_to_their_end() {
+        let own = |name: &str| format!("/proc/self/{name}");
+        for name in ["cmdline", "stat", "cgroup"] {
+            let read = read_file(&own(name), 1 << 20).map(|read| read.len());
+            assert_eq!(read, Some(fs::read(own(name)).unwrap().len()), "{name}");
+        }
+        // More than is read at once, and a limit.
+        let mut child = std::process::Command::new("sh");
+        let words = (0..5000).map(|word| format!("word{word}"));
+        let mut child = child.args(["-c", "read _; exit"]).args(words);
+        let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let cmdline = format!("/proc/{}/cmdline", child.id());
+        while read_file(&cmdline, 1 << 20).is_some_and(|read| !read.starts_with(b"sh\0")) {
+            std::thread::yield_now();
+        }
+        let whole = fs::read(&cmdline).unwrap();
+        assert!(whole.len() > 8 * PIECE_BYTES);
+        let parts =
+            [1 << 20, PIECE_BYTES, 10_000, 3].map(|most| read_file(&cmdline, most).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(parts[0], whole);
+        for (part, most) in parts[1..].iter().zip([PIECE_BYTES, 10_000, 3]) {
+            assert_eq!(part, &whole[..most]);
+        }
+        assert_eq!(read_file("/proc/self/none", 10), None);
+    }
+
+    #[test]
+    fn threads_of_the_kernel_have_no_program() {
+        let threads = kernel_threads();
+        assert!(!threads.contains(&(std::process::id() as i32)));
+        for tid in threads {
+            let program = fs::read_link(format!("/proc/{tid}/exe"));
+            assert!(program.is_err(), "{tid}: {program:?}");
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Containers {
     }
 
     /// Checks the recorded processes: on every call for a command, processes or threads, otherwise only on every nth call.
-    /// Returns those that run.
+    /// Returns those that run, without threads of the kernel.
     pub(crate) fn look(&mut self, target: &Target, command: Option<i32>) -> Option<Vec<i32>> {
         let is_due = self.ticks.is_multiple_of(TICKS_BETWEEN);
         self.ticks = self.ticks.wrapping_add(1);
@@ -60,8 +60,14 @@ impl Containers {
             return None;
         }
         let mut pids = target.processes(command);
-        if is_narrow {
-            procfs::add_descendants(&mut pids);
+        match is_narrow {
+            true => procfs::add_descendants(&mut pids),
+            false => {
+                // Most of the processes of a small machine, without anything to look at.
+                let of_kernel = procfs::kernel_threads();
+                let of_kernel: HashSet<i32> = of_kernel.into_iter().collect();
+                pids.retain(|pid| !of_kernel.contains(pid));
+            }
         }
         for &pid in &pids {
             self.look_at(pid);
