@@ -461,6 +461,8 @@ impl Symbolizer {
                 free.insert(found)
             }
         };
+        // Neighbors are found in the same part of a table.
+        places.sort_unstable_by_key(|place| (place.offset, place.request));
         let report = &mut self.report;
         match found {
             Ok(found) => {

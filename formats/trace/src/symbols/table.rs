@@ -148,7 +148,7 @@ impl Table {
             .partition_point(|symbol| symbol.start <= address);
         for _ in 0..NESTING_MAX {
             let start = self.symbols.get(count.checked_sub(1)?)?.start;
-            let first = self.symbols.partition_point(|symbol| symbol.start < start);
+            let first = self.first_at(start, count);
             let best = self.best(first, count)?;
             if address < best.end {
                 return Some(best);
@@ -156,6 +156,17 @@ impl Table {
             count = first;
         }
         None
+    }
+
+    /// The first of the symbols before `count` that start at `start`, as the last of them does.
+    fn first_at(&self, start: u64, count: usize) -> usize {
+        let before = count
+            .checked_sub(2)
+            .and_then(|place| self.symbols.get(place));
+        match before.is_some_and(|before| before.start == start) {
+            true => self.symbols.partition_point(|symbol| symbol.start < start),
+            false => count - 1,
+        }
     }
 
     /// The best of the symbols from `first` to `end`, which start at one address.
