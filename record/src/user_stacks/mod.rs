@@ -76,6 +76,8 @@ const RENEWED_PART: u64 = 16;
 const MOST_PENDING: usize = 64;
 /// Larger buffers are shrunk after a burst.
 const KEPT_BYTES: usize = 4 << 20;
+/// Records of a pass, mostly: room for so many is allocated at once.
+const RECORDS: usize = 1 << 8;
 /// Copies that are unwound before the rings are looked at again: the first one through a file reads its rules.
 const COPIES_AT_ONCE: u64 = 1;
 /// Most bytes of records that wait for their stacks; beyond, they stay in the rings.
@@ -438,8 +440,8 @@ impl UserStacks {
     fn due(&mut self, limit: u64) -> (Vec<Due>, Vec<Joined>) {
         // Less than 4 GiB are read from the rings.
         let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
-        let mut due = Vec::new();
-        let mut all_joined = Vec::new();
+        let mut due = Vec::with_capacity(RECORDS);
+        let mut all_joined = Vec::with_capacity(RECORDS);
         for (ring, state) in self.rings.iter_mut().enumerate() {
             let mut start = 0;
             let mut time = 0;

@@ -58,8 +58,9 @@ impl<'a> Chain<'a> {
     /// frame pointers keeps data in that register, and a caller read through it is no code address.
     ///
     /// A caller outside all mappings remains if the next one is code: then its mapping is missing. Unwinders stop at data
-    /// themselves; to them, code may be in any mapping, as that of Android's interpreter is in read-only ones.
-    fn within_code(self) -> Chain<'a> {
+    /// themselves; to them, code may be in any mapping, as that of Android's interpreter is in read-only ones. The outermost
+    /// `known` callers are those of an earlier chain that was whole.
+    fn within_code(self, known: usize) -> Chain<'a> {
         if self.space != Space::User || self.map.is_empty() {
             return self;
         }
@@ -69,8 +70,12 @@ impl<'a> Chain<'a> {
             Some(_) | None => Place::Data,
         };
         let mut callers = self.addresses.iter().skip(1).peekable();
+        let unknown = self.addresses.len().saturating_sub(1 + known);
         let mut inner = 0;
         let is_whole = loop {
+            if inner == unknown {
+                break true;
+            }
             let Some(&caller) = callers.next() else {
                 break true;
             };
@@ -161,6 +166,17 @@ struct Trail {
     callers: Vec<(u64, StackId)>,
 }
 
+impl Trail {
+    /// Number of outermost callers of a chain, leaf first, that are these.
+    fn shared(&self, addresses: &[u64]) -> usize {
+        let callers = addresses.get(1..).unwrap_or_default();
+        let pairs = callers.iter().rev().zip(&self.callers);
+        pairs
+            .take_while(|(address, (before, _))| *address == before)
+            .count()
+    }
+}
+
 impl Stacks {
     /// An empty tree, whose first node gets this ID.
     pub(crate) fn starting_at(first: StackId, limits: Limits) -> Stacks {
@@ -206,7 +222,7 @@ impl Stacks {
             return Some(stack);
         }
         self.make_room()?;
-        let within = chain.within_code();
+        let within = chain.within_code(self.known_callers(&chain, tag));
         let stack = self.walk(within, tag | u64::from(within.is_cut), frames);
         let most = self.limits.chain_words;
         self.cache.insert(hash, tag, chain.addresses, stack, most);
@@ -309,6 +325,15 @@ impl Stacks {
         (self.last < i32::MAX as u32 - (1 << 24)).then_some(())
     }
 
+    /// Number of outermost callers that the preceding chain with this tag had, too.
+    fn known_callers(&mut self, chain: &Chain<'_>, tag: u64) -> usize {
+        let trail = self.trail_of(chain.space, tag);
+        match trail.tag == tag {
+            true => trail.shared(chain.addresses),
+            false => 0,
+        }
+    }
+
     fn walk(&mut self, chain: Chain<'_>, tag: u64, frames: &mut Frames) -> StackId {
         let Chain {
             addresses,
@@ -326,12 +351,7 @@ impl Stacks {
             trail.callers.clear();
             trail.tag = tag;
         }
-        let shared = callers
-            .iter()
-            .rev()
-            .zip(&trail.callers)
-            .take_while(|(address, (before, _))| *address == before)
-            .count();
+        let shared = trail.shared(addresses);
         trail.callers.truncate(shared);
         let root = if is_cut { CUT } else { 0 };
         let mut parent = trail.callers.last().map_or(root, |&(_, stack)| stack);
@@ -554,8 +574,13 @@ mod tests {
             is_cut: false,
             is_unwound,
         };
-        let within = chain.within_code();
+        let within = chain.within_code(0);
         assert_eq!((within.addresses, within.is_cut), (expected, is_cut));
+        // What an earlier whole chain had is not looked at again.
+        for known in 0..if is_cut { 0 } else { addresses.len() } {
+            let within = chain.within_code(known);
+            assert_eq!((within.addresses, within.is_cut), (expected, is_cut));
+        }
     }
 
     #[test]

@@ -16,10 +16,12 @@ use super::table::CodeRules;
 
 /// Rules evaluated last, by file and address. A quarter of the frames of a large program's samples are different.
 const RECENT_RULES: usize = 1 << 13;
-/// Rules read from files before their pages are released: each reads about three places, of which the kernel maps 64 KiB.
-const RULES_READ: usize = 1 << 14;
+/// Parts of files whose rules are read before the pages are released: about three places for each, of which the kernel maps 64 KiB.
+const PARTS_READ: usize = 1 << 14;
 /// The same while recording.
-const RULES_READ_LIVE: usize = 1 << 7;
+const PARTS_READ_LIVE: usize = 1 << 7;
+/// Size of a part, as a power of two: its call frame information has a few KiB.
+const PART_BITS: u32 = 16;
 
 /// Files with code, by number.
 pub(super) struct CodeFiles {
@@ -28,9 +30,8 @@ pub(super) struct CodeFiles {
     frame_bytes: u64,
     recent: Box<[Recent; RECENT_RULES]>,
     scratch: Scratch,
-    /// Files whose pages were read since the last release, and the number of rules read from them.
-    touched: BTreeSet<u32>,
-    rules_read: usize,
+    /// Files and parts whose rules were read since the last release.
+    touched: BTreeSet<(u32, u64)>,
 }
 
 /// A file with code.
@@ -63,7 +64,6 @@ impl Default for CodeFiles {
             recent: Box::new([free; RECENT_RULES]),
             scratch: Scratch::default(),
             touched: BTreeSet::new(),
-            rules_read: 0,
         }
     }
 }
@@ -108,7 +108,7 @@ impl CodeFiles {
         {
             return recent.rule;
         }
-        self.note_read(file, frame_bytes.is_some());
+        self.note_read((file, address >> PART_BITS), frame_bytes.is_some());
         let Some(CodeFile {
             found,
             index,
@@ -152,22 +152,26 @@ impl CodeFiles {
         rule
     }
 
-    /// Notes that a rule is read from a file, and releases the pages of files from time to time.
-    fn note_read(&mut self, file: u32, is_live: bool) {
-        self.touched.insert(file);
-        self.rules_read += 1;
-        let most = match is_live {
-            true => RULES_READ_LIVE,
-            false => RULES_READ,
-        };
-        if self.rules_read < most {
+    /// Notes that a rule is read from a part of a file, and releases the pages of files from time to time.
+    fn note_read(&mut self, part: (u32, u64), is_live: bool) {
+        if !self.touched.insert(part) {
             return;
         }
-        self.rules_read = 0;
-        for file in std::mem::take(&mut self.touched) {
-            if let Some(file) = self.files.get(file as usize) {
+        let most = match is_live {
+            true => PARTS_READ_LIVE,
+            false => PARTS_READ,
+        };
+        if self.touched.len() < most {
+            return;
+        }
+        let mut released = None;
+        for (file, _) in std::mem::take(&mut self.touched) {
+            if released != Some(file)
+                && let Some(file) = self.files.get(file as usize)
+            {
                 file.found.release();
             }
+            released = Some(file);
         }
     }
 
