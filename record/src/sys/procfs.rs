@@ -358,7 +358,7 @@ mod tests {
         // More than is read at once, and a limit.
         let mut child = std::process::Command::new("sh");
         let words = (0..5000).map(|word| format!("word{word}"));
-        let mut child = child.args(["-c", "read _; exit"]).args(words);
+        let child = child.args(["-c", "read _; exit"]).args(words);
         let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
         let cmdline = format!("/proc/{}/cmdline", child.id());
         while read_file(&cmdline, 1 << 20).is_some_and(|read| !read.starts_with(b"sh\0")) {
