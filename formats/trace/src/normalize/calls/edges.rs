@@ -12,6 +12,7 @@ use super::super::life::Life;
 use super::super::samples::stack_of;
 use super::super::texts::TextId;
 use super::super::{Calling, Normalizer, Trees};
+use super::lanes::Lane;
 use super::pairs::{self, DECLARED, Edge, NameOf, PROBE, Recorded, SOFTIRQS};
 use super::{Calls, Entry, Exit, Extra, NUMBERED, Pair, args, system_calls};
 
@@ -200,6 +201,17 @@ impl Normalizer<'_> {
                 None => return Ok(()),
             }
         }
+        if let Some(place) = role.buffer {
+            let buffer = match fields.value(place) {
+                Value::Bytes(name) => Some(name),
+                _ => None,
+            };
+            let lane = Lane::of(head.tid(), head.cpu());
+            let calls = &mut self.calling.calls;
+            if !calls.is_used(lane, pair, buffer, edge == Edge::Enter) {
+                return Ok(());
+            }
+        }
         let is_provisional = recorded == Recorded::Perhaps;
         let system_call = role.system_call;
         let number = match value(role.number_of_call) {
@@ -291,11 +303,11 @@ impl Normalizer<'_> {
             }
             NameOf::Fixed(name) => {
                 let generation = calls.generation;
-                let known = role.interned.filter(|known| known.0 == generation);
+                let known = role.ids.fixed.filter(|known| known.0 == generation);
                 let id = known.map_or_else(|| texts.intern(name.as_bytes()), |known| known.1);
                 let plan = plans.get_mut(event.0 as usize);
                 if let Some(role) = plan.and_then(|plan| plan.role.as_mut()) {
-                    role.interned = Some((generation, id));
+                    role.ids.fixed = Some((generation, id));
                 }
                 return Ok(Some(id));
             }
@@ -318,7 +330,7 @@ impl Normalizer<'_> {
                 let place = usize::try_from(number)
                     .ok()
                     .filter(|&place| place < NUMBERS);
-                let known = place.and_then(|place| role.numbers.get(place).copied());
+                let known = place.and_then(|place| role.ids.numbers.get(place).copied());
                 if let Some(Some((of, name))) = known
                     && of == generation
                 {

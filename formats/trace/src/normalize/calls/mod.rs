@@ -21,6 +21,7 @@
 //! - If the recorder declares an event as an edge of a function, that decides, and recursion shows as nesting.
 //! - The exit of a system call whose registers were replaced has no number: it ends the open one. The child's return from clone
 //!   is no call.
+//! - Of events that several buffers of a trace have, those of one buffer are paired.
 //! - A call outside the selection (too short, in another context) is not a row, but counts for enclosing calls.
 //! - Complete calls ([`Call`]) nest by their times; a recorded caller that is open decides. A call that outlives another is not
 //!   inside of it, and the self time of the other is unknown.
@@ -31,6 +32,7 @@
 
 mod args;
 mod batch;
+mod buffers;
 mod edges;
 mod ends;
 mod keep;
@@ -57,6 +59,7 @@ use super::threads::Threads;
 use crate::store;
 
 use batch::CallNames;
+use buffers::Buffers;
 pub(crate) use edges::EdgeHit;
 use ends::{enclosing, end_before, outlive};
 use lanes::{Lane, Lanes};
@@ -202,6 +205,7 @@ pub(crate) struct Calls {
     expected: HashMap<(Lane, i64), Awaited>,
     /// Finished and selected calls of declared functions.
     ended: u64,
+    buffers: Buffers,
 }
 
 impl Calls {
@@ -219,6 +223,7 @@ impl Calls {
             given_up: 0,
             expected: HashMap::new(),
             ended: 0,
+            buffers: Buffers::default(),
         }
     }
 

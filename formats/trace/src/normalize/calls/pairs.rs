@@ -9,7 +9,7 @@
 //! Pairs are never guessed from names: these are the kernel's own. A probe's entry and return are matched by the
 //! address of the function, which both carry. An entry whose exit is never recorded is not a call.
 
-use perfquet_events::event::{CallEdge, Context, EventType, Field, Purpose};
+use perfquet_events::event::{CallEdge, Context, EventType, Field, FieldType, Purpose};
 
 use super::super::texts::TextId;
 use super::args::{self, Arg};
@@ -46,13 +46,21 @@ pub(crate) struct Role {
     pub(super) system_call: Option<SystemCall>,
     /// Field with the system call number.
     pub(super) number_of_call: Option<usize>,
+    /// Column with the buffer of the event, if the trace has several.
+    pub(super) buffer: Option<usize>,
     /// For entries of probes: whether a return of the function was seen.
     pub(super) is_proven: bool,
     /// Number of hits before it was known to be an edge.
     pub(super) hits: u32,
-    /// The fixed name as a string ID, with the generation of the strings.
-    pub(super) interned: Option<(u32, TextId)>,
-    /// The names of small numbers, likewise.
+    pub(super) ids: NameIds,
+}
+
+/// String IDs of names, with the generation of the strings.
+#[derive(Debug, Clone, Default)]
+pub(super) struct NameIds {
+    /// Of the fixed name.
+    pub(super) fixed: Option<(u32, TextId)>,
+    /// Of small numbers.
     pub(super) numbers: Vec<Option<(u32, TextId)>>,
 }
 
@@ -219,19 +227,19 @@ impl Role {
             context,
             system_call: None,
             number_of_call: None,
+            buffer: None,
             is_proven: false,
             hits: 0,
-            interned: None,
-            numbers: Vec::new(),
+            ids: NameIds::default(),
         }
     }
 
     /// Remembers the name of a number.
     pub(super) fn set_number(&mut self, number: usize, name: (u32, TextId)) {
-        if number >= self.numbers.len() {
-            self.numbers.resize(number + 1, None);
+        if number >= self.ids.numbers.len() {
+            self.ids.numbers.resize(number + 1, None);
         }
-        if let Some(place) = self.numbers.get_mut(number) {
+        if let Some(place) = self.ids.numbers.get_mut(number) {
             *place = Some(name);
         }
     }
@@ -250,12 +258,14 @@ impl Pairs {
             Purpose::RowsOnly => return None,
             Purpose::Rows | Purpose::Start(_) | Purpose::Stop(_) => {}
         }
-        let role = self
+        let mut role = self
             .system_call(event)
             .or_else(|| self.known(event))
             .or_else(|| self.vector(event))
             .or_else(|| probe(event))
             .or_else(|| marker(event))?;
+        let is_buffer = |field: &Field| field.name == "buffer" && field.kind == FieldType::Text;
+        role.buffer = event.fields.iter().rposition(is_buffer);
         if let Some(class) = self.classes.get_mut(role.class as usize) {
             let is_marker = role.class == MARKER;
             class.has_enter |= role.edge == Edge::Enter;

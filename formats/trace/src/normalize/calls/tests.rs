@@ -10,6 +10,7 @@
 //! A row: function, caller, ID of the enclosing call, depth, time, duration, self time; `no entry`, `no exit`.
 
 mod arguments;
+mod buffers;
 mod complete_calls;
 mod late_exits;
 mod recursive_probes;
