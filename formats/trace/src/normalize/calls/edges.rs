@@ -159,6 +159,10 @@ impl Normalizer<'_> {
         let Some(role) = plan.and_then(|plan| plan.role.as_ref()) else {
             return Ok(());
         };
+        if recorded == Recorded::GivenUp {
+            self.calling.calls.give_up(event.0);
+            return Ok(());
+        }
         let value = |place: Option<usize>| match place {
             Some(place) => fields.value(place),
             None => Value::Null,

@@ -114,6 +114,8 @@ pub(crate) enum Recorded {
     Yes,
     /// It may still be declared, or is not known to be of this function.
     Perhaps,
+    /// From this hit on, no exit is expected: its earlier entries are no calls.
+    GivenUp,
     /// No exit is recorded.
     No,
 }
@@ -285,9 +287,11 @@ impl Pairs {
         }
         role.hits = role.hits.saturating_add(1);
         let early = if both { EARLY_HITS } else { EARLY_ENTRIES };
-        match role.hits <= early || role.edge == Edge::Leave {
-            true => Recorded::Perhaps,
-            false => Recorded::No,
+        match role.hits {
+            _ if role.edge == Edge::Leave => Recorded::Perhaps,
+            hits if hits <= early => Recorded::Perhaps,
+            hits if hits == early + 1 => Recorded::GivenUp,
+            _ => Recorded::No,
         }
     }
 

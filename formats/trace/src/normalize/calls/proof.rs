@@ -68,6 +68,22 @@ impl Calls {
     }
 }
 
+impl Calls {
+    /// Removes the provisional calls of an event whose exits are not recorded.
+    pub(super) fn give_up(&mut self, event: u32) {
+        let rows = &mut self.rows;
+        self.lanes.sweep(|lane| {
+            lane.retain(|open| {
+                let is_kept = !open.is_provisional || open.pair.is_none() || open.event != event;
+                if !is_kept {
+                    rows.close(open.id);
+                }
+                is_kept
+            });
+        });
+    }
+}
+
 /// Turns provisional calls of a lane into calls, outermost first.
 fn settle(rows: &mut PendingRows, lane: &mut [Open], is_proven: impl Fn(&Open) -> bool) {
     let has_depths = lane.iter().any(|open| open.depth.is_some());

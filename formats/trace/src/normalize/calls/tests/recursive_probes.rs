@@ -64,6 +64,24 @@ fn calls_before_the_first_return_are_inside_of_the_open_ones() {
 }
 
 #[test]
+fn entries_without_any_return_are_forgotten() {
+    let [entry, ..] = types();
+    let other = event_type("probe_p", "other", &["__probe_ip"]);
+    let other_return = event_type("probe_p", "other__return", &["__probe_func"]);
+    let mut hits: Vec<(u32, i64, i32, &[i64])> = Vec::new();
+    for time in 0..2000 {
+        hits.push((ENTRY, time, 5, &[0x1159]));
+    }
+    hits.push((1, 3000, 5, &[0x2000]));
+    hits.push((2, 3005, 5, &[0x2000]));
+    check_pairs(
+        &[entry, other, other_return],
+        &hits,
+        &["other - - 0 3000 5 5 task -"],
+    );
+}
+
+#[test]
 fn returns_that_the_kernel_does_not_await_are_not_guessed() {
     let mut hits: Vec<(u32, i64, i32, &[i64])> = Vec::new();
     for time in 0..70 {
