@@ -63,8 +63,7 @@ fn calls(trace: &Path) -> Vec<String> {
 fn again(exporter: &Exporter, trace: &Path, folder: &Path) -> Vec<String> {
     let output = folder.join(format!("a.{}", exporter.name));
     let trace = Directory::open(trace).unwrap();
-    let source =
-        Source::open(&trace, &Selection::default(), Default::default(), &|_| {}).unwrap();
+    let source = Source::open(&trace, &Selection::default(), Default::default(), &|_| {}).unwrap();
     let mut tally = Tally::default();
     match exporter.output {
         Output::Directory { write, .. } => {
@@ -90,10 +89,7 @@ fn again(exporter: &Exporter, trace: &Path, folder: &Path) -> Vec<String> {
 fn check(text: &str) {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("a.pqt");
-    imported(
-        Input::from_bytes("test", text.as_bytes()).unwrap(),
-        &trace,
-    );
+    imported(Input::from_bytes("test", text.as_bytes()).unwrap(), &trace);
     let expected = calls(&trace);
     for name in ["perfetto", "chrome", "firefox", "speedscope", "ctf"] {
         let exporter = EXPORTERS.iter().find(|exporter| exporter.name == name);

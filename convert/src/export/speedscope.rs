@@ -134,8 +134,8 @@ struct Profile {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    Nanoseconds,
-    Count,
+    /// Samples, whose weights have this unit.
+    Samples(&'static str),
     Calls,
 }
 
@@ -264,10 +264,16 @@ impl Export<'_> {
             let group = self.profiles.len();
             let threads = self.sampled.entry(event.to_owned()).or_default();
             threads.insert(key, group);
-            let kind = match self.weights.are_time(event) {
-                true => Kind::Nanoseconds,
-                false => Kind::Count,
-            };
+            // Its other units have no name in the format.
+            let units = [
+                "nanoseconds",
+                "microseconds",
+                "milliseconds",
+                "seconds",
+                "bytes",
+            ];
+            let unit = Some(self.weights.unit(event)).filter(|unit| units.contains(unit));
+            let kind = Kind::Samples(unit.unwrap_or("none"));
             self.profiles.push(Profile {
                 name: format!(
                     "{event}: {}",
@@ -409,7 +415,7 @@ impl Export<'_> {
             json.raw(if index > 0 { ",\n" } else { "\n" })?;
             match self.profiles[group].kind {
                 Kind::Calls => self.write_calls(json, group)?,
-                Kind::Nanoseconds | Kind::Count => self.write_samples(json, group)?,
+                Kind::Samples(unit) => self.write_samples(json, group, unit)?,
             }
         }
         json.raw("],\"shared\":{\"frames\":[")?;
@@ -417,12 +423,8 @@ impl Export<'_> {
         json.raw("]}}\n")
     }
 
-    fn write_samples(&mut self, json: &mut Json<'_>, group: usize) -> Result<()> {
+    fn write_samples(&mut self, json: &mut Json<'_>, group: usize, unit: &str) -> Result<()> {
         let profile = &self.profiles[group];
-        let unit = match profile.kind {
-            Kind::Nanoseconds => "nanoseconds",
-            Kind::Count | Kind::Calls => "none",
-        };
         json.raw(format!(
             "{{\"type\":\"sampled\",\"name\":{},{}\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{},\"samples\":[",
             text(&profile.name),

@@ -135,12 +135,7 @@ fn samples_without_a_period_are_counted() {
     assert!(exported("firefox").contains("\"weightType\":\"samples\""));
     // Some have one: samples are counted, and the export says so.
     let mixed = b"a 10/10 [000] 1.000000: cpu-clock:\n\t11a0 hot (/x/spin)\n\na 10/10 [000] 1.010000: 1000000 cpu-clock:\n\t11a0 hot (/x/spin)\n\n";
-    let (out, tally) = exported_with(
-        &PERF_SCRIPT,
-        &folded::EXPORTER,
-        mixed,
-        Selection::default(),
-    );
+    let (out, tally) = exported_with(&PERF_SCRIPT, &folded::EXPORTER, mixed, Selection::default());
     assert_eq!(String::from_utf8_lossy(&out), "a;hot 2\n");
     assert_eq!(
         tally.notes(),

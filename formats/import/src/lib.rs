@@ -415,9 +415,7 @@ fn looks_like(head: &[u8]) -> Option<&'static str> {
     let is_heap = head.starts_with(b"{")
         && head.windows(HEAP.len()).any(|part| part == HEAP)
         && head.windows(6).any(|part| part == b"\"head\"");
-    let heap = is_heap.then_some(
-        "a heap profile of V8, which perfquet does not read",
-    );
+    let heap = is_heap.then_some("a heap profile of V8, which perfquet does not read");
     let zeros = head.len() >= 64 && head.iter().all(|&byte| byte == 0);
     heap.or(known)
         .or(report)
