@@ -67,7 +67,11 @@ impl Open {
                 End::Named
             }
             None => {
-                super::read::count(&mut self.unknown, offset);
+                let (count, first) = &mut self.unknown;
+                if *count == 0 {
+                    *first = offset;
+                }
+                *count += 1;
                 End::Unknown
             }
         }

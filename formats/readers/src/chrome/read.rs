@@ -484,7 +484,7 @@ fn arguments(args: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-pub(super) fn count((count, first): &mut (u64, u64), offset: u64) {
+fn count((count, first): &mut (u64, u64), offset: u64) {
     if *count == 0 {
         *first = offset;
     }
