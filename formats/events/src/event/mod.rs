@@ -181,6 +181,8 @@ pub struct EventType {
     pub purpose: Purpose,
     /// Threads inherit the event, and each has its own counters with the same IDs: see [`Sample::read`].
     pub is_inherited: bool,
+    /// With each hit comes an [`Event::Switch`], which names the threads of events on its CPU that have none.
+    pub has_switches: bool,
 }
 
 /// Members of a sample that only some tracepoint recordings have (`perf record -d`, `--all-cgroups`, …).

@@ -193,6 +193,7 @@ impl Types {
                 Tracer::Perfquet => Purpose::RowsOnly,
                 _ => Purpose::Rows,
             };
+            let purpose = (purpose, special == Special::Switch);
             plan.id = self.declare((system, name), kind, fields, purpose, sink)?;
         }
         Ok(plan)
@@ -203,7 +204,7 @@ impl Types {
         (system, name): (String, String),
         kind: EventKind,
         fields: Vec<Field>,
-        purpose: Purpose,
+        (purpose, has_switches): (Purpose, bool),
         sink: &mut dyn Sink,
     ) -> Result<EventId, Error> {
         let of_type = EventType {
@@ -212,6 +213,7 @@ impl Types {
             kind,
             fields,
             purpose,
+            has_switches,
             extras: Extras {
                 period: kind.is_sampled(),
                 ..Extras::default()

@@ -262,6 +262,11 @@ impl<'o> Normalizer<'o> {
                 "more open calls than can be kept: these have no exit",
             );
         }
+        for (count, message) in self.calling.calls.threadless() {
+            if count > 0 {
+                self.problem(count, message);
+            }
+        }
         self.selected.facts(|fact| self.facts.add(fact));
         for plan in std::mem::take(&mut self.plans) {
             plan.finish(self.output)?;
@@ -312,6 +317,9 @@ impl<'o> Normalizer<'o> {
 
     fn declare(&mut self, event: &EventType) {
         self.selected.declare(&event.purpose);
+        if event.has_switches {
+            self.calling.calls.see_switches();
+        }
         let role = self.calling.pairs.role_of(event);
         self.plans
             .push(Plan::new(event, role, &self.naming.kernel_texts));

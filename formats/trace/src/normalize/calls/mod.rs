@@ -9,6 +9,7 @@
 //! Rules, each with its test:
 //! - A *lane* is a unit of nesting: a thread with its interrupts; the idle task of each CPU; a CPU where
 //!   the input has no thread ([`Switch`] supplies it afterwards).
+//! - Where nothing tells threads apart, entries and exits are not paired, and calls have no caller ([`Threadless`]).
 //! - A leave belongs to the call of its depth if depths are recorded; otherwise to the innermost open call of its
 //!   function, or of its event pair; without either, to the innermost one. Calls still open inside have no exit.
 //! - A leave without an enter is a call whose entry was not seen; a call never left is one without an exit.
@@ -45,6 +46,7 @@ mod proof;
 mod system_calls;
 #[cfg(test)]
 mod tests;
+mod threadless;
 mod waiting;
 
 use hashbrown::HashMap;
@@ -67,6 +69,7 @@ pub(crate) use names::Names;
 use pairs::{DECLARED, ENTRY_BYTES, PROBE, SystemCall};
 pub(crate) use pairs::{Pairs, Recorded, Role};
 use pending::{CallId, Extra, Pending};
+use threadless::Threadless;
 use waiting::{Extent, PendingRows};
 
 /// Maximum number of open calls in one lane: above any kernel stack, but user code may recurse deeper.
@@ -206,6 +209,7 @@ pub(crate) struct Calls {
     /// Finished and selected calls of declared functions.
     ended: u64,
     buffers: Buffers,
+    threadless: Threadless,
 }
 
 impl Calls {
@@ -224,6 +228,7 @@ impl Calls {
             expected: HashMap::new(),
             ended: 0,
             buffers: Buffers::default(),
+            threadless: Threadless::default(),
         }
     }
 
@@ -323,6 +328,12 @@ impl Calls {
 
     /// Handles a function entry.
     fn enter(&mut self, entry: Entry) {
+        if self
+            .threadless
+            .is_of(&entry.head, entry.depth, entry.context)
+        {
+            return self.enter_threadless(entry);
+        }
         let lane = self.lane(&entry.head);
         let losses = self.losses;
         let opens = self.lanes.of(lane);
@@ -378,6 +389,10 @@ impl Calls {
 
     /// Handles a function exit. Returns the event type of the entry.
     fn leave(&mut self, mut exit: Exit) -> Option<u32> {
+        if self.threadless.is_of(&exit.head, exit.depth, exit.context) {
+            self.leave_threadless();
+            return None;
+        }
         let lane = self.lane(&exit.head);
         self.returns(lane, &exit);
         let losses = self.losses;
@@ -470,6 +485,15 @@ impl Calls {
 
     /// Handles a complete call, in the order of entries.
     fn call(&mut self, entry: Entry, exit: Exit, may_nest: bool) {
+        let is_interrupt = entry
+            .context
+            .is_some_and(|context| context != Context::Task);
+        let is_of_nobody = self
+            .threadless
+            .is_of(&entry.head, entry.depth, entry.context);
+        if is_of_nobody && !is_interrupt {
+            return self.call_threadless(entry, &exit, may_nest);
+        }
         let lane = self.lane(&entry.head);
         let losses = self.losses;
         let opens = self.lanes.of(lane);
@@ -593,6 +617,7 @@ impl Calls {
             return Ok(());
         }
         if all || too_much {
+            self.close_threadless();
             let (rows, given_up) = (&mut self.rows, &mut self.given_up);
             self.lanes.sweep(|opens| {
                 *given_up += if too_much { without_end(opens) } else { 0 };

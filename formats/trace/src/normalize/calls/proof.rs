@@ -19,6 +19,7 @@ const AWAITED_RETURNS: usize = 64;
 impl Calls {
     /// Exits of a class are recorded: its open calls are calls. Readers of text learn this at the first exit.
     pub(super) fn prove(&mut self, class: u32) {
+        self.prove_threadless(class);
         let rows = &mut self.rows;
         self.lanes.sweep(|lane| {
             let mut system_calls = lane.iter().filter(|open| open.system_call.is_some());

@@ -15,6 +15,7 @@ mod complete_calls;
 mod late_exits;
 mod recursive_probes;
 mod system_calls;
+mod threads;
 
 use perfquet_events::event::*;
 
@@ -427,9 +428,9 @@ fn complete_calls_nest_by_their_times() {
 #[test]
 fn leaves_of_a_graph_and_functions_without_end() {
     check(
-        "> - a cpu=0
-         = - b cpu=0 dur=300 leaf
-         < - ? cpu=0 dur=1000",
+        "> - a cpu=0 depth=0
+         = - b cpu=0 depth=1 dur=300 leaf
+         < - ? cpu=0 depth=0 dur=1000",
         &["a - - 0 - 1000 700", "b a 1 1 - 300 300"],
     );
     check(
@@ -446,16 +447,16 @@ fn a_switch_names_the_thread_of_the_calls() {
     trace.input("test", |sink| {
         play(
             sink,
-            "> - a cpu=0
-             > - c cpu=0
-             < - ? cpu=0 dur=20
-             > - d cpu=1
+            "> - a cpu=0 depth=0
+             > - c cpu=0 depth=1
+             < - ? cpu=0 depth=1 dur=20
+             > - d cpu=1 depth=0
              s cpu=0 5 6
-             > - b cpu=0
-             < - ? cpu=0 dur=10
+             > - b cpu=0 depth=0
+             < - ? cpu=0 depth=0 dur=10
              s cpu=0 6 5
-             < - ? cpu=0 dur=90
-             < - ? cpu=1 dur=5",
+             < - ? cpu=0 depth=0 dur=90
+             < - ? cpu=1 depth=0 dur=5",
         );
     });
     assert_eq!(
@@ -473,6 +474,11 @@ fn a_switch_names_the_thread_of_the_calls() {
 fn merged_lanes_stay_within_the_limit() {
     let mut trace = Trace::new();
     trace.input("test", |sink| {
+        let switches = EventType {
+            has_switches: true,
+            ..event_type("sched", "sched_switch", &[])
+        };
+        sink.event(Event::Type(&switches)).unwrap();
         for _ in 0..3 {
             play(sink, &"> - a cpu=0\n".repeat(8000));
             play(sink, "s cpu=0 5 5");
