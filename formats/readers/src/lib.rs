@@ -55,6 +55,7 @@ mod protobuf;
 pub mod speedscope;
 pub mod strace;
 pub mod systemtap;
+mod thread_numbers;
 pub mod trace_dat;
 mod tracing_data;
 pub mod uftrace;

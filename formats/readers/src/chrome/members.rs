@@ -6,9 +6,7 @@
 
 use std::borrow::Cow;
 
-use perfquet_events::event::Common;
-
-use crate::json::{Scanner, integer, members, nanoseconds, text};
+use crate::json::{Scanner, members, nanoseconds, text};
 
 /// An event with the members that are needed of it.
 #[derive(Debug, Default, Clone)]
@@ -22,6 +20,11 @@ pub(super) struct Members<'a> {
     pub(super) tid: Option<&'a [u8]>,
     pub(super) id: Option<&'a [u8]>,
     pub(super) args: &'a [u8],
+    /// ID of the stack's frame, innermost.
+    pub(super) frame: Option<&'a [u8]>,
+    /// Of samples.
+    pub(super) cpu: Option<&'a [u8]>,
+    pub(super) weight: Option<&'a [u8]>,
 }
 
 impl<'a> Members<'a> {
@@ -61,6 +64,9 @@ impl<'a> Members<'a> {
             // Numbers of one process, or of all: {"local": "0x1"}.
             b"id2" => self.id = members(value).next().map(|(_, value)| value),
             b"args" => self.args = value,
+            b"sf" => self.frame = Some(value),
+            b"cpu" => self.cpu = Some(value),
+            b"weight" => self.weight = Some(value),
             _ => {}
         }
     }
@@ -79,25 +85,6 @@ impl<'a> Members<'a> {
     /// Whether the phase and the ID tell hits of the same event apart.
     pub(super) fn has_phase(&self) -> bool {
         matches!(self.phase, b"b" | b"n" | b"e") || self.id.is_some()
-    }
-
-    pub(super) fn common(&self) -> Common<'_> {
-        let id = |value: Option<&[u8]>| i32::try_from(integer(value?)?).ok();
-        let pid = id(self.pid);
-        // uftrace and others write only one of them.
-        let tid = match self.tid {
-            Some(value) => id(Some(value)),
-            None => pid,
-        };
-        // A thread may be a text: "stream 7".
-        let name = self.tid.filter(|_| tid.is_none());
-        Common {
-            time: self.time,
-            pid,
-            tid,
-            comm: name.and_then(crate::json::inside),
-            ..Common::default()
-        }
     }
 }
 

@@ -18,12 +18,15 @@
 //! | `b` `n` `e`, `i` `I` `R` | a hit of the event CATEGORY:NAME; `phase`, `id`, and a column for each argument |
 //! | `C` | a hit of CATEGORY:NAME with a number for each series |
 //! | `M` | names of processes and threads |
+//! | `samples` | samples of the counter NAME, with the stack in `stackFrames` |
 //! | others | a hit of `chrome:other` with phase, category, name, id, arguments as JSON |
 //!
 //! - Times are microseconds with decimals, kept to the nanosecond. The clock is unknown: `trace file`.
+//! - Calls have the stack of their `sf`. clang's `beginningOfTime` is the time of day at time 0. What viztracer's buffer overwrote is a loss.
+//!   The text of ftrace in `systemTraceEvents` is not read, and counted.
 //! - Events come in any order, so a first pass notes their times and the columns of each event: 24 bytes for each one in memory.
-//! - Threads that are texts (`"stream 7"`) have no number: the text becomes the name of the thread, `tid` is NULL, and calls have no
-//!   nesting.
+//! - Processes and threads may have any ID: a text (`"stream 7"`), 64 bits, or that of a thread of another process. Those that are no
+//!   numbers of the kernel have numbers from 2^30 on, and their ID becomes the name. An event without any has no thread.
 //! - Beyond a thousand events with a table each, the others become hits of `chrome:other`.
 
 mod members;
@@ -31,6 +34,7 @@ mod open;
 mod order;
 mod ours;
 mod read;
+mod samples;
 mod sniff;
 #[cfg(test)]
 mod tests;

@@ -134,8 +134,13 @@ impl<'a> Ours<'a> {
 
     /// Time and thread of an event.
     pub(super) fn common<'c>(&'c self, event: &'c Members<'_>) -> Common<'c> {
-        let mut common = event.common();
-        common.time = common.time.map(|time| time.saturating_add(self.start));
+        let id = |value: Option<&[u8]>| i32::try_from(integer(value?)?).ok();
+        let mut common = Common {
+            time: event.time.map(|time| time.saturating_add(self.start)),
+            pid: id(event.pid),
+            tid: id(event.tid),
+            ..Common::default()
+        };
         if let Some(row) = ids(event).and_then(|ids| self.rows.get(&ids)) {
             common.comm = row.comm.as_deref();
             (common.pid, common.tid, common.cpu) = (row.pid, row.tid, row.cpu);

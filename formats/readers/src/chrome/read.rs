@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use perfquet_events::event::{
-    Call, Comm, Common, Enter, Event, Fact, Fields, Function, Leave, Place, Problem, Progress,
-    Sample, Sink, Value,
+    Call, Comm, Common, Enter, Event, Fact, Fields, Function, Leave, Loss, Place, Problem,
+    Progress, Sample, Sink, Stack, Value,
 };
 use perfquet_events::input::Map;
 use perfquet_events::{Error, Input};
@@ -13,9 +13,11 @@ use super::members::{Kind, Members};
 use super::open::{End, Open};
 use super::order::{Entry, Order};
 use super::ours::{self, Ours};
+use super::samples::Samples;
 use super::types::{OTHER, Type, Types, is_null};
-use crate::json::{Scanner, integer, members, text};
+use crate::json::{Scanner, elements, integer, members, nanoseconds, text};
 use crate::lines::quoted;
+use crate::thread_numbers::ThreadNumbers;
 
 /// Members beside the events that become facts, and the length of their values.
 const FACTS_MAX: usize = 100;
@@ -60,11 +62,26 @@ struct File<'a> {
     strangers: (u64, u64),
     /// Events without a time.
     timeless: (u64, u64),
-    /// Events whose thread is a text.
-    unnumbered: (u64, u64),
     open: Open,
+    threads: ThreadNumbers<'a>,
     /// An export of ours.
     ours: Option<Ours<'a>>,
+    samples: Samples<'a>,
+    /// What other members say.
+    said: Said,
+}
+
+/// What members beside the events say.
+#[derive(Default)]
+struct Said {
+    /// The time of day at time 0.
+    wall_offset: Option<i64>,
+    /// The buffer of the recorder was too small.
+    is_overwritten: bool,
+    /// Lines of a trace that is a text inside, and where it is.
+    system_lines: (u64, u64),
+    /// Bytes after the end, and where they begin.
+    rest: (u64, u64),
 }
 
 impl<'a> File<'a> {
@@ -79,9 +96,11 @@ impl<'a> File<'a> {
             cut: None,
             strangers: (0, 0),
             timeless: (0, 0),
-            unnumbered: (0, 0),
             open: Open::default(),
+            threads: ThreadNumbers::default(),
             ours: None,
+            samples: Samples::default(),
+            said: Said::default(),
         }
     }
 
@@ -94,10 +113,16 @@ impl<'a> File<'a> {
             false => 0,
         };
         match scanner.peek() {
-            Some(b'[') => self.array(&mut scanner),
-            Some(b'{') => self.object(&mut scanner),
-            _ => Ok(()),
+            Some(b'[') => self.array(&mut scanner)?,
+            Some(b'{') => self.object(&mut scanner)?,
+            _ => return Ok(()),
         }
+        while scanner.take(b',') {}
+        if self.cut.is_none() && scanner.peek().is_some_and(|byte| byte != 0) {
+            let rest = bytes.len().saturating_sub(scanner.place);
+            self.said.rest = (rest as u64, scanner.place as u64);
+        }
+        Ok(())
     }
 
     fn object(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Error> {
@@ -115,7 +140,7 @@ impl<'a> File<'a> {
             if key == b"otherData" {
                 self.ours = Ours::of(value);
             }
-            if self.ours.is_some() {
+            if self.ours.is_some() || self.member(key, value, start as u64)? {
                 continue;
             }
             if self.facts.len() < FACTS_MAX && value.len() <= FACT_BYTES {
@@ -126,6 +151,49 @@ impl<'a> File<'a> {
             self.cut = self.cut.or(Some(scanner.place as u64));
         }
         Ok(())
+    }
+
+    /// Takes a member beside the events; `false` if it is a fact.
+    fn member(&mut self, key: &[u8], value: &'a [u8], start: u64) -> Result<bool, Error> {
+        match key {
+            b"samples" => {
+                let mut all = elements(value);
+                while let Some(sample) = all.next() {
+                    let end = all.place() as u64 + start;
+                    let offset = end.saturating_sub(sample.len() as u64);
+                    let sample = Members::take(&mut Scanner::new(sample)).unwrap_or_default();
+                    self.threads.note(sample.pid, sample.tid);
+                    self.samples.note(&sample);
+                    if sample.time.is_none() {
+                        count(&mut self.timeless, offset);
+                    }
+                    self.events.push(Entry {
+                        time: sample.time.or(self.events.last_time).unwrap_or(0),
+                        rank: i64::MIN,
+                        offset,
+                    })?;
+                }
+                self.samples.place = start..start + value.len() as u64;
+            }
+            b"stackFrames" => self.samples.frames(value),
+            b"systemTraceEvents" => {
+                let text = text(value);
+                let lines = text.split(|byte| *byte == b'\n');
+                let is_event = |line: &&[u8]| !line.is_empty() && !line.starts_with(b"#");
+                self.said.system_lines = (lines.filter(is_event).count() as u64, start);
+            }
+            b"beginningOfTime" => {
+                self.said.wall_offset = nanoseconds(value).filter(|offset| *offset > 0);
+                return Ok(false);
+            }
+            b"viztracer_metadata" => {
+                let is = |(key, value): (&[u8], &[u8])| key == b"overflow" && value == b"true";
+                self.said.is_overwritten = members(value).any(is);
+                return Ok(false);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     fn array(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Error> {
@@ -160,6 +228,10 @@ impl<'a> File<'a> {
             return Ok(());
         }
         let kind = event.kind();
+        // Names of processes may have any thread.
+        if self.ours.is_none() && (kind != Kind::Name || &*event.name == b"thread_name") {
+            self.threads.note(event.pid, event.tid);
+        }
         if kind == Kind::Name {
             if let Some(ours) = &mut self.ours {
                 ours.note(event);
@@ -173,10 +245,6 @@ impl<'a> File<'a> {
         }
         if event.time.is_none() {
             count(&mut self.timeless, offset);
-        }
-        let common = event.common();
-        if common.tid.is_none() && event.tid.is_some() {
-            count(&mut self.unnumbered, offset);
         }
         match kind {
             Kind::Hit if of_ours == Some(ours::Kind::Hit) => {
@@ -212,26 +280,49 @@ impl<'a> File<'a> {
             Some(ours) => ours.emit_facts(sink)?,
             None => sink.event(Event::Fact(Fact::Clock("trace file")))?,
         }
+        if let Some(offset) = self.said.wall_offset {
+            sink.event(Event::Fact(Fact::WallOffset(offset)))?;
+        }
         for (key, value) in &self.facts {
             sink.event(Event::Fact(Fact::Other {
                 name: &format!("chrome.{}", String::from_utf8_lossy(key)),
                 value: &String::from_utf8_lossy(&text(value)),
             }))?;
         }
+        if self.ours.is_none() {
+            self.threads.emit("chrome", sink)?;
+        }
         for &offset in &self.names {
             let event = self.at(offset).0;
             let is_other = |ours: &Ours<'_>| ours.is_other(&event);
             if !self.ours.as_ref().is_some_and(is_other) {
-                name(&event, sink)?;
+                name(&event, self.common(&event), sink)?;
             }
         }
         self.types.declare(self.ours.is_some(), sink)?;
+        self.samples.declare(self.types.next(), sink)?;
+        if self.said.is_overwritten {
+            sink.event(Event::Loss(Loss {
+                time: None,
+                cpu: None,
+                event: None,
+                count: None,
+                in_all: None,
+                reason: "overflow",
+            }))?;
+        }
         let events = std::mem::replace(&mut self.events, Order::new(0));
         let total = Some(events.len() as u64);
         let mut read_bytes = 0;
         for (number, entry) in events.sorted()?.enumerate() {
             let (event, length) = self.at(entry.offset);
-            self.one(entry.offset, &event, sink)?;
+            match self.samples.place.contains(&entry.offset) {
+                true => {
+                    let common = self.common(&event);
+                    self.samples.emit(&event, common, sink)?;
+                }
+                false => self.one(entry.offset, &event, sink)?,
+            }
             read_bytes += length;
             if read_bytes >= RELEASED_BYTES {
                 read_bytes = 0;
@@ -258,10 +349,21 @@ impl<'a> File<'a> {
             ),
             (self.strangers, "expected an event with \"ph\""),
             (self.timeless, "event without a time"),
-            (self.unnumbered, "the thread is a text, not a number"),
             (
                 self.open.unknown,
                 "an \"E\" whose name is not open in its thread: it ends nothing",
+            ),
+            (
+                self.said.system_lines,
+                "lines of ftrace in \"systemTraceEvents\" are not read: save that text as a file, and import it",
+            ),
+            (
+                (self.samples.dropped, self.samples.place.start),
+                "samples of more than 1,000 events",
+            ),
+            (
+                (self.samples.broken.get(), self.samples.place.start),
+                "stacks with a frame that is not in \"stackFrames\", or with more than 1,024",
             ),
         ] {
             if count > 0 {
@@ -271,6 +373,15 @@ impl<'a> File<'a> {
                     message,
                 }))?;
             }
+        }
+        if let (bytes @ 1.., offset) = self.said.rest {
+            sink.event(Event::Problem(Problem {
+                place: Place::Offset(offset),
+                count: 1,
+                message: &format!(
+                    "{bytes} bytes after the end of the trace are not read: if they are another trace, import each apart"
+                ),
+            }))?;
         }
         Ok(())
     }
@@ -282,6 +393,16 @@ impl<'a> File<'a> {
         scanner.place = start;
         let event = Members::take(&mut scanner).unwrap_or_default();
         (event, scanner.place.saturating_sub(start))
+    }
+
+    fn common(&self, event: &Members<'a>) -> Common<'a> {
+        let (pid, tid) = self.threads.of(event.pid, event.tid);
+        Common {
+            time: event.time,
+            pid,
+            tid,
+            ..Common::default()
+        }
     }
 
     fn one(&mut self, offset: u64, event: &Members<'a>, sink: &mut dyn Sink) -> Result<(), Error> {
@@ -303,7 +424,14 @@ impl<'a> File<'a> {
                 }
             };
         }
-        let common = event.common();
+        let mut common = self.common(event);
+        let stack = match event.frame {
+            Some(_) => self.samples.stack(event.frame),
+            None => Vec::new(),
+        };
+        if !stack.is_empty() {
+            common.user_stack = Stack::Named(&stack);
+        }
         let function = Function::Named {
             name: &event.name,
             module: &event.category,
@@ -454,12 +582,11 @@ impl<'a> Texts<'a> {
 }
 
 /// Emits the name of a process or thread.
-fn name(event: &Members<'_>, sink: &mut dyn Sink) -> Result<(), Error> {
+fn name(event: &Members<'_>, common: Common<'_>, sink: &mut dyn Sink) -> Result<(), Error> {
     let Some((_, name)) = members(event.args).find(|(key, _)| *key == b"name") else {
         return Ok(());
     };
     let name = text(name);
-    let common = event.common();
     let tid = match &*event.name {
         b"process_name" => common.pid,
         b"thread_name" => common.tid,

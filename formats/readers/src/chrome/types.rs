@@ -84,6 +84,11 @@ impl<'a> Types<'a> {
         EventId(u32::try_from(self.types.len()).unwrap_or(u32::MAX))
     }
 
+    /// The ID of the next event after all of them.
+    pub(super) fn next(&self) -> EventId {
+        EventId(self.other().0.saturating_add(u32::from(self.has_other)))
+    }
+
     /// `is_ours`: calls that follow from other events are in the file, too.
     pub(super) fn declare(&self, is_ours: bool, sink: &mut dyn Sink) -> Result<(), Error> {
         for ((category, name), of_type) in &self.types {

@@ -18,6 +18,7 @@ use crate::exported::function;
 use crate::json::{Scanner, decimal, elements, inside, integer, text};
 use crate::lines::quoted;
 use crate::problems::Problems;
+use crate::thread_numbers::ThreadNumbers;
 
 const THREADS_MAX: usize = 1 << 16;
 const PROGRESS_SAMPLES: u64 = 1 << 14;
@@ -166,6 +167,28 @@ impl<'a> File<'a> {
     }
 }
 
+/// Gives numbers to threads whose ID is a text: "main-1".
+fn number(threads: &mut [Thread<'_>], sink: &mut dyn Sink) -> Result<(), Error> {
+    let mut numbers = ThreadNumbers::default();
+    fn ids(object: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
+        let id = |name: &[u8]| Some(member(&[object], name)).filter(|id| !id.is_empty());
+        (id(b"pid"), id(b"tid"))
+    }
+    let is_text = |thread: &Thread<'_>| thread.tid.is_none() && ids(thread.object).1.is_some();
+    for thread in threads.iter().filter(|thread| is_text(thread)) {
+        let (pid, tid) = ids(thread.object);
+        numbers.note(pid, tid);
+    }
+    numbers.emit("firefox", sink)?;
+    for thread in threads.iter_mut().filter(|thread| is_text(thread)) {
+        let (pid, tid) = ids(thread.object);
+        let (process, number) = numbers.of(pid, tid);
+        thread.pid = thread.pid.or(process);
+        thread.tid = number;
+    }
+    Ok(())
+}
+
 /// A marker or a value of a counter, in the order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
@@ -228,6 +251,9 @@ impl<'f, 'a> Reader<'f, 'a> {
             }
         }
         let product = String::from_utf8_lossy(&meta(b"product")).into_owned();
+        if !is_ours {
+            number(&mut threads, sink)?;
+        }
         for thread in &mut threads {
             self.name(thread, sink)?;
             let name = match thread.weights {

@@ -51,6 +51,30 @@ fn versions_agree() {
 }
 
 #[test]
+fn threads_whose_id_is_a_text_have_numbers() {
+    let path = golden_files("firefox")
+        .into_iter()
+        .find(|path| path.ends_with("version-60.json"))
+        .unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text.replace("\"tid\": \"101\"", "\"tid\": \"main-1\"");
+    let events = read_bytes(&FIREFOX, text.as_bytes());
+    let comms = events
+        .lines()
+        .filter(|line| line.contains("tid: 1073741824"));
+    let names: Vec<&str> = comms.filter_map(|line| line.split('"').nth(1)).collect();
+    assert_eq!(names, ["main-1", "worker"], "{events}");
+    let samples = events.lines().filter(|line| line.starts_with("sample"));
+    assert_eq!(
+        samples
+            .filter(|line| line.contains("tid=1073741824 "))
+            .count(),
+        2,
+        "{events}"
+    );
+}
+
+#[test]
 fn raw_profiles_are_refused() {
     let events = read_bytes(
         &FIREFOX,
