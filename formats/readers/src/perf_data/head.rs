@@ -44,6 +44,17 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// The first offset after all sections; `None` if the header does not tell.
+    pub(super) fn end(&self) -> Option<u64> {
+        let header = &self.header;
+        let is_told = header.data.size > 0 && !self.is_end_measured && self.damages.is_empty();
+        let index = header.data.end() + 16 * self.features.len() as u64;
+        let sections = [header.attrs, header.data, header.event_types];
+        let features = self.features.iter().map(|(_, section)| *section);
+        let ends = sections.into_iter().chain(features).map(Section::end);
+        is_told.then(|| ends.fold(index.max(header.size), u64::max))
+    }
+
     /// Examines a file with this header; `None` if the header is invalid.
     pub(super) fn find(header: Option<Header>, file: &[u8], endian: Endian) -> Head {
         let mut head = Head {

@@ -167,6 +167,7 @@ fn read_mapped(
     } else {
         let head = Head::find(header, &map, endian);
         let header = head.header;
+        unread(head.end(), &map, out)?;
         read_head(head, &map, &mut reading.catalog, out)?;
         let end = data_end(&header, &map, out)?;
         reading.walk(0, header.data.offset, end)?;
@@ -233,6 +234,25 @@ fn read_head(
         }
     }
     Ok(())
+}
+
+/// Reports bytes after the last section: files that were concatenated.
+fn unread(end: Option<u64>, file: &[u8], out: &mut Output<'_>) -> Result<(), Error> {
+    let rest = end.and_then(|end| file.get(usize::try_from(end).ok()?..));
+    let (Some(end), Some(rest)) = (end, rest.filter(|rest| rest.iter().any(|byte| *byte != 0)))
+    else {
+        return Ok(());
+    };
+    out.problem(Place::Offset(end), "rest", || {
+        let what = match sniff::endian_of(rest) {
+            Some(_) => "another perf.data; import each apart",
+            None => "no part of the file",
+        };
+        format!(
+            "{} bytes after the last section are not read: {what}",
+            rest.len()
+        )
+    })
 }
 
 /// Returns the end of the records; reports a truncated file.

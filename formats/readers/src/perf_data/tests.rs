@@ -365,6 +365,19 @@ fn files_of_one_recording_have_each_loss_once() {
 }
 
 #[test]
+fn a_file_that_follows_another_is_reported() {
+    let one = golden_file("group.data");
+    let both = [&one[..], &one].concat();
+    let rest = format!(
+        "{} bytes after the last section are not read: another",
+        one.len()
+    );
+    let text = read_bytes(&PERF_DATA, &both);
+    assert!(text.contains(&rest), "{text}");
+    assert_eq!(samples(&text), samples(&read_bytes(&PERF_DATA, &one)));
+}
+
+#[test]
 fn damage_in_the_middle_loses_only_what_it_covers() {
     let mut pipe = Pipe::new();
     pipe.sample(1, &[0x10]);
