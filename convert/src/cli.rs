@@ -18,8 +18,8 @@ Examples:
   perfquet-convert perf.data
   # Import from a pipe
   perf record -o - -- make | perfquet-convert - -o make.pqt
-  # Import several files into one trace
-  perfquet-convert old/*.data -o all.pqt
+  # Import the files of one recording into one trace
+  perfquet-convert perf.data.* -o all.pqt
   # Import a recording from another host with its symbols
   perfquet-convert boot.data --symbols System.map --symbols /mnt/target
   # Import the output of a D script
@@ -52,6 +52,9 @@ Examples:
 #[command(name = "perfquet-convert", version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Trace files to import, - for stdin; or trace directories
+    ///
+    /// Several files become one trace if they have one clock, host, kernel and boot; otherwise import each apart. A time that none of
+    /// them recorded is in losses as paused and resumed.
     ///
     /// A trace directory is completed if its recorder was killed, symbolized with --symbols, --lines or --debuginfod, or exported with --to.
     /// Several trace directories, or an alignment of perfquet-query align, are exported on one timeline by --to perfetto and --to chrome.

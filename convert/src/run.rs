@@ -210,6 +210,10 @@ pub(crate) fn hints(error: &anyhow::Error) -> Vec<String> {
             let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
             Some(format!("use --from with one of: {}", names.join(", ")))
         }
+        Some(Error::Apart { .. }) => Some(
+            "import each into its own trace; perfquet-query align puts several on one timeline"
+                .to_owned(),
+        ),
         Some(Error::Exists { .. }) => Some("use --force to overwrite it, or -o PATH".to_owned()),
         _ => misuse.map(|misuse| misuse.hint.to_owned()),
     };

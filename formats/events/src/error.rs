@@ -43,6 +43,16 @@ pub enum Error {
         /// Description and advice.
         message: String,
     },
+    /// Two inputs of one import have no clock or system in common.
+    #[error("{input}: it cannot be in one trace with {other}: {reason}")]
+    Apart {
+        /// File name of the later input.
+        input: String,
+        /// File name of the earlier one.
+        other: String,
+        /// What was expected, and what was found.
+        reason: String,
+    },
     /// Requested symbols are not available.
     #[error("{path}: {message}", path = path.display())]
     Symbols {

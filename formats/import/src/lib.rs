@@ -6,8 +6,8 @@
 //! journal_inputs(a.pqt)         the files of a journal: perf.data, then the others
 //! Importer::import_bytes        the same into a temporary directory: tables as Arrow record batches
 //! ```
-//! Several inputs are imported one after another into the same tables. Each has its own clock and threads, except for
-//! the files of one journal. Rows of a later input follow those of an earlier one, so if inputs overlap in time, their
+//! Several inputs are imported one after another into the same tables. They share a clock and a system, otherwise they are
+//! refused; what no input recorded between them is a loss. Each has its own threads, except for the files of one journal. Rows of a later input follow those of an earlier one, so if inputs overlap in time, their
 //! table is not sorted by time as a whole (each part states whether it is sorted).
 //!
 //! This is the only crate that sees both the readers and the trace directory.
@@ -28,6 +28,7 @@
     )
 )]
 
+mod apart;
 mod importer;
 mod journal;
 mod packed;
@@ -41,6 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use apart::Inputs;
 use parts::Part;
 use perfquet_events::event::{Event, Hit, Place, Problem, Progress, Sink};
 use perfquet_events::{Error, Format, Guess, Input};
@@ -102,14 +104,19 @@ pub fn import(
     let mut output = Output::new(writer)?;
     output.facts.recovered = options.recovered;
     output.is_one_recording = options.recovered || options.later.is_some();
-    let imported = import_all(parts, &mut output, &mut options).and_then(|bytes| {
+    let mut inputs = Inputs::default();
+    let imported = import_all(parts, &mut inputs, &mut output, &mut options).and_then(|bytes| {
         let Some(find) = options.later.take() else {
             return Ok(bytes);
         };
         let parts = parts_of(find()?, &options)?;
         formats.extend(parts.iter().map(|part| part.format));
-        let more = import_all(parts, &mut output, &mut options)?;
+        let more = import_all(parts, &mut inputs, &mut output, &mut options)?;
         Ok(bytes + more)
+    });
+    let imported = imported.and_then(|bytes| {
+        output.add_gaps(&inputs.summaries())?;
+        Ok(bytes)
     });
     match imported {
         Ok(input_bytes) => report(output, &formats, input_bytes),
@@ -117,7 +124,8 @@ pub fn import(
             let is_empty = output.is_empty();
             drop(output);
             // Tables completed before a disk was full stay; an output without any is removed.
-            if (is_empty || matches!(error, Error::Interrupted)) && !adopt {
+            let is_void = is_empty || matches!(error, Error::Interrupted | Error::Apart { .. });
+            if is_void && !adopt {
                 undo(path);
             }
             Err(error)
@@ -136,6 +144,7 @@ fn parts_of(mut inputs: Vec<Input>, options: &ImportOptions) -> Result<Vec<Part>
 
 fn import_all(
     parts: Vec<Part>,
+    inputs: &mut Inputs,
     output: &mut Output,
     options: &mut ImportOptions,
 ) -> Result<u64, Error> {
@@ -149,6 +158,7 @@ fn import_all(
             first_error.get_or_insert(error);
             failed += 1;
         }
+        inputs.add(format.name, output)?;
         bytes += input.size_bytes().unwrap_or_else(|| input.consumed_bytes());
     }
     match first_error {

@@ -1,4 +1,4 @@
-//! The traces in an input: a file is one; a directory or an archive may hold several, each with its own clock.
+//! The traces in an input: a file is one; a directory or an archive may hold several, each read as an input of its own.
 //!
 //! ```text
 //! a.data                                         a.data

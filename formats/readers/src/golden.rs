@@ -10,8 +10,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use perfquet_events::event::{
-    Aggregate, AggregateValue, Call, Common, Enter, Event, EventType, Fields, Function, Leave,
-    NamedFrame, Sample, Sink, Stack, Value,
+    Aggregate, AggregateValue, Call, Common, Enter, Event, EventType, Fact, Fields, Function,
+    Leave, NamedFrame, Sample, Sink, Stack, Value,
 };
 use perfquet_events::{Error, Format, Guess, Input};
 
@@ -140,7 +140,8 @@ impl Sink for Lines {
                 let (place, count) = (problem.place, problem.count);
                 writeln!(self.text, "problem {place}{count} × {}", problem.message).unwrap();
             }
-            Event::Progress(_) => {}
+            // A number of the kernel, or an ID, which tells files apart.
+            Event::Progress(_) | Event::Fact(Fact::Recording(_)) => {}
             // A kernel has hundreds of them.
             Event::KernelText(kernel_text) => {
                 self.kernel_texts += 1;

@@ -1311,7 +1311,7 @@ pub mod losses {
                     false,
                     "",
                     Encoding::Dictionary,
-                    "ring full, throttled, filtered, buffer overrun, or the term of the recording tool; paused and resumed: nothing was recorded in between, on request.",
+                    "ring full, throttled, filtered, buffer overrun, or the term of the recording tool; paused and resumed: nothing was recorded in between, on request or between two inputs of one import.",
                 ),
             ],
             sort: vec!["time".to_owned()],
@@ -1329,7 +1329,7 @@ pub mod losses {
         pub event: Option<&'a [u8]>,
         /// Number of lost events; NULL if unknown.
         pub count: Option<i64>,
-        /// ring full, throttled, filtered, buffer overrun, or the term of the recording tool; paused and resumed: nothing was recorded in between, on request.
+        /// ring full, throttled, filtered, buffer overrun, or the term of the recording tool; paused and resumed: nothing was recorded in between, on request or between two inputs of one import.
         pub reason: &'a [u8],
     }
 

@@ -140,6 +140,8 @@ pub enum Fact<'a> {
     WallOffset(i64),
     /// Build ID of the recorded kernel.
     KernelBuildId(&'a [u8]),
+    /// Identifies the recording: files into which it was divided have the same.
+    Recording(&'a str),
     /// Any other fact, with its own name ("perf.pmu_mappings").
     Other {
         /// Name, prefixed with the format.

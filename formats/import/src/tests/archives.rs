@@ -33,7 +33,7 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(readers.join(name)).unwrap()
 }
 
-/// Every trace of an archive is an input, also in archives inside, whatever their format; other files are not in the way.
+/// Every trace of an archive is an input, also in archives inside, whatever its format; other files are not in the way.
 #[test]
 fn an_archive_may_hold_several_traces() {
     let folder = tempfile::tempdir().unwrap();
@@ -46,27 +46,24 @@ fn an_archive_may_hold_several_traces() {
             .collect();
         (report.formats, rows, report.input_bytes)
     };
-    let data = golden("perf_data/golden/group.data");
-    let tar = golden("ctf/golden/kernel.tar");
-    let uftrace = golden("uftrace/golden/args.tar");
+    let [first, second] = ["switched-1.data", "switched-2.data"]
+        .map(|name| golden(&format!("perf_data/golden/{name}")));
+    let counts = golden("callgrind/golden/cache.out");
     let stacks = b"main;work 3\nmain;rest 1\n";
     let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    std::io::Write::write_all(
-        &mut gz,
-        &zip(&[("deep/uftrace.tar", &uftrace), ("session.tar", &tar)]),
-    )
-    .unwrap();
+    let inner = zip(&[("x/cache.out", &counts), ("x/folder/data", &second)]);
+    std::io::Write::write_all(&mut gz, &zip(&[("deep/inner.zip", &inner)])).unwrap();
     let nested = gz.finish().unwrap();
     let bytes = zip(&[
         ("README.md", b"What this is\n"),
-        ("a/group.data", &data),
+        ("a/first.data", &first),
         ("a/nested.zip.gz", &nested),
         ("b/stacks.folded", stacks),
     ]);
     let one = |bytes: &[u8]| Input::from_bytes("x", bytes).unwrap();
     let (formats, found, _) = rows(vec![one(&bytes)], "all.pqt");
-    assert_eq!(formats, ["perf.data", "uftrace", "ctf", "folded"]);
-    let single = vec![one(&data), one(&uftrace), one(&tar), one(stacks)];
+    assert_eq!(formats, ["perf.data", "perf.data", "callgrind", "folded"]);
+    let single = vec![one(&first), one(&second), one(&counts), one(stacks)];
     assert_eq!(rows(single, "single.pqt").1, found);
     let trace = Directory::open(&folder.path().join("all.pqt")).unwrap();
     let sources: Vec<_> = trace
@@ -79,25 +76,36 @@ fn an_archive_may_hold_several_traces() {
     assert_eq!(
         sources,
         [
-            "x/a/group.data",
-            "x/a/nested.zip.gz/deep/uftrace.tar/v013-args.data",
-            "x/a/nested.zip.gz/session.tar/session/kernel",
+            "x/a/first.data",
+            "x/a/nested.zip.gz/deep/inner.zip/x/folder",
+            "x/a/nested.zip.gz/deep/inner.zip/x/cache.out",
             "x/b/stacks.folded"
         ]
     );
     // The same in a directory.
     let directory = folder.path().join("d");
     std::fs::create_dir_all(directory.join("a")).unwrap();
-    std::fs::write(directory.join("a/group.data"), &data).unwrap();
+    std::fs::write(directory.join("a/first.data"), &first).unwrap();
     std::fs::write(directory.join("a/nested"), &nested).unwrap();
     std::fs::write(directory.join("stacks"), stacks).unwrap();
     assert_eq!(
         rows(vec![Input::open(&directory).unwrap()], "d.pqt").1,
         found
     );
+    // Traces of other systems and clocks are no part of it.
+    let other = zip(&[
+        ("first.data", &first),
+        ("uftrace.tar", &golden("uftrace/golden/args.tar")),
+    ]);
+    let refused = import(
+        vec![one(&other)],
+        &folder.path().join("other.pqt"),
+        options(),
+    );
+    assert!(matches!(refused, Err(Error::Apart { .. })), "{refused:?}");
     // Of an archive with one trace, all formats read its files.
-    let single = zip(&[("x/group.data", &data)]);
-    let expected = rows(vec![one(&data)], "one.pqt").1;
+    let single = zip(&[("x/first.data", &first)]);
+    let expected = rows(vec![one(&first)], "one.pqt").1;
     let path = folder.path().join("one.zip");
     std::fs::write(&path, &single).unwrap();
     let (_, found, size) = rows(vec![Input::open(&path).unwrap()], "z.pqt");

@@ -22,6 +22,7 @@ mod bits;
 mod decode;
 mod emit;
 mod files;
+mod gaps;
 mod json;
 mod layout;
 mod lexer;

@@ -4,11 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use perfquet_events::event::{Event, Fact, Loss, Place, Progress, Sink, time_of};
+use perfquet_events::wire::PauseRecord;
 use perfquet_events::{Error, Input};
 
 use super::decode::Decoder;
 use super::emit::{Emitter, Plan, Types};
 use super::files::{Folder, METADATA};
+use super::gaps::gaps;
 use super::layout::{self, Layout, StreamLayout};
 use super::lexer::Flaw;
 use super::metadata;
@@ -60,6 +62,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let streams = streams(&files, &traces, &mut problems, sink)?;
     files.release();
     let mut merge = Merge {
+        gaps: gaps_of(&traces, &streams),
         files: &files,
         traces: &traces,
         plans: &plans,
@@ -191,6 +194,11 @@ fn facts(traces: &[Trace<'_>], sink: &mut dyn Sink) -> Result<(), Error> {
     let Some(trace) = traces.first() else {
         return Ok(());
     };
+    // Sessions are divided into chunks with the same ID.
+    if let Some(uuid) = trace.metadata.uuid {
+        let recording = format!("{:032x}", u128::from_be_bytes(uuid));
+        sink.event(Event::Fact(Fact::Recording(&recording)))?;
+    }
     // The clocks of LTTng have the ID of the boot.
     let boot = clocks().next().and_then(|clock| clock.uuid.as_deref());
     if let (Tracer::LttngKernel | Tracer::LttngUser, Some(boot)) = (trace.tracer, boot) {
@@ -255,15 +263,11 @@ fn streams(
     let mut streams = Streams::default();
     let mut touched = 0;
     for (place, trace) in traces.iter().enumerate() {
-        // Traces with one UUID are parts of one: snapshots, rotation.
-        let uuid = trace.metadata.uuid;
-        let group = traces
-            .iter()
-            .position(|other| uuid.is_some() && other.metadata.uuid == uuid);
+        let group = group_of(traces, place);
         for &file in &trace.folder.streams {
             let stream_file = StreamFile {
                 trace: place,
-                group: group.unwrap_or(place),
+                group,
                 file,
                 name: files.name(file),
                 bytes: files.bytes(file),
@@ -282,6 +286,26 @@ fn streams(
     Ok(streams.finish())
 }
 
+/// The times between the sessions.
+fn gaps_of(traces: &[Trace<'_>], streams: &[Vec<Packet>]) -> Vec<(i64, i64)> {
+    gaps(streams, traces.len(), |packet| {
+        let trace = traces.get(packet.trace)?;
+        let clock = trace.metadata.clocks.first()?;
+        let (begin, end) = (packet.begin?, packet.end?);
+        let time = |cycles| time_of(clock.nanoseconds(cycles));
+        // Packets of crashed programs end at 0.
+        let span = (time(begin), time(begin.max(end)));
+        Some((group_of(traces, packet.trace), span))
+    })
+}
+
+/// Traces with one UUID are parts of one: snapshots, rotation.
+fn group_of(traces: &[Trace<'_>], place: usize) -> usize {
+    let uuid = traces.get(place).and_then(|trace| trace.metadata.uuid);
+    let is_first = |other: &Trace<'_>| uuid.is_some() && other.metadata.uuid == uuid;
+    traces.iter().position(is_first).unwrap_or(place)
+}
+
 /// A stream while it is read.
 struct Cursor<'a> {
     decoder: Decoder<'a>,
@@ -296,6 +320,8 @@ struct Cursor<'a> {
 }
 
 struct Merge<'a> {
+    /// Times that no session recorded, the last one first.
+    gaps: Vec<(i64, i64)>,
     files: &'a Files,
     traces: &'a [Trace<'a>],
     plans: &'a Plans,
@@ -340,6 +366,7 @@ impl<'a> Merge<'a> {
             };
             // Most often, the next event is of the same stream.
             loop {
+                self.pause(cursor.time, sink)?;
                 self.event(cursor, sink)?;
                 if !self.advance(cursor, sink)? {
                     break;
@@ -349,6 +376,24 @@ impl<'a> Merge<'a> {
                     heap.push(next);
                     break;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the time between two sessions before the first event of the later one.
+    #[inline]
+    fn pause(&mut self, time: Option<i64>, sink: &mut dyn Sink) -> Result<(), Error> {
+        while let Some((begin, end)) = self.gaps.pop_if(|gap| time >= Some(gap.1)) {
+            for (time, reason) in [(begin, PauseRecord::PAUSED), (end, PauseRecord::RESUMED)] {
+                sink.event(Event::Loss(Loss {
+                    time: Some(time),
+                    cpu: None,
+                    event: None,
+                    count: None,
+                    in_all: None,
+                    reason,
+                }))?;
             }
         }
         Ok(())

@@ -155,11 +155,16 @@ impl Catalog {
         out: &mut Output<'_>,
     ) -> Result<(), Error> {
         let index = self.events.len();
+        let mut ids = ids.into_iter().peekable();
+        if index == 0 {
+            // The kernel never numbers two counters alike, so a new recording has others. Rotated files have the same.
+            if let Some(id) = ids.peek() {
+                out.fact(Fact::Recording(&format!("perf event {id}")))?;
+            }
+            out.fact(Fact::Clock(attr.clock()))?;
+        }
         for id in ids {
             self.ids.insert(id, index);
-        }
-        if index == 0 {
-            out.fact(Fact::Clock(attr.clock()))?;
         }
         self.has_build_ids |= attr.build_id();
         self.events.push(CatalogEvent::new(attr));

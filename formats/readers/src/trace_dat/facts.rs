@@ -50,6 +50,10 @@ pub(super) fn report(
     if let Some(date) = options.date {
         fact(Fact::WallOffset(date))?;
     }
+    if let Some(id) = options.trace_id {
+        // Also in the pieces of `trace-cmd split`.
+        fact(Fact::Recording(&format!("{id:#018x}")))?;
+    }
     let mut other = |name: &str, value: String| match value.is_empty() {
         true => Ok(()),
         false => fact(Fact::Other {

@@ -12,11 +12,10 @@
 pub mod file;
 pub mod line;
 
+use crate::normalize::facts::BOOT;
+
 /// Parts per billion of the largest drift: a tenth.
 pub const DRIFT_MAX: i64 = 100_000_000;
-
-/// The fact with the ID of the boot during which a trace was recorded.
-const BOOT: &str = "clock.boot_id";
 
 /// The fact with moments on two clocks: `TIME=WALL TIME=WALL …`, both in nanoseconds.
 const MOMENTS: &str = "clock.moments";
@@ -31,7 +30,7 @@ const NO_CLOCKS: [&str; 5] = [
 ];
 
 /// Offsets to wall-clock time that differ by more belong to two boots; two boots do not begin within the same second.
-const SAME_BOOT: i64 = 1_000_000_000;
+pub const SAME_BOOT: i64 = 1_000_000_000;
 
 /// How a trace was placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

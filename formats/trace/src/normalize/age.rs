@@ -7,47 +7,61 @@
 
 use std::time::SystemTime;
 
+use super::spans::Span;
 use crate::store::Facts;
 use crate::symbols::Origin;
 
-/// First and last time of an input.
+/// First and last time of an input, of its samples and hits unless another is named.
+#[derive(Default)]
 pub(crate) struct Age {
-    first: i64,
-    /// Before the first if there is no time.
-    last: i64,
+    samples: Span,
     /// When its file was last changed.
     pub(crate) written: Option<SystemTime>,
-}
-
-impl Default for Age {
-    fn default() -> Age {
-        Age {
-            first: i64::MAX,
-            last: i64::MIN,
-            written: None,
-        }
-    }
+    /// Of its calls, and of values of counters.
+    calls: Span,
+    /// Of mappings, which may be older than the recording.
+    mapped: Span,
 }
 
 impl Age {
     /// Adds the time of an event.
     #[inline]
     pub(crate) fn see(&mut self, time: Option<i64>) {
-        let Some(time) = time else { return };
-        self.first = self.first.min(time);
-        self.last = self.last.max(time);
+        if let Some(time) = time {
+            self.samples.see(time);
+        }
+    }
+
+    /// Adds the time of a mapping.
+    pub(crate) fn see_mapping(&mut self, time: Option<i64>) {
+        if let Some(time) = time {
+            self.mapped.see(time);
+        }
+    }
+
+    /// Adds the first or last time of a call.
+    #[inline]
+    pub(crate) fn see_call(&mut self, time: Option<i64>) {
+        if let Some(time) = time {
+            self.calls.see(time);
+        }
+    }
+
+    /// First and last time of events and calls.
+    pub(crate) fn times(&self) -> Option<(i64, i64)> {
+        self.samples.with(self.calls).known()
     }
 
     /// The last time; `None` if there is no time.
     pub(crate) fn last(&self) -> Option<i64> {
-        (self.first <= self.last).then_some(self.last)
+        let span = self.samples.with(self.mapped);
+        span.known().map(|(_, last)| last)
     }
 
     /// Host and time of the recording.
     pub(crate) fn origin(&self, facts: &Facts) -> Origin {
-        let is_known = self.first <= self.last;
-        let first = is_known.then_some(self.first);
-        let last = is_known.then_some(self.last);
+        let known = self.samples.with(self.mapped).known();
+        let (first, last) = (known.map(|known| known.0), known.map(|known| known.1));
         let mut origin = Origin::of_facts(facts, first);
         if let (None, Some(written), Some(last)) = (origin.wall_offset, self.written, last) {
             origin.estimate(written, last);

@@ -9,6 +9,8 @@ use crate::tables;
 impl Normalizer<'_> {
     /// Adds the value of a counter.
     pub(super) fn count(&mut self, value: &CounterValue<'_>) -> Result<(), Error> {
+        self.age.see_call(value.since);
+        self.age.see_call(value.time);
         let output = &mut self.output;
         let table = match output.fixed.counts {
             Some(table) => table,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use perfquet_events::event::Fact;
 
 use super::life::hexadecimal;
+use super::spans::InputSummary;
 use crate::store::Facts;
 
 /// Name of the fact with a kernel symbol and its address: "_text 0xffffffff81000000".
@@ -15,6 +16,9 @@ pub(crate) const KERNEL_REFERENCE: &str = "kernel.reference";
 
 /// Name of the fact with the time of day if the input lacks it: nanoseconds since 1970 at time 0, at most.
 pub(crate) const ESTIMATED_WALL_OFFSET: &str = "wall_offset.estimated";
+
+/// Name of the fact with the ID of the boot during which a trace was recorded.
+pub(crate) const BOOT: &str = "clock.boot_id";
 
 /// Limits for hostile inputs with endless facts.
 const OTHERS: usize = 4096;
@@ -24,6 +28,7 @@ const OTHERS: usize = 4096;
 pub(crate) struct InputFacts {
     pub(crate) facts: Facts,
     pub(crate) kernel_build_id: Option<Vec<u8>>,
+    recording: Option<String>,
 }
 
 impl InputFacts {
@@ -46,11 +51,27 @@ impl InputFacts {
                 facts.kernel_build_id = Some(hexadecimal(value));
                 self.kernel_build_id = Some(value.to_vec());
             }
+            Fact::Recording(value) => self.recording = text(value),
             Fact::Other { name, value } => {
                 if facts.other.len() < OTHERS || facts.other.contains_key(name) {
                     facts.other.insert(name.to_owned(), value.to_owned());
                 }
             }
+        }
+    }
+
+    /// What tells the input from the others of an import.
+    pub(crate) fn summary(&self, times: Option<(i64, i64)>) -> InputSummary {
+        let facts = &self.facts;
+        InputSummary {
+            name: String::new(),
+            times,
+            clock: facts.clock.clone(),
+            wall_offset: facts.wall_offset,
+            host: facts.host.clone(),
+            os_release: facts.os_release.clone(),
+            boot: facts.other.get(BOOT).cloned(),
+            recording: self.recording.clone(),
         }
     }
 

@@ -40,6 +40,7 @@ mod rows;
 mod sample_rows;
 mod samples;
 mod selected;
+mod spans;
 mod spare;
 mod stacks;
 #[cfg(test)]
@@ -53,6 +54,7 @@ mod window;
 pub use limits::Limits;
 pub use live::{EventHits, Function, FunctionNames, Interval, Tally, ThreadWeight};
 pub use output::{Counts, Output};
+pub use spans::InputSummary;
 pub use window::TimeRange;
 
 use std::sync::Arc;
@@ -284,6 +286,7 @@ impl<'o> Normalizer<'o> {
                 value: &offset.to_string(),
             });
         }
+        self.output.summary = self.facts.summary(self.age.times());
         self.facts.store(&mut self.output.facts);
         if self.output.is_one_recording {
             self.output.life = Some(self.life);
@@ -513,7 +516,7 @@ impl Normalizer<'_> {
             Event::OpenFile(file) => return self.open_file(&file),
             Event::Cgroup(cgroup) => self.life.threads.cgroup(&cgroup),
             Event::Mapping(mapping) => {
-                self.age.see(mapping.time);
+                self.age.see_mapping(mapping.time);
                 return self.map(&mapping);
             }
             Event::BuildId(build_id) => {

@@ -17,6 +17,7 @@ use super::life::Life;
 use super::problems::Problems;
 use super::sample_rows::{SampleRow, SampleRows};
 use super::selected::Selected;
+use super::spans::InputSummary;
 use super::texts::SharedTexts;
 use crate::Report;
 use crate::count::grouped;
@@ -53,6 +54,8 @@ pub struct Output {
     pub(crate) life: Option<Life>,
     /// The selection, likewise.
     pub(crate) selected: Option<Selected>,
+    /// What the last input said of its recording.
+    pub(crate) summary: InputSummary,
 }
 
 /// IDs of the next rows of tables that others refer to.
@@ -175,6 +178,7 @@ impl Output {
             is_one_recording: false,
             life: None,
             selected: None,
+            summary: InputSummary::default(),
         })
     }
 

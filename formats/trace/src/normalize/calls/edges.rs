@@ -33,6 +33,7 @@ impl Normalizer<'_> {
         if !self.window.holds(enter.common.time) || !self.selected.holds(enter.common.time) {
             return Ok(());
         }
+        self.age.see_call(enter.common.time);
         let entry = self.entry(enter)?;
         self.calling.calls.enter(entry);
         self.write_calls()
@@ -65,6 +66,7 @@ impl Normalizer<'_> {
         if time.is_some() && !(self.window.holds(time) && self.selected.holds(time)) {
             return Ok(());
         }
+        self.age.see_call(time);
         let function = self.name(leave.function, leave.common.pid)?;
         let head = self.head(&leave.common);
         self.calling.calls.leave(Exit {
@@ -85,6 +87,10 @@ impl Normalizer<'_> {
         if !self.window.holds(call.common.time) || !self.selected.holds(call.common.time) {
             return Ok(());
         }
+        self.age.see_call(call.common.time);
+        let end = call.common.time.zip(call.duration);
+        self.age
+            .see_call(end.and_then(|(time, duration)| time.checked_add(duration)));
         let entry = self.entry(&Enter {
             common: call.common,
             function: call.function,
@@ -110,6 +116,8 @@ impl Normalizer<'_> {
         if !self.window.holds(end) || !self.selected.holds_all(call.common.time, end) {
             return Ok(());
         }
+        self.age.see_call(call.common.time);
+        self.age.see_call(end);
         let mut entry = self.entry(&Enter {
             common: call.common,
             function: call.function,
