@@ -58,6 +58,8 @@ mod published_ring;
 mod remote;
 #[path = "oracle/reports.rs"]
 mod reports;
+#[path = "oracle/scope_views/mod.rs"]
+mod scope_views;
 #[path = "oracle/scopes.rs"]
 mod scopes;
 #[path = "oracle/several.rs"]

@@ -184,6 +184,11 @@ impl Report for Utilization {
             in_fitting_unit(step as f64)
         );
         let rows = lines.rows(self.by, self.limit)?;
+        if lines.is_of_threads() {
+            say!(
+                "some threads were recorded: covered and the timeline are their time; how long CPUs ran others or were idle is unknown"
+            );
+        }
         if self.by == By::Cpu && lines.has_kernel() {
             say!("{}", kernel_note(session, &self.filters)?);
         }
@@ -281,11 +286,17 @@ impl Lines {
                 }
             }
             let step = steps.value(row);
-            *line.busy.entry(step).or_default() += value(0, row).unwrap_or_default() * covered;
+            // Where some threads only were recorded, what is covered is their time.
+            *line.busy.entry(step).or_default() += value(0, row).unwrap_or(1.0) * covered;
             self.first = self.first.min(step);
             self.last = self.last.max(step);
         }
         Ok(())
+    }
+
+    /// Whether it is unknown how busy a CPU is.
+    fn is_of_threads(&self) -> bool {
+        self.by_key.values().any(|line| line.sums[0].is_none())
     }
 
     /// Whether the kernel's share is known.

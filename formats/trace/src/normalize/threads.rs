@@ -93,6 +93,10 @@ impl Threads {
         if let (Some(thread), Some(_)) = (self.lives.get(index as usize), pid)
             && thread.pid != pid
         {
+            if thread.ended && thread.pid.is_some() {
+                // The ID was free, and the fork of its new thread was not recorded.
+                return ThreadIndex(self.begin(tid, pid, None, None));
+            }
             self.set_pid(index, pid);
         }
         ThreadIndex(index)

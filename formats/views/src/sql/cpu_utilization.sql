@@ -8,13 +8,14 @@
 --   time      time   Start of the step.
 --   duration  ns     Length of the step.
 --   cpu       CPU.
---   busy      share  Time not idle.
+--   busy      share  Time not idle; NULL if only some threads were recorded.
 --   user      share  Time of threads outside of system calls, an upper bound; NULL if system calls were not recorded.
 --   kernel    share  Time of threads in system calls and of the kernel's threads, a lower bound; NULL if system calls were not recorded.
 --   irq       share  Time in interrupts; NULL if they were not recorded.
 --   softirq   share  Time in softirqs; NULL if they were not recorded.
---   idle      share  Time in the idle task.
+--   idle      share  Time in the idle task; NULL if only some threads were recorded.
 --   covered   share  Share of the step for which the state of the CPU is known; the other shares refer to this time.
+-- In a recording of some threads, the covered time is theirs.
 -- user, kernel, irq, softirq and idle add up to 1 if all were recorded. Page faults and other exceptions, whose ends no event tells, count
 -- as user: samples have the share of the kernel without this bias.
 SELECT time, duration, cpu, busy, "user", kernel, irq, softirq, idle, covered{, trace}

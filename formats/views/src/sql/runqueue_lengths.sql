@@ -7,6 +7,6 @@
 --   duration  ns    Time until the length changes; NULL for the last step.
 --   cpu       CPU.
 --   length    Number of waiting threads, without the running one.
--- Waits whose end was not recorded do not count.
+-- Waits whose end was not recorded do not count. A recording of some threads has no rows: how many others wait is unknown.
 SELECT time, duration, cpu, length{, trace}
 FROM pass_runqueue_lengths()

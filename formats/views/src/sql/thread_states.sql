@@ -5,7 +5,7 @@
 -- columns:
 --   time           time  Start of the period.
 --   duration       ns    Time until the next one; NULL if its end was not recorded.
---   cpu            CPU on which the thread runs, waits or left.
+--   cpu            CPU on which the thread runs, waits or left; NULL of a wait without a recorded end, if only some threads were recorded.
 --   pid            Process ID; NULL if unknown.
 --   tid            Thread ID.
 --   comm           Thread name.

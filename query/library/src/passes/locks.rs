@@ -13,7 +13,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::error::Result;
+use datafusion::logical_expr::lit;
 use hashbrown::HashMap;
+use perfquet_events::event::Context;
+use perfquet_events::event::Flags;
 
 use super::Function;
 use super::names::{Name, Names};
@@ -71,10 +74,16 @@ impl Pass for Locks {
     }
 
     fn plan(&self, _: &Selection, tables: &Tables<'_>) -> PassPlan {
-        let wake = |name: &str| {
-            let columns = vec![Input::integer(&["arg_pid"]), Input::integer(&["tid"])];
-            Source::event(name, columns)
+        let wake = |name: &str, is_wanted: bool| {
+            let columns = vec![
+                Input::integer(&["arg_pid"]),
+                Input::integer(&["tid"]),
+                Input::integer(&[Flags::BITS]),
+            ];
+            Source::event(name, columns).with_condition(lit(is_wanted))
         };
+        // After it, another CPU reports sched_wakeup from an interrupt of whoever runs there.
+        let has_waking = tables.has("sched:sched_waking");
         let common = [
             Input::integer(&["tid"]),
             Input::integer(&["cpu"]),
@@ -115,8 +124,8 @@ impl Pass for Locks {
             Source::fixed("losses", "time", Vec::new()),
             Source::fixed("threads", "start_time", threads.to_vec()).with_unknown_times(),
             Source::event("lock:contention_begin", begin),
-            wake("sched:sched_waking"),
-            wake("sched:sched_wakeup"),
+            wake("sched:sched_waking", has_waking),
+            wake("sched:sched_wakeup", !has_waking),
             Source::event("lock:contention_end", end),
             Source::provided(name, calls_table, columns),
         ];
@@ -314,7 +323,14 @@ impl Waits {
         if let Some(wait) = sleeping
             && wait.flags.is_some_and(|flags| flags & flag::SPIN == 0)
         {
-            wait.owner = row.id(1).filter(|&tid| tid != 0 && tid != wait.tid);
+            // A thread that an interrupt interrupted has released nothing.
+            let flags = row.integer(2).map(|bits| Flags {
+                bits: bits as u8,
+                preempt_count: 0,
+            });
+            let is_thread = flags.is_none_or(|flags| flags.context() == Context::Task);
+            let waker = row.id(1).filter(|_| is_thread);
+            wait.owner = waker.filter(|&tid| tid != 0 && tid != wait.tid);
         }
     }
 

@@ -19,6 +19,7 @@ use datafusion::catalog::CatalogProvider;
 use datafusion::error::Result;
 use datafusion::logical_expr::lit;
 use hashbrown::HashMap;
+use perfquet_trace::count::counted;
 
 use super::Function;
 use super::descriptors::{Descriptors, Effect};
@@ -314,6 +315,7 @@ impl Pass for SystemCalls {
             pending: HashMap::new(),
             names: Names::default(),
             descriptors: Descriptors::default(),
+            unnamed: 0,
             text: String::new(),
         })
     }
@@ -391,6 +393,8 @@ struct Calls {
     pending: HashMap<i32, Pending>,
     names: Names,
     descriptors: Descriptors,
+    /// Number of calls whose numbers have no names, since these differ between architectures.
+    unnamed: u64,
     text: String,
 }
 
@@ -549,6 +553,9 @@ impl Calls {
             _ => None,
         };
         if called.is_wanted {
+            if called.name.is_none() && number.is_some() && self.architecture.is_empty() {
+                self.unnamed += 1;
+            }
             rows.integer(TIME, Some(row.time).filter(|&time| time != BEFORE));
             rows.integer(DURATION, row.integer(1));
             rows.integer(CPU, row.integer(2));
@@ -689,6 +696,12 @@ impl Machine for Calls {
     }
 
     fn end(&mut self, _: &mut Rows) -> Result<bool> {
+        if self.unnamed > 0 {
+            log::warn!(
+                "syscalls: {} without a name: the trace does not tell the architecture, on which the meaning of numbers depends; import text of perf script --header",
+                counted(self.unnamed, "call")
+            );
+        }
         Ok(false)
     }
 

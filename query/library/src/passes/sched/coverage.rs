@@ -15,11 +15,26 @@ use std::collections::BTreeSet;
 pub(super) struct Coverage {
     /// Whether the events of some threads only were recorded.
     pub(super) is_of_threads: bool,
-    /// The threads that were recorded by their IDs; `None` if those of processes were. Threads that these create are recorded, too.
-    tids: Option<BTreeSet<i32>>,
+    /// Which threads that existed before are recorded. Threads that these create are recorded, too.
+    earlier: Earlier,
     /// The recorded CPUs; all if `None`.
     pub(super) cpus: Option<BTreeSet<i32>>,
     is_named: bool,
+}
+
+/// Threads of a recording that existed before it, as far as IDs tell. Others may be in its tables: the kernel delivers wake-ups also to the
+/// events of the woken thread, in the context of the waker (`__perf_task` in include/trace/events/sched.h).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Earlier {
+    /// All that are in its tables.
+    #[default]
+    All,
+    /// These.
+    Threads(BTreeSet<i32>),
+    /// Those of these processes. The names of other threads are recorded with theirs.
+    Processes(BTreeSet<i32>),
+    /// Unknown, until a thread has an event of its own.
+    Unknown,
 }
 
 impl Coverage {
@@ -51,17 +66,29 @@ impl Coverage {
         let tids = words.filter(|(what, _)| matches!(*what, "thread" | "threads"));
         Coverage {
             is_of_threads: threads != "system",
-            tids: tids.map(|(_, list)| numbers(list).unwrap_or_default()),
+            earlier: match tids {
+                Some((_, list)) => Earlier::Threads(numbers(list).unwrap_or_default()),
+                None => Earlier::All,
+            },
             // Without all numbers, none is certain.
             cpus: cpus.map(|list| numbers(list).unwrap_or_default()),
             is_named: false,
         }
     }
 
-    /// Whether a thread that existed before the recording is in its scope, as far as its process tells: the names of the other threads
-    /// of a process are recorded with those of one of them.
-    pub(super) fn may_have_thread(&self, tid: i32) -> bool {
-        self.tids.as_ref().is_none_or(|tids| tids.contains(&tid))
+    /// Whether a thread that existed before the recording is in its scope, as far as its IDs tell.
+    pub(super) fn may_have_thread(&self, tid: i32, pid: Option<i32>) -> bool {
+        match &self.earlier {
+            Earlier::All => true,
+            Earlier::Threads(tids) => tids.contains(&tid),
+            Earlier::Processes(pids) => pid.is_some_and(|pid| pids.contains(&pid)),
+            Earlier::Unknown => false,
+        }
+    }
+
+    /// Whether a process that existed before the recording may have threads that are not recorded.
+    pub(super) fn is_of_single_threads(&self) -> bool {
+        matches!(self.earlier, Earlier::Threads(_))
     }
 
     /// Whether events on that CPU were recorded.
@@ -121,7 +148,7 @@ impl Coverage {
             return Coverage::default();
         }
         let (mut has_targets, mut is_system, mut has_command) = (false, false, false);
-        let (mut has_processes, mut tids) = (false, None);
+        let (mut pids, mut tids) = (None, None);
         let mut cpus = None;
         while let Some(word) = words.next() {
             if word == "--" {
@@ -140,7 +167,7 @@ impl Coverage {
                     "all-cpus" => is_system = true,
                     "cpu" => cpus = value.map(numbers_of),
                     "tid" => tids = value.map(numbers_of),
-                    "pid" => has_processes = true,
+                    "pid" => pids = value.map(numbers_of),
                     "uid" => has_targets = true,
                     _ => {}
                 }
@@ -157,7 +184,7 @@ impl Coverage {
                         'a' => is_system = true,
                         'C' => cpus = Some(numbers_of(value)),
                         't' => tids = Some(numbers_of(value)),
-                        'p' => has_processes = true,
+                        'p' => pids = Some(numbers_of(value)),
                         'u' => has_targets = true,
                         _ => {}
                     }
@@ -170,21 +197,28 @@ impl Coverage {
                 break;
             }
         }
-        match (has_targets || has_processes || tids.is_some(), cpus) {
-            (true, _) => Coverage {
+        // Processes override threads.
+        let earlier = match (pids, tids) {
+            (Some(pids), _) => Some(Earlier::Processes(pids)),
+            (None, Some(tids)) => Some(Earlier::Threads(tids)),
+            (None, None) => has_targets.then_some(Earlier::Unknown),
+        };
+        match (earlier, cpus) {
+            (Some(earlier), _) => Coverage {
                 is_of_threads: true,
-                // Processes override threads.
-                tids: tids.filter(|_| !has_processes),
+                earlier,
                 ..Coverage::default()
             },
-            (false, Some(cpus)) => Coverage {
+            (None, Some(cpus)) => Coverage {
                 cpus: Some(cpus),
                 ..Coverage::default()
             },
-            (false, None) => Coverage {
-                is_of_threads: has_command && !is_system,
+            (None, None) if has_command && !is_system => Coverage {
+                is_of_threads: true,
+                earlier: Earlier::Unknown,
                 ..Coverage::default()
             },
+            (None, None) => Coverage::default(),
         }
     }
 }
@@ -233,7 +267,7 @@ mod tests {
     fn threads_by_their_ids() {
         let of = |coverage: Coverage| {
             assert!(coverage.is_of_threads);
-            [9, 10, 11].map(|tid| coverage.may_have_thread(tid))
+            [9, 10, 11].map(|tid| coverage.may_have_thread(tid, Some(7)))
         };
         assert_eq!(of(Coverage::of_scope("thread 9")), [true, false, false]);
         let two = Coverage::of_scope("threads 9, 11, CPU 0");
@@ -243,7 +277,10 @@ mod tests {
         assert_eq!(perf("-e cycles -t 9 -- sleep 1"), [true, false, false]);
         assert_eq!(perf("--tid=9,11"), [true, false, true]);
         assert_eq!(perf("-t 9 -p 7"), [true; 3]);
-        assert_eq!(perf("-u root"), [true; 3]);
+        // A waker of a recorded thread, whose wake-up is delivered.
+        assert_eq!(perf("-p 8"), [false; 3]);
+        assert_eq!(perf("-u root"), [false; 3]);
+        assert_eq!(perf("-- sleep 1"), [false; 3]);
     }
 
     #[test]

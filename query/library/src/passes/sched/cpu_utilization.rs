@@ -18,7 +18,8 @@ use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::source::{Input, Row, Source, column};
 use super::super::step_argument;
-use super::input::{Needs, OTHERS, SchedulerMachine, sources};
+use super::coverage::Coverage;
+use super::input::{Needs, OTHERS, SchedulerMachine, has_waking, sources};
 use super::steps::Steps;
 use super::thread::{Observer, Thread};
 use crate::linux::task_state::State;
@@ -66,6 +67,7 @@ impl Pass for CpuUtilization {
     }
 
     fn plan(&self, _: &Selection, tables: &Tables<'_>) -> PassPlan {
+        let has_waking = has_waking(tables);
         let mut sources = sources(&Needs::default());
         let is_call = column("function").like(lit("sys\\_%"));
         let is_call = is_call.or(column("function").like(lit("syscall:%")));
@@ -95,19 +97,23 @@ impl Pass for CpuUtilization {
             interrupts: has("irq:irq_handler_entry") || has("irq_vectors:local_timer_entry"),
             softirqs: has("irq:softirq_entry"),
             calls: has("raw_syscalls:sys_exit") || tables.has_system("syscalls"),
+            some_threads: false,
         };
         let steps = self.steps;
         PassPlan::new(sources, move || {
-            SchedulerMachine::new(Cpus {
-                steps,
-                recorded,
-                cpus: HashMap::new(),
-                calls: HashMap::new(),
-                kernel_threads: HashSet::new(),
-                last: i64::MIN,
-                is_closing: false,
-                failure: None,
-            })
+            SchedulerMachine::new(
+                has_waking,
+                Cpus {
+                    steps,
+                    recorded,
+                    cpus: HashMap::new(),
+                    calls: HashMap::new(),
+                    kernel_threads: HashSet::new(),
+                    last: i64::MIN,
+                    is_closing: false,
+                    failure: None,
+                },
+            )
         })
     }
 }
@@ -118,6 +124,8 @@ struct Recorded {
     interrupts: bool,
     softirqs: bool,
     calls: bool,
+    /// Whether some threads only were: when the CPU is idle or runs others is unknown.
+    some_threads: bool,
 }
 
 /// What time is spent for.
@@ -283,16 +291,17 @@ fn emit(cpu: i32, spent: &Spent, steps: Steps, recorded: Recorded, rows: &mut Ro
         return;
     }
     let share = |time: i64| time as f64 / covered as f64;
+    let if_all = |share: f64| Some(share).filter(|_| !recorded.some_threads);
     let if_recorded = |is_recorded: bool, what| is_recorded.then(|| share(of(what)));
     rows.integer(TIME, Some(steps.begin(spent.step)));
     rows.integer(DURATION, Some(steps.length()));
     rows.id(CPU, Some(cpu));
-    rows.float(BUSY, Some(1.0 - share(of(Use::Idle))));
+    rows.float(BUSY, if_all(1.0 - share(of(Use::Idle))));
     rows.float(USER, if_recorded(recorded.calls, Use::User));
     rows.float(KERNEL, if_recorded(recorded.calls, Use::Kernel));
     rows.float(IRQ, if_recorded(recorded.interrupts, Use::Irq));
     rows.float(SOFTIRQ, if_recorded(recorded.softirqs, Use::Softirq));
-    rows.float(IDLE, Some(share(of(Use::Idle))));
+    rows.float(IDLE, if_all(share(of(Use::Idle))));
     rows.float(COVERED, Some(covered as f64 / steps.length() as f64));
     rows.end_row();
 }
@@ -309,6 +318,10 @@ impl Observer for Cpus {
         if let Some(cpu) = thread.cpu.filter(|_| thread.state == State::Running) {
             self.leaves(cpu, end, rows);
         }
+    }
+
+    fn covers(&mut self, coverage: &Coverage) {
+        self.recorded.some_threads = coverage.is_of_threads;
     }
 
     fn idle_begins(&mut self, cpu: i32, time: i64) {

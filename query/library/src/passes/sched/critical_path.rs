@@ -18,7 +18,7 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::{Function, integer};
-use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
+use super::input::{Needs, SchedulerMachine, ThreadNames, has_waking, sources};
 use super::thread::{Context, Observer, Thread, Waker};
 use crate::linux::task_state::State;
 
@@ -80,7 +80,8 @@ impl Pass for CriticalPath {
         true
     }
 
-    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
+        let has_waking = has_waking(tables);
         let has_stacks = selection.wants_any(&[KERNEL_STACK, USER_STACK]);
         let needs = Needs {
             stacks: has_stacks,
@@ -90,16 +91,19 @@ impl Pass for CriticalPath {
         };
         let path = *self;
         PassPlan::new(sources(&needs), move || {
-            SchedulerMachine::new(Stretches {
-                path,
-                has_stacks,
-                threads: HashMap::new(),
-                lives: HashMap::new(),
-                count: 0,
-                first: i64::MAX,
-                last: i64::MIN,
-                is_closing: false,
-            })
+            SchedulerMachine::new(
+                has_waking,
+                Stretches {
+                    path,
+                    has_stacks,
+                    threads: HashMap::new(),
+                    lives: HashMap::new(),
+                    count: 0,
+                    first: i64::MAX,
+                    last: i64::MIN,
+                    is_closing: false,
+                },
+            )
         })
     }
 }

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use perfquet_events::event::Flags;
 
 use super::super::names::Name;
-use super::super::pass::Machine;
+use super::super::pass::{Machine, Tables};
 use super::super::rows::Rows;
 use super::super::source::{Input, Row, Source, Times, column};
 use super::coverage::Coverage;
@@ -161,6 +161,11 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
     ]
 }
 
+/// Whether `sched_waking` was recorded: then a `sched_wakeup` alone is the end of a wake-up in another context.
+pub(super) fn has_waking(tables: &Tables<'_>) -> bool {
+    tables.has("sched:sched_waking")
+}
+
 /// Restricts the events to some times, but not what is known of threads, losses and the recording.
 pub(super) fn events_within(sources: Vec<Source>, times: Times) -> Vec<Source> {
     let within = |source: Source| match source.schema {
@@ -207,9 +212,9 @@ struct Interrupt {
 }
 
 impl<O: Observer> SchedulerMachine<O> {
-    pub(super) fn new(observer: O) -> SchedulerMachine<O> {
+    pub(super) fn new(has_waking: bool, observer: O) -> SchedulerMachine<O> {
         SchedulerMachine {
-            scheduler: Scheduler::new(),
+            scheduler: Scheduler::new(has_waking),
             observer,
             followed: None,
             coverage: Coverage::default(),
@@ -243,8 +248,9 @@ impl<O: Observer> SchedulerMachine<O> {
 
     /// An event of the thread itself was recorded, so it is within the recording's scope.
     fn sees(&mut self, tid: i32) {
-        if self.coverage.is_of_threads && tid != 0 {
+        if self.coverage.is_of_threads && tid != 0 && !self.scheduler.is_recorded(tid) {
             self.scheduler.record(tid);
+            self.observer.recorded(tid);
         }
     }
 
@@ -453,17 +459,23 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
                 if let (Some(name), Some(value)) = (row.text(0), row.text(1)) {
                     self.coverage.learn(name, value);
                     self.scheduler.is_of_some_cpus = self.coverage.cpus.is_some();
+                    self.scheduler.is_of_threads = self.coverage.is_of_threads;
+                    self.observer.covers(&self.coverage);
                 }
                 return Ok(());
             }
             feed::THREADS => {
                 if let Some(tid) = row.id(0) {
                     let is_new = row.time > super::super::source::BEFORE;
+                    if is_new {
+                        // What is open is of another thread, which had the ID before.
+                        self.scheduler.lose_sight(tid, &mut self.observer, rows);
+                    }
                     self.scheduler.belongs(tid, row.id(1), is_new);
                     if is_new {
                         self.observer.started(tid, row.time);
                     }
-                    if is_new || self.coverage.may_have_thread(tid) {
+                    if is_new || self.coverage.may_have_thread(tid, row.id(1)) {
                         self.sees(tid);
                     }
                 }

@@ -17,7 +17,8 @@ use super::super::names::Names;
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
-use super::input::{Needs, SchedulerMachine, sources};
+use super::coverage::Coverage;
+use super::input::{Needs, SchedulerMachine, has_waking, sources};
 use super::thread::{Observer, Thread};
 
 pub(in super::super) const FUNCTION: Function = Function {
@@ -47,15 +48,15 @@ impl Pass for RunqueueLengths {
         fields(id)
     }
 
-    fn plan(&self, _: &Selection, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, _: &Selection, tables: &Tables<'_>) -> PassPlan {
+        let has_waking = has_waking(tables);
         let needs = Needs {
             queues: true,
             ..Needs::default()
         };
-        PassPlan::new(
-            sources(&needs),
-            || SchedulerMachine::new(Lengths::default()),
-        )
+        PassPlan::new(sources(&needs), move || {
+            SchedulerMachine::new(has_waking, Lengths::default())
+        })
     }
 }
 
@@ -84,6 +85,8 @@ struct Lengths {
     waits: HashMap<i32, Vec<usize>>,
     queues: HashMap<i32, Queue>,
     is_closing: bool,
+    /// Whether some threads only were recorded: how many others wait is unknown.
+    is_of_threads: bool,
     remaining: Vec<(i32, Queue)>,
 }
 
@@ -138,7 +141,14 @@ fn step(cpu: i32, queue: Queue, duration: Option<i64>, rows: &mut Rows) {
 }
 
 impl Observer for Lengths {
+    fn covers(&mut self, coverage: &Coverage) {
+        self.is_of_threads = coverage.is_of_threads;
+    }
+
     fn begin(&mut self, thread: &Thread, _: &Names) {
+        if self.is_of_threads {
+            return;
+        }
         if let Some(cpu) = thread.queue.filter(|_| thread.state.is_waiting()) {
             let number = self.push(thread.since, cpu, 1, false);
             self.waits.insert(thread.tid, vec![number]);
@@ -199,6 +209,11 @@ impl Observer for Lengths {
     }
 
     fn finish(&mut self, _: &Names, rows: &mut Rows) -> bool {
+        if self.is_of_threads {
+            log::warn!(
+                "runqueue_lengths: some threads were recorded, so how many wait is unknown\nhint: record the system: -a"
+            );
+        }
         self.settle(rows);
         self.remaining.extend(self.queues.drain());
         self.remaining.sort_unstable_by_key(|(cpu, _)| *cpu);

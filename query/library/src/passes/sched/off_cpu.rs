@@ -10,7 +10,7 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::source::Times;
-use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
+use super::input::{Needs, SchedulerMachine, ThreadNames, has_waking, sources};
 use super::thread::{Context, Observer, Thread};
 
 pub(in super::super) const FUNCTION: Function = Function {
@@ -52,7 +52,8 @@ impl Pass for OffCpu {
         fields(id)
     }
 
-    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
+        let has_waking = has_waking(tables);
         let needs = Needs {
             stacks: selection.wants_any(&[KERNEL_STACK, USER_STACK]),
             waker_stacks: selection.wants_any(&[WAKER_KERNEL_STACK, WAKER_USER_STACK]),
@@ -63,7 +64,8 @@ impl Pass for OffCpu {
         };
         let (sources, times) = (sources(&needs), selection.times);
         PassPlan::new(sources, move || {
-            SchedulerMachine::new(Absences(times)).following(needs.threads.clone(), times.last)
+            SchedulerMachine::new(has_waking, Absences(times))
+                .following(needs.threads.clone(), times.last)
         })
     }
 }

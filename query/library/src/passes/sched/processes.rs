@@ -15,7 +15,8 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::source::{BEFORE, Input, Row, Source};
-use super::input::{Needs, OF_THREADS, OTHERS, SchedulerMachine, sources};
+use super::coverage::Coverage;
+use super::input::{Needs, OF_THREADS, OTHERS, SchedulerMachine, has_waking, sources};
 use super::thread::{Observer, Thread};
 use crate::linux::task_state::State;
 
@@ -67,6 +68,7 @@ impl Pass for ProcessList {
     }
 
     fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
+        let has_waking = has_waking(tables);
         let mut sources = sources(&Needs::default());
         if !selection.wants(CPU_TIME) {
             // Only the threads are needed.
@@ -97,18 +99,23 @@ impl Pass for ProcessList {
         let is_tree = self.is_tree;
         let has_times = tables.has("sched:sched_switch") || tables.has("perf:context_switch");
         PassPlan::new(sources, move || {
-            SchedulerMachine::new(Processes {
-                is_tree,
-                has_times,
-                processes: Vec::new(),
-                current: HashMap::new(),
-                leaders: HashSet::new(),
-                strangers: HashMap::new(),
-                unlisted: 0,
-                bytes: 0,
-                last: None,
-                is_closing: false,
-            })
+            SchedulerMachine::new(
+                has_waking,
+                Processes {
+                    is_tree,
+                    has_times,
+                    processes: Vec::new(),
+                    current: HashMap::new(),
+                    leaders: HashSet::new(),
+                    strangers: HashMap::new(),
+                    unlisted: 0,
+                    coverage: Coverage::default(),
+                    recorded: HashSet::new(),
+                    bytes: 0,
+                    last: None,
+                    is_closing: false,
+                },
+            )
         })
     }
 }
@@ -134,6 +141,8 @@ struct Process {
     is_known: bool,
     /// Whether the process IDs of its threads are unknown, except that of the first one.
     is_derived: bool,
+    /// Whether one of its threads is in the scope of the recording.
+    is_recorded: bool,
 }
 
 struct Processes {
@@ -148,6 +157,9 @@ struct Processes {
     strangers: HashMap<i32, Process>,
     /// Number of former threads whose process stayed unknown.
     unlisted: u64,
+    coverage: Coverage,
+    /// Threads in the scope of a recording of some threads.
+    recorded: HashSet<i32>,
     bytes: usize,
     /// Time of the last event of the scheduler.
     last: Option<i64>,
@@ -207,6 +219,13 @@ impl Processes {
         }
     }
 
+    /// Whether the threads of a process are recorded, and not only some of them.
+    fn has_all_threads(&self, process: &Process) -> bool {
+        let is_earlier = process.start.is_none();
+        let is_recorded = !self.coverage.is_of_threads || process.is_recorded;
+        is_recorded && !(is_earlier && self.coverage.is_of_single_threads())
+    }
+
     /// Reports the threads that no process in the result has.
     fn tell_strangers(&self) {
         let count = self.unlisted + self.strangers.len() as u64;
@@ -230,7 +249,8 @@ impl Processes {
         rows.integer(END_TIME, process.end);
         rows.integer(EXIT_CODE, process.exit_code);
         let is_complete = !process.is_derived;
-        let cpu_time = Some(process.cpu_time).filter(|_| self.has_times && is_complete);
+        let is_known = self.has_times && is_complete && self.has_all_threads(process);
+        let cpu_time = Some(process.cpu_time).filter(|_| is_known);
         rows.integer(CPU_TIME, cpu_time);
         rows.integer(THREADS, Some(process.threads).filter(|_| is_complete));
         rows.id(DEPTH, Some(depth));
@@ -250,12 +270,22 @@ impl Observer for Processes {
         // What runs until the end of the recording has run until its last event.
         let end = end.or(self.last.filter(|_| self.is_closing));
         if let (Some(pid), Some(end)) = (thread.pid, end) {
-            self.process(pid).cpu_time += end - thread.since;
+            let process = self.process(pid);
+            process.cpu_time += end - thread.since;
+            process.is_recorded = true;
         }
     }
 
     fn passed(&mut self, time: i64, _: &mut Rows) {
         self.last = Some(time);
+    }
+
+    fn covers(&mut self, coverage: &Coverage) {
+        self.coverage = coverage.clone();
+    }
+
+    fn recorded(&mut self, tid: i32) {
+        self.recorded.insert(tid);
     }
 
     fn closing(&mut self) {
@@ -305,8 +335,10 @@ impl Observer for Processes {
             (row.id(2), text(3), text(4));
         let texts = [&comm, &cmdline].map(|text| text.as_ref().map_or(0, |text| text.len()));
         self.bytes += texts.iter().sum::<usize>();
+        let is_recorded = self.recorded.contains(&tid);
         let process = self.process(pid);
         process.threads += 1;
+        process.is_recorded |= is_recorded;
         if tid == pid {
             process.is_known = true;
             process.parent = parent;
@@ -367,6 +399,7 @@ impl Observer for Processes {
         let strangers = self.strangers.capacity() * size_of::<(i32, Process)>();
         let leaders = self.leaders.capacity() * 8;
         let processes = self.processes.capacity() * size_of::<Process>();
-        processes + strangers + leaders + self.current.capacity() * 32 + self.bytes
+        let recorded = self.recorded.capacity() * 8;
+        processes + strangers + leaders + recorded + self.current.capacity() * 32 + self.bytes
     }
 }

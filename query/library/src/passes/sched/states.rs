@@ -14,7 +14,7 @@ use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::source::Times;
 use super::super::{Function, integer};
-use super::input::{Needs, SchedulerMachine, ThreadNames, events_within, sources};
+use super::input::{Needs, SchedulerMachine, ThreadNames, events_within, has_waking, sources};
 use super::thread::{Context, Observer, Thread};
 use crate::linux::task_state::State;
 
@@ -67,7 +67,8 @@ impl Pass for ThreadStates {
         fields(id)
     }
 
-    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
+        let has_waking = has_waking(tables);
         let needs = Needs {
             stacks: selection.wants_any(&[KERNEL_STACK, USER_STACK]),
             wakers: selection.wants_any(&[WAKER_TID, WAKER_COMM, WAKER_CONTEXT, INTERRUPT]),
@@ -77,7 +78,8 @@ impl Pass for ThreadStates {
         };
         let (sources, times) = (events_within(sources(&needs), self.events), selection.times);
         PassPlan::new(sources, move || {
-            SchedulerMachine::new(Stretches(times)).following(needs.threads.clone(), times.last)
+            SchedulerMachine::new(has_waking, Stretches(times))
+                .following(needs.threads.clone(), times.last)
         })
     }
 }
@@ -87,7 +89,7 @@ struct Stretches(Times);
 
 impl Observer for Stretches {
     fn end(&mut self, thread: &Thread, end: Option<i64>, names: &Names, rows: &mut Rows) {
-        if !self.0.contains(thread.since) {
+        if thread.is_denied || !self.0.contains(thread.since) {
             return;
         }
         let state = thread.state;

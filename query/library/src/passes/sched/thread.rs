@@ -8,6 +8,7 @@ use perfquet_events::event::Flags;
 use super::super::names::{Name, Names};
 use super::super::rows::Rows;
 use super::super::source::Row;
+use super::coverage::Coverage;
 use super::id_map::IdMap;
 use crate::linux::task_state::State;
 
@@ -37,6 +38,10 @@ pub(super) struct Thread {
     waking: Option<Wake>,
     /// Whether an event of the thread itself was recorded.
     is_recorded: bool,
+    /// It was woken when nothing was known of it: it waits, or runs and did not sleep.
+    is_doubtful: bool,
+    /// It was, and left a CPU without having been seen on one: that it waited is not known.
+    pub(super) is_denied: bool,
 }
 
 impl Thread {
@@ -149,6 +154,12 @@ pub(super) trait Observer: Send {
     /// A waiting thread is on the queue of another CPU: from `time` on, or since it waits.
     fn moved(&mut self, _: &Thread, _: Option<i64>) {}
 
+    /// What the recording covers.
+    fn covers(&mut self, _: &Coverage) {}
+
+    /// A thread is within the scope of the recording, if that has some threads only.
+    fn recorded(&mut self, _: i32) {}
+
     /// A CPU is idle from that time on.
     fn idle_begins(&mut self, _: i32, _: i64) {}
 
@@ -211,11 +222,15 @@ pub(super) struct Scheduler {
     losses_by_cpu: HashMap<i32, u32>,
     /// Whether some CPUs only were recorded: what leaves one may run on another, unseen.
     pub(super) is_of_some_cpus: bool,
+    /// Whether some threads only were recorded: others wake them and move them to other CPUs, unseen.
+    pub(super) is_of_threads: bool,
+    /// Whether sched_waking was recorded.
+    has_waking: bool,
     next_at_end: usize,
 }
 
 impl Scheduler {
-    pub(super) fn new() -> Scheduler {
+    pub(super) fn new(has_waking: bool) -> Scheduler {
         Scheduler {
             names: Names::default(),
             threads: Vec::new(),
@@ -226,6 +241,8 @@ impl Scheduler {
             losses_anywhere: 0,
             losses_by_cpu: HashMap::new(),
             is_of_some_cpus: false,
+            is_of_threads: false,
+            has_waking,
             next_at_end: 0,
         }
     }
@@ -262,6 +279,8 @@ impl Scheduler {
             wake: None,
             waking: None,
             is_recorded: false,
+            is_doubtful: false,
+            is_denied: false,
         };
         let place = match self.free.pop() {
             Some(place) => {
@@ -343,6 +362,10 @@ impl Scheduler {
 
     /// What happens to a thread is unknown from here on.
     fn lose<O: Observer>(&mut self, place: usize, to: &mut O, rows: &mut Rows) {
+        let thread = &mut self.threads[place];
+        if self.is_of_threads && thread.state.is_waiting() {
+            thread.queue = None;
+        }
         self.end(place, None, to, rows);
         let thread = &mut self.threads[place];
         if thread.left.is_some() || thread.wake.is_some() {
@@ -350,6 +373,7 @@ impl Scheduler {
         }
         thread.left = None;
         thread.wake = None;
+        thread.is_doubtful = false;
         thread.state = State::Unknown;
     }
 
@@ -408,8 +432,11 @@ impl Scheduler {
         if runs_here {
             self.end(place, Some(out.time), to, rows);
         } else {
-            // It was switched in unseen.
+            // It was switched in unseen, or ran from the start.
+            let thread = &mut self.threads[place];
+            thread.is_denied = thread.is_doubtful && thread.state == State::Runnable;
             self.lose(place, to, rows);
+            self.threads[place].is_denied = false;
         }
         let losses = self.losses;
         let thread = &mut self.threads[place];
@@ -481,6 +508,8 @@ impl Scheduler {
             to.back(thread, Some(time), &self.names, rows);
         }
         thread.left = None;
+        thread.waking = None;
+        thread.is_doubtful = false;
         thread.cpu = cpu;
         self.begin(place, State::Running, time, to);
         self.threads[place].wake = None;
@@ -528,17 +557,20 @@ impl Scheduler {
             slept: None,
             waker: woken.waker,
         };
+        let mut is_alone = false;
         match woken.kind {
             WakeKind::New => {
                 self.lose(place, to, rows);
                 let thread = &mut self.threads[place];
-                thread.waking = None;
+                (thread.waking, thread.cpu) = (None, None);
                 thread.is_recorded = true;
             }
             WakeKind::Waking => thread.waking = Some(wake),
             WakeKind::Wakeup => {
                 // Of a wake-up before the thread had left its CPU, the waker is known only now.
-                if let Some(waking) = thread.waking.take().filter(|_| thread.state.is_asleep()) {
+                let waking = thread.waking.take();
+                is_alone = waking.is_none();
+                if let Some(waking) = waking.filter(|_| thread.state.is_asleep()) {
                     wake.waker = waking.waker;
                 }
             }
@@ -556,6 +588,10 @@ impl Scheduler {
         if thread.state == State::Running || thread.state == State::Dead {
             return;
         }
+        if is_alone && self.is_of_threads && self.has_waking {
+            // A CPU takes a thread that was woken before, in a context that is not recorded. Who runs there did not wake it.
+            return;
+        }
         let left = thread.left.filter(|left| left.losses == self.losses);
         let left = left.filter(|_| !self.is_of_some_cpus);
         wake.slept = left.map(|left| woken.time - left.time);
@@ -563,6 +599,7 @@ impl Scheduler {
         self.end(place, Some(woken.time), to, rows);
         let thread = &mut self.threads[place];
         thread.queue = woken.target_cpu.or(thread.queue);
+        thread.is_doubtful = thread.state == State::Unknown && woken.kind != WakeKind::New;
         thread.waking = None;
         self.begin(place, State::Runnable, woken.time, to);
     }

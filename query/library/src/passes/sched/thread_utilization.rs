@@ -11,7 +11,7 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::step_argument;
-use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
+use super::input::{Needs, SchedulerMachine, ThreadNames, has_waking, sources};
 use super::steps::Steps;
 use super::thread::{Observer, Thread};
 use crate::linux::task_state::State;
@@ -49,20 +49,24 @@ impl Pass for ThreadUtilization {
         fields(id)
     }
 
-    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
+        let has_waking = has_waking(tables);
         let needs = Needs {
             names: ThreadNames::if_wanted(selection.wants(COMM)),
             ..Needs::default()
         };
         let steps = self.steps;
         PassPlan::new(sources(&needs), move || {
-            SchedulerMachine::new(Threads {
-                steps,
-                threads: HashMap::new(),
-                last: i64::MIN,
-                is_closing: false,
-                failure: None,
-            })
+            SchedulerMachine::new(
+                has_waking,
+                Threads {
+                    steps,
+                    threads: HashMap::new(),
+                    last: i64::MIN,
+                    is_closing: false,
+                    failure: None,
+                },
+            )
         })
     }
 }
@@ -128,7 +132,12 @@ impl Observer for Threads {
             .filter(|(_, length)| *length > 0)
         {
             let spent = self.threads.entry(thread.tid).or_default();
-            if spent.step != step {
+            // A thread ID that is used again is another thread.
+            let is_other = spent
+                .pid
+                .zip(thread.pid)
+                .is_some_and(|(pid, own)| pid != own);
+            if spent.step != step || is_other {
                 if spent.busy + spent.waiting + spent.blocked > 0 {
                     emit(thread.tid, spent, steps, names, rows);
                 }
@@ -137,7 +146,7 @@ impl Observer for Threads {
                     ..Spent::default()
                 };
             }
-            spent.pid = thread.pid;
+            spent.pid = thread.pid.or(spent.pid);
             // That of the first state in the step.
             spent.comm = spent.comm.or(thread.comm());
             add(spent, length);

@@ -11,7 +11,7 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::{Function, integer};
-use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
+use super::input::{Needs, SchedulerMachine, ThreadNames, has_waking, sources};
 use super::thread::{Observer, Thread};
 use crate::linux::task_state::State;
 
@@ -57,6 +57,7 @@ impl Pass for ThreadTotals {
     }
 
     fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
+        let has_waking = has_waking(tables);
         let needs = Needs {
             stacks: selection.wants(BLOCK_STACK),
             // A period ends with a switch; only perf's own records may lack the name.
@@ -70,13 +71,16 @@ impl Pass for ThreadTotals {
         let has_waits = tables.has("sched:sched_waking") || tables.has("sched:sched_wakeup");
         let interval = *self;
         PassPlan::new(sources(&needs), move || {
-            SchedulerMachine::new(Totals {
-                interval,
-                has_waits,
-                threads: HashMap::new(),
-                last: i64::MIN,
-                is_closing: false,
-            })
+            SchedulerMachine::new(
+                has_waking,
+                Totals {
+                    interval,
+                    has_waits,
+                    threads: HashMap::new(),
+                    last: i64::MIN,
+                    is_closing: false,
+                },
+            )
         })
     }
 }

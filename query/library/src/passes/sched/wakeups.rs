@@ -10,7 +10,7 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::source::Times;
-use super::input::{Needs, SchedulerMachine, ThreadNames, sources};
+use super::input::{Needs, SchedulerMachine, ThreadNames, has_waking, sources};
 use super::thread::{Context, Observer, Thread};
 
 pub(in super::super) const FUNCTION: Function = Function {
@@ -53,7 +53,8 @@ impl Pass for Wakeups {
         fields(id)
     }
 
-    fn plan(&self, selection: &Selection, _: &Tables<'_>) -> PassPlan {
+    fn plan(&self, selection: &Selection, tables: &Tables<'_>) -> PassPlan {
+        let has_waking = has_waking(tables);
         let needs = Needs {
             waker_stacks: selection.wants_any(&[KERNEL_STACK, USER_STACK]),
             wakers: true,
@@ -63,7 +64,8 @@ impl Pass for Wakeups {
         };
         let (sources, times) = (sources(&needs), selection.times);
         PassPlan::new(sources, move || {
-            SchedulerMachine::new(Woken(times)).following(needs.threads.clone(), times.last)
+            SchedulerMachine::new(has_waking, Woken(times))
+                .following(needs.threads.clone(), times.last)
         })
     }
 }
@@ -76,6 +78,9 @@ impl Observer for Woken {
         let Some(wake) = (thread.wake.as_ref()).filter(|wake| self.0.contains(wake.time)) else {
             return;
         };
+        if thread.is_denied {
+            return;
+        }
         let waker = &wake.waker;
         rows.integer(TIME, Some(wake.time));
         rows.id(WAKER_CPU, waker.cpu);
