@@ -51,6 +51,9 @@ fn whole(value: &[u8]) -> Option<i64> {
     is_whole.then_some(number as i64)
 }
 
+/// The JSON of a process and of a thread.
+type Written<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+
 /// A process and one of its threads.
 type Identity<'a> = (Id<'a>, Id<'a>);
 
@@ -65,7 +68,7 @@ pub(crate) struct ThreadNumbers<'a> {
     taken: HashSet<i32>,
     numbers: HashMap<Identity<'a>, Option<i32>>,
     /// The identity in the event before.
-    last: Option<(Option<&'a [u8]>, Option<&'a [u8]>)>,
+    last: Option<Written<'a>>,
 }
 
 impl<'a> ThreadNumbers<'a> {
@@ -219,7 +222,7 @@ mod tests {
 
     #[test]
     fn each_thread_has_its_own_number() {
-        let ids: [(Option<&[u8]>, Option<&[u8]>); 13] = [
+        let ids: [Written<'_>; 13] = [
             (None, Some(b"8")),
             (Some(b"7"), Some(b"8")),
             (Some(b"7"), Some(b"\"8\"")),

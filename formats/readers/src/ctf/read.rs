@@ -196,7 +196,7 @@ fn facts(traces: &[Trace<'_>], sink: &mut dyn Sink) -> Result<(), Error> {
     };
     // Sessions are divided into chunks with the same ID.
     if let Some(uuid) = trace.metadata.uuid {
-        let recording = format!("{:032x}", u128::from_be_bytes(uuid));
+        let recording: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         sink.event(Event::Fact(Fact::Recording(&recording)))?;
     }
     // The clocks of LTTng have the ID of the boot.
