@@ -105,6 +105,28 @@ impl EventChoice {
         }
     }
 
+    /// Returns the rows of the view `events` of the selected event, or of every event.
+    pub(super) fn event_or_every(&self, session: &Session) -> Result<WeightedEvent> {
+        if self.event.is_none() {
+            return Ok(every_event());
+        }
+        let subject = self.subject(session)?;
+        // The view has an event without its system, unless several systems have one of that name.
+        let names = match subject.table.as_str() {
+            "samples" => vec![literal(&subject.name)],
+            table => {
+                let full = table.replace('"', "");
+                let short = full.rsplit('.').next().unwrap_or_default();
+                vec![literal(short), literal(&full)]
+            }
+        };
+        Ok(WeightedEvent {
+            condition: format!("event IN ({})", names.join(", ")),
+            name: subject.name,
+            ..every_event()
+        })
+    }
+
     /// Returns the selected event. The default is the sampled event with the most rows, or if there is none, the event
     /// with the most rows.
     pub(super) fn subject(&self, session: &Session) -> Result<WeightedEvent> {

@@ -24,7 +24,7 @@ use perfquet::unit::in_fitting_unit;
 use perfquet::unit::{DURATION, UNIT};
 use perfquet_trace::count::{counted, grouped};
 
-use super::event_weight::{EventChoice, WeightedEvent, every_event};
+use super::event_weight::{EventChoice, WeightedEvent};
 use super::folding::Folded;
 use super::frame_groups::{FrameGroups, GroupName, GroupWeight, by_trace};
 use super::stored_aggregates;
@@ -133,7 +133,10 @@ impl Report for Top {
                     by_expression(self, session, &subject, ("process", key), &condition)?;
                 (summary, with_process_names(session, &batch)?)
             }
-            By::Event => by_column(self, session, &every_event(), "event", &condition)?,
+            By::Event => {
+                let subject = self.choice.event_or_every(session)?;
+                by_column(self, session, &subject, "event", &condition)?
+            }
         };
         if batch.num_rows() == 0 {
             self.choice.fail_if_nothing_fits(session)?;

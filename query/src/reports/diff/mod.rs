@@ -377,7 +377,7 @@ impl Diff {
             return Ok(Source::Syscalls);
         }
         if self.by == By::Event && !is_of_calls {
-            return Ok(Source::Event(super::event_weight::every_event()));
+            return Ok(Source::Event(self.choice.event_or_every(session)?));
         }
         if !is_of_calls && !has_only_calls {
             return Ok(Source::Event(self.choice.subject(session)?));
