@@ -116,6 +116,41 @@ fn reports_fit_terminals_without_cut_numbers_and_names() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
+/// Findings on terminals: no line is wider, and nothing is missing beside what is printed without a terminal.
+#[test]
+fn findings_fit_the_terminal() {
+    if !needs::met(&["script"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for input in [
+        "formats/readers/src/folded/golden/dd.folded",
+        "tests/sql/sched.trace",
+        "tests/sql/failures_of_one_process.strace",
+    ] {
+        let input = root().join(input);
+        let name = input.file_stem().unwrap().to_str().unwrap();
+        let trace = directory.path().join(format!("{name}.pqt"));
+        super::import(&input, &trace).unwrap();
+        let letters = |text: &str| -> String {
+            let letters = text.chars().filter(|letter| !letter.is_whitespace());
+            letters.filter(|letter| *letter != '\\').collect()
+        };
+        let whole = printed(&trace, &["findings"], None);
+        for width in [80, 120] {
+            let text = printed(&trace, &["findings"], Some(width));
+            // A path is a word of its own, which stays whole.
+            let wide = text.lines().filter(|line| {
+                let has_words = line.split_whitespace().nth(1).is_some();
+                line.chars().count() > width && has_words && !line.ends_with(".pqt \\")
+            });
+            let wide: Vec<&str> = wide.collect();
+            assert!(wide.is_empty(), "{name} at {width}: {wide:?}");
+            assert_eq!(letters(&text), letters(&whole), "{name} at {width}");
+        }
+    }
+}
+
 /// Twenty levels of calls on 80 columns: columns and indentation go, names do not.
 #[test]
 fn trees_of_calls_keep_the_names_of_functions() {
