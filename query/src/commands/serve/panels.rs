@@ -114,6 +114,10 @@ pub(super) fn rows(
         report.push(format!("--event={event}"));
     }
     let words = Words::of(served, request, &report, &[])?;
+    if name == "critical path" && ids(request)?.len() != 1 {
+        let error = "a critical path is that of one thread: select a single thread";
+        return Ok(json!({ "command": words.shown, "error": error }));
+    }
     let most = Limit::COMMAND;
     table(server, words, most, peer)
 }

@@ -23,6 +23,7 @@ use clap::Args;
 use perfquet::Session;
 use perfquet::failure::Misuse;
 use perfquet::sql::names::literal;
+use perfquet::stacks::strings;
 use perfquet::unit::in_fitting_unit;
 
 use self::across::Across;
@@ -33,6 +34,7 @@ use crate::limits::Limits;
 use crate::render::{Answered, Form, Section, with_display, with_spares};
 use crate::report::{self, Report};
 use crate::settings::{Output, Traces};
+use crate::text::harmless;
 
 pub(super) const REPORT: Subcommand = report::subcommand::<CriticalPath>();
 
@@ -126,6 +128,9 @@ impl Report for CriticalPath {
         let mut answer = session.query(&sql)?;
         let mut schema = with_spares(&answer.schema(), &spares);
         if self.limit == 0 {
+            if !is_known(session, tid)? {
+                bail!(unknown_thread(session, tid)?);
+            }
             // Rows without an end: whether a column is empty is not known before the last one.
             return Ok(Answered::new(Section::Stream(answer.with_schema(schema))));
         }
@@ -139,11 +144,25 @@ impl Report for CriticalPath {
             batches.push(batch);
         }
         let rows = concat_batches(&schema, &batches)?;
+        if rows.num_rows() == 0 {
+            bail!(self.why_empty(session, tid)?);
+        }
         Ok(Answered::new(Section::Table(rows)))
     }
 }
 
 impl CriticalPath {
+    /// Why a path has no parts.
+    fn why_empty(&self, session: &Session, tid: i32) -> Result<Misuse> {
+        Ok(match (is_known(session, tid)?, &self.time) {
+            (true, Some(time)) => Misuse(format!(
+                "--time {time}: the states of thread {tid} are not known in this range"
+            )),
+            (true, None) => Misuse(format!("the states of thread {tid} are not known")),
+            (false, _) => unknown_thread(session, tid)?,
+        })
+    }
+
     /// The path through several traces, by the clock of the first.
     fn across<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
         let mut across = Across::open(session)?;
@@ -164,6 +183,10 @@ impl CriticalPath {
             (None, None) => bail!(Misuse("expected --tid or --comm".to_owned())),
         };
         let parts = across.path(0, tid, (from, to))?;
+        let first = across.session(0);
+        if parts.iter().all(|part| part.state.is_none()) && !is_known(first, tid)? {
+            bail!(unknown_thread(first, tid)?);
+        }
         across::note_errors(session.traces());
         let names: Vec<&str> = session
             .traces()
@@ -176,6 +199,42 @@ impl CriticalPath {
         };
         Ok(Answered::new(Section::Table(rows)))
     }
+}
+
+/// Whether any state of a thread is known.
+fn is_known(session: &Session, tid: i32) -> Result<bool> {
+    let sql = format!("SELECT 1 FROM thread_states WHERE tid = {tid} LIMIT 1");
+    let found = session.collect(&sql)?;
+    Ok(found.iter().any(|batch| batch.num_rows() > 0))
+}
+
+/// Says that a thread was not scheduled, and which ones ran the longest.
+fn unknown_thread(session: &Session, tid: i32) -> Result<Misuse> {
+    let sql = format!(
+        "SELECT concat(coalesce(max(comm), '[unknown]'), ' (', CAST(tid AS TEXT), ')') AS thread, \
+         coalesce(sum(duration) FILTER (WHERE state = 'running'), 0) AS running \
+         FROM thread_states GROUP BY tid ORDER BY running DESC, tid LIMIT {MOST_LISTED}"
+    );
+    let mut busy = Vec::new();
+    for batch in session.collect(&sql)? {
+        let threads = strings(batch.column(0))?;
+        busy.extend(
+            threads
+                .iter()
+                .flatten()
+                .map(|name| harmless(name).into_owned()),
+        );
+    }
+    let hint = match busy.is_empty() {
+        true => "list what was recorded with: perfquet-query info TRACE".to_owned(),
+        false => format!(
+            "the busiest threads are {}; list all with: perfquet-query waits TRACE --by thread -n 0",
+            busy.join(", ")
+        ),
+    };
+    Ok(Misuse(format!(
+        "--tid {tid}: no such thread was scheduled\nhint: {hint}"
+    )))
 }
 
 /// How many other threads of the same name are listed.
