@@ -59,7 +59,10 @@ pub(super) fn shaped(batch: &RecordBatch) -> Result<RecordBatch> {
         let values = match (terminal, depths) {
             (Some("hidden"), _) => continue,
             (Some("optional"), _) if is_empty(values)? => continue,
-            (Some("bars"), _) => histograms(field.name(), values),
+            (Some("bars"), _) => match histograms(field.name(), values) {
+                Some(drawn) => drawn,
+                None => continue,
+            },
             (Some("shares"), _) => timelines(values),
             (_, Some(depths)) => indented(values, depths)?,
             _ => Arc::clone(values),
@@ -92,24 +95,14 @@ fn indented(names: &ArrayRef, depths: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(lines.collect::<StringArray>()))
 }
 
-/// Draws the lists on one scale, and adds the scale to the heading.
-fn histograms(name: &str, lists: &ArrayRef) -> ArrayRef {
+/// Draws the lists on one scale, and adds the scale to the heading; `None` if all are empty.
+fn histograms(name: &str, lists: &ArrayRef) -> Option<ArrayRef> {
     let lists = lists.as_list::<i32>();
     let rows: Vec<Vec<(i32, u64)>> = (0..lists.len())
         .map(|row| powers(&lists.value(row)))
         .collect();
-    let lowest = rows
-        .iter()
-        .flatten()
-        .map(|&(bar, _)| bar)
-        .min()
-        .unwrap_or(0);
-    let highest = rows
-        .iter()
-        .flatten()
-        .map(|&(bar, _)| bar)
-        .max()
-        .unwrap_or(0);
+    let used = || rows.iter().flatten().map(|&(bar, _)| bar);
+    let (lowest, highest) = (used().min()?, used().max()?);
     let unicode = is_unicode();
     let drawn = rows.iter().map(|row| {
         let mut counts = vec![0; (highest - lowest) as usize + 1];
@@ -125,7 +118,7 @@ fn histograms(name: &str, lists: &ArrayRef) -> ArrayRef {
         in_fitting_unit(end(lowest)),
         in_fitting_unit(end(highest + 1))
     );
-    Arc::new(drawn)
+    Some(Arc::new(drawn))
 }
 
 /// Draws lists of shares from 0 to 1.
@@ -193,5 +186,20 @@ mod tests {
             .flatten()
             .collect();
         assert_eq!(names, ["a", "    b"]);
+    }
+
+    #[test]
+    fn distributions_without_values_are_hidden() {
+        let bar = ["low", "high", "count"].map(|name| Field::new(name, DataType::Int64, true));
+        let item = Field::new("item", DataType::Struct(bar.to_vec().into()), true);
+        let lists: ArrayRef = Arc::new(arrow::array::ListArray::new_null(Arc::new(item), 2));
+        let schema = Schema::new(vec![
+            field("function", DataType::Utf8, INDENT, "depth"),
+            field("histogram", lists.data_type().clone(), TERMINAL, "bars"),
+        ]);
+        let names: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+        let batch = RecordBatch::try_new(Arc::new(schema), vec![names, lists]).unwrap();
+        let shaped = shaped(&batch).unwrap();
+        assert_eq!(shaped.num_columns(), 1);
     }
 }
