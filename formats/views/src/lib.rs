@@ -89,6 +89,9 @@ impl Source {
     }
 }
 
+/// The table of what was aggregated while recording.
+const AGGREGATES: &str = "aggregates";
+
 impl View {
     /// The name of the file is that of the view.
     pub fn new(name: &str, sql: &str) -> View {
@@ -153,10 +156,17 @@ impl View {
         (!missing.is_empty()).then(|| missing.join(", "))
     }
 
-    /// Lists missing events, and how to record them; `None` if `events`, as `system:event`, suffice.
+    /// Lists missing events, and how to record them; `None` if `events`, as `system:event`, suffice. Where these include the table
+    /// `aggregates`, the hint names the reports of what was aggregated in the kernel, which are no rows of a view.
     pub fn missing(&self, events: &[&str]) -> Option<String> {
         let missing = self.missing_events(events)?;
+        let is_aggregated = events.contains(&AGGREGATES);
         let hint = match &self.header.record {
+            Some(record) if is_aggregated => format!(
+                "\nhint: the trace has sums and distributions, without single rows: see perfquet-query agg, hist or flamegraph; \
+                 for {}, record the events with: perfquet-record {record}",
+                self.name
+            ),
             Some(record) => format!("\nhint: record them with: perfquet-record {record}"),
             None => String::new(),
         };
@@ -242,6 +252,11 @@ mod tests {
         assert_eq!(
             of(&["t:d"]).unwrap(),
             "v needs events that were not recorded: s:a, s:b or s:c*\nhint: record them with: perfquet-record -e s:a"
+        );
+        assert_eq!(
+            of(&["t:d", "aggregates"]).unwrap(),
+            "v needs events that were not recorded: s:a, s:b or s:c*\nhint: the trace has sums and distributions, without single rows: \
+             see perfquet-query agg, hist or flamegraph; for v, record the events with: perfquet-record -e s:a"
         );
     }
 }
