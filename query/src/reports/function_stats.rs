@@ -131,14 +131,46 @@ pub(super) fn find_slowest_children(
         let names = names.join(", ");
         condition = format!("coalesce(function, '[unknown]') IN ({names}) AND {condition}");
     }
+    let nested = nested_children(session, keys, lines, &condition)?;
     let children = match keys.is_empty() {
-        true => Children::by_number(session, &condition)?,
-        false => Children::by_join(session, &condition, keys)?,
+        true => Children::by_number(session, &condition, &nested)?,
+        false => Children::by_join(session, &condition, keys, &nested)?,
     };
     for line in lines {
         line.slowest_child = children.slowest(&line.keys, &line.function);
     }
     Ok(())
+}
+
+/// Time of calls from a function inside other calls of the same pair: of f, g in f → g → f → g counts once. Only recursive functions have
+/// such callees.
+fn nested_children(
+    session: &Session,
+    keys: &[&str],
+    lines: &[Line],
+    condition: &str,
+) -> Result<Nested> {
+    let recursive = lines.iter().filter(|line| line.total != line.sum);
+    let mut names: Vec<String> = recursive.map(|line| literal(&line.function)).collect();
+    if names.is_empty() {
+        return Ok(Nested::new());
+    }
+    names.sort_unstable();
+    names.dedup();
+    let callers = match names.len() {
+        ..=NAMED => format!("caller IN ({}) AND ", names.join(", ")),
+        _ => String::new(),
+    };
+    let condition = format!("{callers}parent_id IN (SELECT call_id FROM calls WHERE {condition})");
+    let pair = ["caller", "coalesce(function, '[unknown]')"];
+    let calls = Recursion {
+        condition: &condition,
+        has_holes: true,
+        name: &recursion::name_of(&[keys, &pair].concat()),
+        by_trace: false,
+        parts: &[],
+    };
+    recursion::nested(session, calls, &str::to_owned)
 }
 
 /// The rows of a batch of durations.sql.
@@ -226,7 +258,7 @@ struct Children(HashMap<Key, (String, i128)>);
 
 impl Children {
     /// The rows of a query: keys, function, child, total.
-    fn query(session: &Session, sql: &str, keys: usize) -> Result<Children> {
+    fn query(session: &Session, sql: &str, keys: usize, nested: &Nested) -> Result<Children> {
         let mut children = Children::default();
         for batch in session.collect(sql)? {
             let texts = key_texts(&batch, keys)?;
@@ -238,14 +270,19 @@ impl Children {
             for (row, keys) in texts.into_iter().enumerate() {
                 if names.is_valid(row) && totals.is_valid(row) {
                     let caller = (keys, functions.value(row).to_owned());
-                    children.add(caller, names.value(row), totals.value(row));
+                    children.add(nested, caller, names.value(row), totals.value(row));
                 }
             }
         }
         Ok(children)
     }
 
-    fn by_join(session: &Session, condition: &str, keys: &[&str]) -> Result<Children> {
+    fn by_join(
+        session: &Session,
+        condition: &str,
+        keys: &[&str],
+        nested: &Nested,
+    ) -> Result<Children> {
         let several = session.traces().len() > 1;
         let columns: String = keys.iter().map(|key| format!("p.{key}, ")).collect();
         let mut picked: String = keys.iter().map(|key| format!("{key}, ")).collect();
@@ -262,11 +299,11 @@ impl Children {
             .replace("{picked}", &picked)
             .replace("{where}", condition)
             .replace("{same_trace}", same_trace);
-        Children::query(session, &sql, keys.len())
+        Children::query(session, &sql, keys.len(), nested)
     }
 
     /// Joins calls through an array indexed by call ID, which takes a third of the time; IDs have few gaps.
-    fn by_number(session: &Session, condition: &str) -> Result<Children> {
+    fn by_number(session: &Session, condition: &str, nested: &Nested) -> Result<Children> {
         let several = session.traces().len() > 1;
         let trace = if several { "trace, " } else { "" };
         let mut functions = Numbers::default();
@@ -306,13 +343,27 @@ impl Children {
         let mut found = Children::default();
         for ((function, child), total) in totals {
             let caller = (Vec::new(), functions.names[function as usize].clone());
-            found.add(caller, &children.names[child as usize], total);
+            found.add(nested, caller, &children.names[child as usize], total);
         }
         Ok(found)
     }
 
-    /// Among equals, the first by name.
-    fn add(&mut self, caller: Key, child: &str, total: i128) {
+    /// Adds a callee other than the function itself. Among equals, the first by name counts.
+    fn add(&mut self, nested: &Nested, caller: Key, child: &str, total: i128) {
+        let (keys, function) = &caller;
+        if child == function {
+            return;
+        }
+        let total = match nested.is_empty() {
+            true => total,
+            false => {
+                let pair = [Some(function.as_str()), Some(child)];
+                let keys = keys.iter().map(Option::as_deref);
+                let name = recursion::name(&keys.chain(pair).collect::<Vec<_>>());
+                let time = nested.get(&(name, Vec::new()));
+                total - time.map_or(0, |&time| i128::try_from(time).unwrap_or(i128::MAX))
+            }
+        };
         let slowest = self
             .0
             .entry(caller)
@@ -375,8 +426,8 @@ mod tests {
     fn the_slowest_child_is_the_one_with_the_most_time() {
         let mut children = Children::default();
         let caller = || (vec![Some("0".to_owned())], "f".to_owned());
-        for (child, total) in [("b", 5), ("c", 9), ("a", 9), ("d", 1)] {
-            children.add(caller(), child, total);
+        for (child, total) in [("b", 5), ("c", 9), ("a", 9), ("d", 1), ("f", 20)] {
+            children.add(&Nested::new(), caller(), child, total);
         }
         let (keys, function) = caller();
         assert_eq!(children.slowest(&keys, &function).as_deref(), Some("a"));
