@@ -342,7 +342,8 @@ impl Observer for Processes {
         if tid == pid {
             process.is_known = true;
             process.parent = parent;
-            process.comm = comm;
+            // A name that others of its threads had is not lost.
+            process.comm = comm.or(process.comm.take());
             process.cmdline = cmdline;
             process.start = start;
             process.end = row.integer(5);
