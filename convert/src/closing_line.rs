@@ -288,9 +288,10 @@ fn debuginfod(counts: &DebuginfodCounts) -> String {
 fn contents(report: &Report) -> String {
     let counts = &report.counts;
     let mut parts = Vec::new();
-    let only_others = counts.events == 0 && counts.calls + counts.aggregates > 0;
+    let events = counts.recorded_events();
+    let only_others = events == 0 && counts.calls + counts.aggregates > 0;
     if !only_others {
-        parts.push(counted(counts.events, "event"));
+        parts.push(counted(events, "event"));
     }
     for (count, what) in [(counts.calls, "call"), (counts.aggregates, "aggregate")] {
         if count > 0 {

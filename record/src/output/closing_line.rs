@@ -11,7 +11,7 @@ use perfquet_trace::symbols;
 
 use crate::failure::failed;
 use crate::output::Output;
-use crate::output::progress::{self, Count};
+use crate::output::progress;
 use crate::probe::stacks;
 use crate::{ftrace, journal};
 use perfquet_cli::terminal;
@@ -44,12 +44,7 @@ pub(crate) fn file(output: &Output, lost: Option<u64>, is_counted: bool) -> Resu
         uncounted_losses: u64::from(!is_counted),
         ..Counts::default()
     };
-    say(
-        path,
-        Count::Events(completed.samples),
-        &counts,
-        "perf report -i",
-    )
+    say(path, &counts, "perf report -i")
 }
 
 /// Completes a trace directory, whether or not its tables were completed.
@@ -70,8 +65,7 @@ pub(crate) fn trace(
             .context("cannot append the function trace to the journal")?;
     }
     output.complete(keeps_journal)?;
-    let (count, next) = best_question(next, &report);
-    say(output.path(), count, counts, next)?;
+    say(output.path(), counts, best_question(next, counts))?;
     for sentence in report
         .unwound
         .iter()
@@ -91,39 +85,27 @@ pub(crate) fn trace(
     Ok(())
 }
 
-/// Returns the number of recorded items and the command that summarizes them.
-fn best_question(next: Next, report: &Report) -> (Count, &'static str) {
-    let counts = &report.counts;
-    // Side-band events do not count as recorded events.
-    let events = counts.events.saturating_sub(counts.of_recorder);
+/// Returns the command that summarizes most of what was recorded.
+fn best_question(next: Next, counts: &Counts) -> &'static str {
+    let events = counts.recorded_events();
     if events + counts.calls + counts.aggregates == 0 {
-        let count = match counts.counter_values {
-            0 => Count::Events(0),
-            values => Count::Counts(values),
-        };
-        return (count, "perfquet-query info");
+        return "perfquet-query info";
     }
     match next {
-        Next::Durations if counts.calls > 0 => {
-            (Count::Calls(counts.calls), "perfquet-query durations")
-        }
-        Next::Aggregates(report) if counts.aggregates > 0 => {
-            (Count::Aggregates(counts.aggregates), report)
-        }
+        Next::Durations if counts.calls > 0 => "perfquet-query durations",
+        Next::Aggregates(report) if counts.aggregates > 0 => report,
         // Calls paired from events are fewer than these; calls of function tracing have no events.
-        _ if counts.calls > events => (Count::Calls(counts.calls), "perfquet-query calls"),
-        _ if counts.aggregates > events => {
-            (Count::Aggregates(counts.aggregates), "perfquet-query agg")
-        }
+        _ if counts.calls > events => "perfquet-query calls",
+        _ if counts.aggregates > events => "perfquet-query agg",
         // Functions are known by stacks, or by the addresses that samples have.
-        _ if counts.stacks > 0 => (Count::Events(events), "perfquet-query top"),
-        _ => (Count::Events(events), "perfquet-query top --by event"),
+        _ if counts.stacks > 0 => "perfquet-query top",
+        _ => "perfquet-query top --by event",
     }
 }
 
-fn say(path: &Path, count: Count, counts: &Counts, next: &str) -> Result<()> {
+fn say(path: &Path, counts: &Counts, next: &str) -> Result<()> {
     let bytes = size_of(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let summary = progress::summary(count, counts, bytes);
+    let summary = progress::summary(counts, bytes);
     let path = path.display();
     terminal::say(format_args!("{path}: {summary}; next: {next} {path}"));
     Ok(())
@@ -148,7 +130,7 @@ mod tests {
 
     #[test]
     fn next_command_prints_a_result() {
-        let check = |next, (events, calls, aggregates, stacks), expected: (Count, &str)| {
+        let check = |next, (events, calls, aggregates, stacks), expected: &str| {
             let counts = Counts {
                 events,
                 calls,
@@ -156,49 +138,17 @@ mod tests {
                 stacks,
                 ..Counts::default()
             };
-            let report = Report {
-                counts,
-                ..Report::default()
-            };
-            assert_eq!(best_question(next, &report), expected);
+            assert_eq!(best_question(next, &counts), expected);
         };
         let sums = "perfquet-query agg --name off-cpu";
-        check(
-            Next::Top,
-            (9, 0, 0, 4),
-            (Count::Events(9), "perfquet-query top"),
-        );
-        check(
-            Next::Top,
-            (9, 3, 0, 0),
-            (Count::Events(9), "perfquet-query top --by event"),
-        );
-        check(
-            Next::Top,
-            (2, 9, 0, 0),
-            (Count::Calls(9), "perfquet-query calls"),
-        );
-        check(
-            Next::Top,
-            (2, 0, 9, 0),
-            (Count::Aggregates(9), "perfquet-query agg"),
-        );
-        check(
-            Next::Durations,
-            (0, 4, 0, 0),
-            (Count::Calls(4), "perfquet-query durations"),
-        );
-        check(
-            Next::Aggregates(sums),
-            (0, 0, 4, 2),
-            (Count::Aggregates(4), sums),
-        );
+        check(Next::Top, (9, 0, 0, 4), "perfquet-query top");
+        check(Next::Top, (9, 3, 0, 0), "perfquet-query top --by event");
+        check(Next::Top, (2, 9, 0, 0), "perfquet-query calls");
+        check(Next::Top, (2, 0, 9, 0), "perfquet-query agg");
+        check(Next::Durations, (0, 4, 0, 0), "perfquet-query durations");
+        check(Next::Aggregates(sums), (0, 0, 4, 2), sums);
         for next in [Next::Top, Next::Durations, Next::Aggregates(sums)] {
-            check(
-                next,
-                (0, 0, 0, 0),
-                (Count::Events(0), "perfquet-query info"),
-            );
+            check(next, (0, 0, 0, 0), "perfquet-query info");
         }
     }
 }

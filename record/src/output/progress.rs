@@ -97,26 +97,19 @@ fn line(step: &str, elapsed: Duration, shown: Shown) -> String {
     )
 }
 
-/// Number and kind of recorded items.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Count {
-    /// Rows of samples and of events.
-    Events(u64),
-    /// Rows of calls, if there are no events.
-    Calls(u64),
-    /// Rows of aggregations.
-    Aggregates(u64),
-    /// Rows of counted events, if there is nothing else.
-    Counts(u64),
-}
-
-/// "1,234 events, 0 lost, 5.2 MiB"
-pub(crate) fn summary(count: Count, counts: &Counts, bytes: u64) -> String {
-    let recorded = match count {
-        Count::Events(count) => counted(count, "event"),
-        Count::Calls(count) => counted(count, "call"),
-        Count::Aggregates(count) => counted(count, "aggregate"),
-        Count::Counts(count) => counted(count, "count"),
+/// "1,234 events, 12 calls, 0 lost, 5.2 MiB": the rows that `perfquet-query info` counts, of each kind that there is.
+pub(crate) fn summary(counts: &Counts, bytes: u64) -> String {
+    let kinds = [
+        (counts.recorded_events(), "event"),
+        (counts.calls, "call"),
+        (counts.aggregates, "aggregate"),
+        (counts.counter_values, "count"),
+    ];
+    let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
+    let kinds: Vec<String> = kinds.map(|(count, noun)| counted(count, noun)).collect();
+    let recorded = match kinds.is_empty() {
+        true => counted(0u64, "event"),
+        false => kinds.join(", "),
     };
     let filtered = match counts.filtered {
         0 => String::new(),
@@ -152,5 +145,30 @@ mod tests {
             line("recording", Duration::from_millis(1500), shown),
             "recording 1.5 s · 0 lost · 3.00 MiB"
         );
+    }
+
+    #[test]
+    fn every_kind_of_row_is_counted() {
+        let counts = Counts {
+            events: 1_240,
+            of_recorder: 6,
+            calls: 12,
+            ..Counts::default()
+        };
+        assert_eq!(
+            summary(&counts, 3 << 20),
+            "1,234 events, 12 calls, 0 lost, 3.00 MiB"
+        );
+        let counts = Counts {
+            events: 6,
+            of_recorder: 6,
+            ..Counts::default()
+        };
+        assert_eq!(summary(&counts, 0), "0 events, 0 lost, 0 B");
+        let counts = Counts {
+            counter_values: 2,
+            ..counts
+        };
+        assert_eq!(summary(&counts, 0), "2 counts, 0 lost, 0 B");
     }
 }

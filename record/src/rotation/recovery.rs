@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use anyhow::Result;
 use perfquet_import::{Found, ImportOptions, look_into, recover, remove_journal};
+use perfquet_trace::count::counted;
 use perfquet_trace::store::JOURNAL;
 
 use crate::sys::thread;
@@ -56,12 +57,9 @@ fn complete(trace: &Path, keeps_journal: bool) -> Result<Outcome> {
         Found::Unfinished => {
             let report = recover(trace, ImportOptions::default())?;
             terminal::say(format_args!(
-                "{}: completed after its recorder was killed, {} events",
+                "{}: completed after its recorder was killed, {}",
                 trace.display(),
-                report
-                    .counts
-                    .events
-                    .saturating_sub(report.counts.of_recorder)
+                counted(report.counts.recorded_events(), "event")
             ));
         }
         Found::Nothing => return Ok(Outcome::Empty),

@@ -100,6 +100,11 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Rows of events, without those about the recording itself.
+    pub fn recorded_events(&self) -> u64 {
+        self.events.saturating_sub(self.of_recorder)
+    }
+
     /// How many events were lost: "575", "at least 575", "some".
     pub fn lost_text(&self) -> String {
         match (self.lost, self.uncounted_losses) {
