@@ -15,10 +15,12 @@ use anyhow::{Context, Result};
 
 use crate::added_records::AddedRecords;
 use crate::flight::Buffer;
+use crate::journal::header;
 use crate::journal::own_records::OwnRecords;
 use crate::journal::{Journal, Writer};
 use crate::mapped_files::BuildIds;
 use crate::periods::Periods;
+use crate::recorded::Recorded;
 use crate::recording::{Recording, Rings};
 use crate::sieve::Sieve;
 use crate::sys::clock;
@@ -72,6 +74,8 @@ struct Shared {
     existing: Mutex<Option<Existing>>,
     /// Records of others, to be written with the next pass.
     added: AddedRecords,
+    /// When it was on.
+    recorded: Recorded,
 }
 
 /// What existed at the start.
@@ -111,7 +115,7 @@ impl Drain {
     pub(crate) fn start(
         recording: &Recording,
         rings: Rings,
-        sink: Sink,
+        mut sink: Sink,
         (gate, began): (Gate, u64),
         stacks: Option<UserStacks>,
         build_ids: BuildIds,
@@ -126,6 +130,9 @@ impl Drain {
         let mut sieve = Sieve::of(recording, rings.events.len(), began);
         if recording.starts_paused {
             sieve.pause_at(0);
+        }
+        if let Sink::Flight(kept) = &mut sink {
+            kept.follow(shared.recorded.clone(), header::any_id(recording));
         }
         if let Some(periods) = periods {
             sieve.correct(periods);
@@ -190,6 +197,11 @@ impl Drain {
         self.bell.ring();
         // An error is an answer too: the thread has ended.
         is_set.recv().unwrap_or_else(|_| clock::monotonic())
+    }
+
+    /// Notes when the recording is on.
+    pub(crate) fn recorded(&self) -> &Recorded {
+        &self.shared.recorded
     }
 
     /// Adds records after what the rings hold now.
@@ -358,14 +370,17 @@ impl Worker {
         let is_resumed = match mark {
             Mark::End => {
                 self.sieve.end_at(time);
+                self.shared.recorded.end(time);
                 return Ok(());
             }
             Mark::Pause => {
                 self.sieve.pause_at(time);
+                self.shared.recorded.end(time);
                 false
             }
             Mark::Resume => {
                 self.sieve.resume_at(time);
+                self.shared.recorded.begin(time);
                 true
             }
         };

@@ -28,6 +28,7 @@ mod preset;
 mod probe;
 mod process_names;
 mod process_states;
+mod recorded;
 mod recording;
 mod remote;
 mod rotation;

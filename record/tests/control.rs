@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use perfquet_trace::recorded::{RANGES, Recorded};
+use perfquet_trace::store::Directory;
 use room::{Room, may_record};
 
 /// One test at a time: recordings of the system see numbers.c of the others, too.
@@ -119,6 +121,17 @@ fn recording_pauses_exactly() {
         assert!(gaps[0][1].1 - gaps[0][0].1 > 50, "{target}: {gaps:?}");
         // The command ran before.
         assert!(writes[0].1 > 50, "{target}: {:?}", writes[0]);
+        // Neither the delay nor the pause was recorded.
+        let manifest = Directory::open(&trace).expect("a trace");
+        let fact = manifest.manifest().facts.other.get(RANGES).cloned();
+        let recorded = Recorded::of(fact.as_deref(), None).expect("ranges");
+        assert_eq!(recorded.pauses(), 1, "{target}: {fact:?}");
+        assert!(
+            (recorded.begin()..paused).contains(&writes[0].0),
+            "{target}"
+        );
+        let in_pause = recorded.length_within(paused, resumed);
+        assert_eq!(in_pause, 0, "{target}: {fact:?}");
     }
 }
 

@@ -186,6 +186,39 @@ fn the_flame_graph_zooms_and_leads_to_code() {
     visited(&server, &steps);
 }
 
+/// The head has the events and the length of `info`, without the recorder's notes; the critical path asks for one thread.
+#[test]
+fn heads_agree_with_info_and_critical_paths_are_of_one_thread() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("q.pqt");
+    let input = root().join("formats/readers/src/perf_data/golden/quiet.data");
+    let mut convert = Command::new(bin("perfquet-convert"));
+    let converted = convert.arg("-q").arg(input).arg("-o").arg(&trace).status();
+    assert!(converted.unwrap().success());
+    let mut info = Command::new(bin("perfquet-query"));
+    let info = info.arg("info").arg(&trace).output().unwrap();
+    let info = String::from_utf8(info.stdout).unwrap();
+    let events = info.lines().find_map(|line| line.strip_prefix("events "));
+    let server = Server::of(&[&trace]);
+    let head = &server.get("/api/meta")["traces"][0];
+    assert_eq!(
+        Some(head["events"].to_string().as_str()),
+        events.map(str::trim),
+        "{info}"
+    );
+    assert_eq!(
+        (&head["events"], &head["calls"]),
+        (&Value::from(3), &Value::from(0))
+    );
+    assert!(head["recorded"].as_i64().unwrap() > 2_000_000_000, "{head}");
+    for ids in ["", "7,8"] {
+        let path = format!("/api/panel?trace=0&name=critical%20path&from=0&to=1000&ids={ids}");
+        let panel = server.get(&path);
+        let error = panel["error"].as_str().unwrap();
+        assert!(error.ends_with("select a single thread"), "{error}");
+    }
+}
+
 /// A recording of a program with a hot function, `mix`.
 fn recorded(directory: &Path, events: &[&str]) -> PathBuf {
     let program = directory.join("program");

@@ -86,6 +86,50 @@ fn commands_have_the_time_of_their_trace() {
     assert!(!found.is_empty() && found.iter().all(|line| line.starts_with("work")));
 }
 
+/// Two clocks that sample one of two CPUs all the time, on an axis of four seconds: the share is that of each trace's own second.
+#[test]
+fn shares_of_cpus_are_of_the_own_length() {
+    if !needs::met(&["chromium"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let sampled = |name: &str, begin: i64| {
+        let mut text = String::from("# ========\n# nrcpus online : 2\n# ========\n#\n");
+        for sample in 0..=100 {
+            let (second, part) = (begin + sample / 100, sample % 100);
+            text.push_str(&format!(
+                "work 7/7 [000] {second}.{:06}: 10000000 cpu-clock:\n\t401 next+0x1 (/bin/a)\n\n",
+                part * 10_000
+            ));
+        }
+        converted(directory.path(), &format!("{name}.txt"), text.as_bytes());
+    };
+    sampled("a", 100);
+    sampled("b", 103);
+    let aligned = directory.path().join("ab.align.json");
+    let text = r#"{"perfquet_alignment": 1, "traces": [{"trace": "a.pqt", "method": "reference", "error": 0}, {"trace": "b.pqt", "method": "given", "shift": 0}]}"#;
+    std::fs::write(&aligned, text).unwrap();
+    let page = directory.path().join("page.html");
+    let mut query = Command::new(bin("perfquet-query"));
+    query.arg("report").arg(&aligned).arg("--timeline");
+    output(query.arg("-o").arg(&page));
+    let shown = opened(&page, "");
+    let head = between(&shown, "<section id=\"head\"", "</section>").unwrap();
+    let shares = head.matches("of 2 CPUs").count();
+    let right = head.matches(", 50.50% of 2 CPUs").count();
+    assert_eq!((shares, right), (2, 2), "{head}");
+    // Of half of a trace, its length is half of it: 51 samples.
+    let mut query = Command::new(bin("perfquet-query"));
+    query
+        .arg("report")
+        .arg(directory.path().join("a.pqt"))
+        .args(["--time", "..505ms"]);
+    output(query.arg("--force").arg("-o").arg(&page));
+    let shown = opened(&page, "");
+    let head = between(&shown, "<section id=\"head\"", "</section>").unwrap();
+    assert!(head.contains(", 50.50% of 2 CPUs"), "{head}");
+}
+
 /// Without the option, two traces are compared, and more are refused with what to do.
 #[test]
 fn three_traces_need_the_option() {

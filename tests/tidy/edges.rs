@@ -93,6 +93,8 @@ fn query_uses_the_trace_directory_only() {
         "perfquet_trace::align",
         "perfquet_trace::function_name",
         "perfquet_trace::system_call",
+        // When a trace was recorded.
+        "perfquet_trace::recorded",
         // Plurals in messages.
         "perfquet_trace::count",
         // Writing files for the user, and rejecting to.

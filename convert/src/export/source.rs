@@ -17,6 +17,7 @@ use perfquet_cli::{glob_matches, nearest, suggestion};
 use perfquet_events::Error;
 use perfquet_trace::align::Placement;
 use perfquet_trace::normalize::TimeRange;
+use perfquet_trace::recorded::{RANGES, Recorded};
 use perfquet_trace::store::{ColumnSchema, Directory, Form};
 use perfquet_trace::{symbols, tables};
 
@@ -355,11 +356,18 @@ impl<'t> Source<'t> {
         self.window.map_or(first, |(start, _)| first.max(start))
     }
 
-    /// Returns the time of the last event in the selection.
-    pub(super) fn last_time(&self) -> i64 {
-        self.at(self.last_time_of_own())
+    /// Returns how long the selection was recorded.
+    pub(super) fn length(&self) -> i64 {
+        let (first, last) = (self.first_time_of_own(), self.last_time_of_own());
+        let fact = self.trace.manifest().facts.other.get(RANGES);
+        let recorded = Recorded::of(fact.map(String::as_str), Some((first, last.max(first))));
+        let (from, to) = self.window.unwrap_or((i64::MIN, i64::MAX));
+        recorded.map_or(0, |recorded| {
+            recorded.length_within(from, to.saturating_sub(1))
+        })
     }
 
+    /// The time of the last event in the selection.
     fn last_time_of_own(&self) -> i64 {
         let tables = self.trace.tables().filter(|(name, _)| has_times(name));
         let last = tables.filter_map(|(_, table)| table.time_range());

@@ -65,6 +65,7 @@ mod needs;
 pub mod normalize;
 pub mod output_directory;
 pub mod output_file;
+pub mod recorded;
 pub mod remote;
 pub mod reopen;
 mod report;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use perfquet_cli::glob_matches;
 use perfquet_trace::lake::Address;
+use perfquet_trace::recorded::{RANGES, Recorded, is_of_recording};
 use perfquet_trace::remote::is_url;
 use perfquet_trace::store::{
     ARCHIVE_ENDING, Archive, ColumnSchema, Directory, FILE_NAME, JOURNAL, Part, Root, Source,
@@ -103,27 +104,23 @@ impl Trace {
 
     /// First and last time of any event, and of the printouts of aggregates.
     pub fn time_range(&self) -> Option<(i64, i64)> {
-        let events = self
-            .tables
-            .iter()
-            .filter(|table| table.is_event() || is_of_recording(&table.schema.name));
-        let ranges = events.flat_map(|table| table.parts.iter().filter_map(TracePart::time));
+        let tables = self.tables.iter();
+        let tables = tables.filter(|table| is_of_recording(&table.schema.name));
+        let ranges = tables.filter_map(TraceTable::time_range);
         ranges.reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)))
     }
 
-    /// How long was recorded; `None` if no two times are known, or only those of the recorder's notes from its start.
+    /// When it was recorded: as its recorder says, or else from the first to the last event. `None` if no two times are known, or only
+    /// those of the recorder's notes from its start.
+    pub fn recorded(&self) -> Option<Recorded> {
+        let tables = self.tables.iter();
+        let tables = tables.map(|table| (table.schema.name.as_str(), table.time_range()));
+        Recorded::of_tables(self.fact(RANGES), tables)
+    }
+
+    /// How long was recorded, as of [`Trace::recorded`].
     pub fn length(&self) -> Option<i64> {
-        let is_note = |table: &TraceTable| {
-            ["events/perf/", "events/perfquet/"]
-                .iter()
-                .any(|folder| table.schema.name.starts_with(folder))
-        };
-        let timed = |table: &&TraceTable| table.parts.iter().any(|part| part.time().is_some());
-        let all_are_notes = self.tables.iter().filter(timed).all(|table| {
-            is_note(table) || !(table.is_event() || is_of_recording(&table.schema.name))
-        });
-        let (start, end) = self.time_range().filter(|_| !all_are_notes)?;
-        Some(end.saturating_sub(start)).filter(|&length| length > 0)
+        Some(self.recorded()?.length())
     }
 
     /// Its path, and all that says whether its content is still the same: the tables of its manifest, and size, times and number
@@ -278,15 +275,16 @@ impl Shared {
     }
 }
 
-/// Whether a table besides those of events has times of what was recorded.
-fn is_of_recording(table: &str) -> bool {
-    ["samples", "calls", "aggregates"].contains(&table)
-}
-
 impl TraceTable {
     /// Whether this is the table of an event type, below `events/`.
     pub fn is_event(&self) -> bool {
         self.schema.name.starts_with("events/")
+    }
+
+    /// First and last time of its rows.
+    pub fn time_range(&self) -> Option<(i64, i64)> {
+        let ranges = self.parts.iter().filter_map(TracePart::time);
+        ranges.reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)))
     }
 
     /// Number of rows.
@@ -562,6 +560,7 @@ fn is_trace(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perfquet_trace::recorded::KnownBy;
 
     /// A table without rows but with times.
     fn table(name: &str, time: Option<(i64, i64)>) -> TraceTable {
@@ -617,6 +616,23 @@ mod tests {
         assert_eq!(
             length(vec![notes(), table("samples", Some((5, 50)))]),
             Some(101)
+        );
+    }
+
+    #[test]
+    fn a_recording_is_as_long_as_its_recorder_says() {
+        let mut trace = trace(vec![table("samples", Some((5, 50)))]);
+        let events = trace.recorded().unwrap();
+        assert_eq!((events.length(), events.known_by), (46, KnownBy::Events));
+        trace.facts = vec![(RANGES.to_owned(), "0..60 80..1000".to_owned())];
+        let recorded = trace.recorded().unwrap();
+        assert_eq!(
+            (recorded.length(), recorded.known_by),
+            (980, KnownBy::Recorder)
+        );
+        assert_eq!(
+            (trace.length(), trace.time_range()),
+            (Some(980), Some((5, 51)))
         );
     }
 }

@@ -163,6 +163,8 @@ export interface Trace {
   name: string;
   path: string;
   facts: [string, string][];
+  /** Nanoseconds that were recorded within the selected time; length: those of the whole trace, in words. */
+  duration: number | null;
   length: string | null;
   recorded: string | null;
   losses: [string, number | null][];

@@ -1,7 +1,7 @@
 // The explorer: a timeline of a trace, details, reports on a selection, SQL. It asks the server that it came from, and nobody else.
 
 import { Tip, button, make } from "./dom.ts";
-import { duration, grouped, harmless } from "./format.ts";
+import { counted, duration, harmless } from "./format.ts";
 import { type Meta, type TrackList, get, message } from "./explorer/api.ts";
 import { Drawer } from "./explorer/drawer.ts";
 import type { Counter } from "./lines.ts";
@@ -52,11 +52,12 @@ function start(meta: Meta): void {
   const open = async (trace: number, grows = false) => {
     opened = trace;
     if (!grows) timeline.set(null);
-    const { name, length, rows, is_complete: isComplete } = meta.traces[trace]!;
+    const { name, length, recorded, events, calls, is_complete: isComplete } = meta.traces[trace]!;
     choice.value = String(trace);
     document.title = `${harmless(name)} · perfquet`;
     facts.classList.toggle("live", !isComplete);
-    facts.textContent = [duration(length), `${grouped(rows)} rows`, ...(isComplete ? [] : ["still being recorded"])].join(" · ");
+    const counts = [...(events > 0 || calls === 0 ? [counted(events, "event")] : []), ...(calls > 0 ? [counted(calls, "call")] : [])];
+    facts.textContent = [duration(recorded ?? length), ...counts, ...(isComplete ? [] : ["still being recorded"])].join(" · ");
     try {
       const [list, { counters }] = await Promise.all([get<TrackList>("tracks", { trace }), get<{ counters: Counter[] }>("counters", { trace })]);
       if (opened !== trace) return;

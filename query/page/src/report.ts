@@ -63,7 +63,9 @@ function summary(data: Data, stacks: Stacks[]): string {
     const all = boxes.total[0]!;
     const host = cpus(data, profile.trace);
     const isClock = profile.unit === "ns" && profile.kind === "event" && !profile.is_off_cpu;
-    const share = isClock && host !== null && data.length !== undefined ? `, ${percent(all, host * data.length)} of ${host} CPUs` : "";
+    // Of several traces, each has its own length.
+    const length = data.traces[profile.trace ?? 0]?.duration ?? data.length;
+    const share = isClock && host !== null && length !== undefined ? `, ${percent(all, host * length)} of ${host} CPUs` : "";
     // Every hit of a tracepoint has the function that contains it.
     const lines = stacks[index]!.functions(boxes).filter((line) => line.group > 0 && !line.name.startsWith("["));
     const [hottest] = lines.sort((a, b) => b.own - a.own);

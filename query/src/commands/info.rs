@@ -10,12 +10,14 @@ use clap::{ArgMatches, Args};
 use perfquet::unit::in_fitting_unit;
 use perfquet::{Session, Trace, Traces};
 use perfquet_trace::count::{counted, grouped};
+use perfquet_trace::recorded::KnownBy;
 
 use super::{Subcommand, arguments};
 use crate::limits::Limits;
 use crate::render::{self, Format};
 use crate::settings::{self, Output};
 use crate::text::{bytes, columns, harmless, wrapped};
+use crate::totals;
 use perfquet_trace::store::Source;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Info>("info", run);
@@ -91,6 +93,7 @@ pub(crate) fn about(session: &Session, trace: &Trace) -> Result<String> {
         line("source", &described(source));
     }
     let rows = |table: &str| trace.table(table).map_or(0, perfquet::TraceTable::rows);
+    line("events", &grouped(recorded_events(session)?));
     line("threads", &grouped(rows("threads")));
     line(
         "stacks",
@@ -101,6 +104,9 @@ pub(crate) fn about(session: &Session, trace: &Trace) -> Result<String> {
         ),
     );
     line("calls", &grouped(rows("calls")));
+    if rows("aggregates") > 0 {
+        line("aggregates", &grouped(rows("aggregates")));
+    }
     let total: u64 = trace.tables.iter().map(perfquet::TraceTable::bytes).sum();
     line(
         "size",
@@ -114,6 +120,20 @@ pub(crate) fn about(session: &Session, trace: &Trace) -> Result<String> {
     text.push_str(&events(session)?);
     text.push_str(&losses_and_problems(session, trace)?);
     Ok(text)
+}
+
+/// Returns the number of recorded events, without the recorder's notes about the recording itself: what the recorder's and the
+/// converter's closing lines say.
+pub(crate) fn recorded_events(session: &Session) -> Result<u64> {
+    let sql = "SELECT coalesce(sum(rows), 0) FROM event_types WHERE coalesce(kind, '') <> 'recorder' AND table_name <> ''";
+    let mut sum = 0u128;
+    for batch in session.collect(sql)? {
+        let rows = totals::read(batch.column(0))?;
+        sum += (0..batch.num_rows())
+            .map(|row| totals::weight(&rows, row))
+            .sum::<u128>();
+    }
+    Ok(u64::try_from(sum).unwrap_or(u64::MAX))
 }
 
 /// Columns before a value.
@@ -136,11 +156,24 @@ fn hanging(value: &str, width: usize) -> String {
     lines.join(&format!("\n{:HEADING$}", ""))
 }
 
-/// Returns the begin and length of a trace, as far as they are known: `2026-05-04T12:00:01 UTC, for 1.204 s`.
+/// Returns the begin and length of a trace, as far as they are known: `2026-05-04T12:00:01 UTC, for 1.204 s`, or
+/// `1.204 s from the first to the last event` if the recorder does not say for how long it recorded.
 pub(crate) fn recorded(trace: &Trace) -> Option<String> {
-    let (start, _) = trace.time_range()?;
-    let length = trace.length();
-    let length = length.map(|length| format!("for {}", in_fitting_unit(length as f64)));
+    let recorded = trace.recorded();
+    let start = match &recorded {
+        Some(recorded) => recorded.begin(),
+        None => trace.time_range()?.0,
+    };
+    let length = recorded.map(|recorded| {
+        let length = in_fitting_unit(recorded.length() as f64);
+        match (recorded.known_by, recorded.pauses() as u64) {
+            (KnownBy::Events, _) => format!("{length} from the first to the last event"),
+            (KnownBy::Recorder, 0) => format!("for {length}"),
+            (KnownBy::Recorder, pauses) => {
+                format!("for {length} without {}", counted(pauses, "pause"))
+            }
+        }
+    });
     match (trace.wall_offset, length) {
         (Some(offset), Some(length)) => {
             let begin = wall_time(start.saturating_add(offset));

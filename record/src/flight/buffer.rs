@@ -11,7 +11,9 @@ use super::memory::Memory;
 use super::side_band::SideBand;
 use super::slow::Watch;
 use super::snapshot::Asker;
+use crate::journal::header;
 use crate::journal::record::{self, Records, kind};
+use crate::recorded::Recorded;
 use crate::recording::Recording;
 use crate::sys::clock;
 
@@ -32,6 +34,8 @@ pub(crate) struct Buffer {
     /// Number of bytes held, for observers.
     held_bytes: Arc<AtomicU64>,
     has_reported_size: bool,
+    /// When the recording is on, and the ID of an event.
+    recorded: (Recorded, Option<u64>),
 }
 
 impl Buffer {
@@ -50,7 +54,13 @@ impl Buffer {
             asker,
             held_bytes: Arc::default(),
             has_reported_size: false,
+            recorded: (Recorded::default(), None),
         }
+    }
+
+    /// Uses these notes of when the recording is on, in updates of the event `id`.
+    pub(crate) fn follow(&mut self, recorded: Recorded, id: Option<u64>) {
+        self.recorded = (recorded, id);
     }
 
     /// Returns the number of bytes held, for observers.
@@ -117,6 +127,20 @@ impl Buffer {
         Ok(())
     }
 
+    /// Adds the record of when was recorded what is held. The recording has ended.
+    pub(crate) fn add_recorded(&mut self) -> io::Result<()> {
+        let record = self.recorded();
+        self.memory.add_side_band(&record)
+    }
+
+    /// The record of when was recorded what is held; empty if that is not known.
+    fn recorded(&self) -> Vec<u8> {
+        let (recorded, id) = &self.recorded;
+        let ranges = recorded.text(self.memory.dropped_until(), self.passed_at);
+        let known = ranges.zip(*id);
+        known.map_or_else(Vec::new, |(ranges, id)| header::recorded(id, &ranges))
+    }
+
     /// Adds the records that say that the rest is missing, although a pass could not be written.
     pub(crate) fn end_early(&mut self, records: &[u8]) -> io::Result<()> {
         self.memory.add_side_band(records)
@@ -139,6 +163,7 @@ impl Buffer {
             head: self.memory.head(),
             side_band: self.side_band.bytes().to_vec(),
             events: self.memory.pieces(),
+            recorded: self.recorded(),
         }
     }
 }
@@ -214,6 +239,41 @@ mod tests {
         pass(&mut kept, 2);
         assert_eq!(kept.held().events.first_bytes(), [2]);
         assert_eq!(files(&folder), 2);
+    }
+
+    /// The ranges that a snapshot says were recorded.
+    fn ranges(kept: &Buffer) -> (u64, u64) {
+        let record = kept.held().recorded;
+        let text = String::from_utf8_lossy(&record);
+        let digits = |letter: char| letter.is_ascii_digit() || letter == '.';
+        let mut words = text.split(|letter| !digits(letter));
+        let range = words.find(|word| word.contains("..")).unwrap();
+        let (begin, end) = range.split_once("..").unwrap();
+        (begin.parse().unwrap(), end.parse().unwrap())
+    }
+
+    #[test]
+    fn what_is_held_was_recorded_since_what_was_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut kept = kept(&folder, 250, None);
+        let recorded = Recorded::default();
+        recorded.begin(5);
+        kept.follow(recorded.clone(), Some(7));
+        assert_eq!(kept.held().recorded, b"", "no pass has ended");
+        kept.end_pass().unwrap();
+        pass(&mut kept, 1);
+        // Quiet time before the first event was recorded.
+        assert_eq!(ranges(&kept).0, 5);
+        pass(&mut kept, 2);
+        let of_all = ranges(&kept);
+        pass(&mut kept, 3);
+        let (begin, end) = ranges(&kept);
+        assert_eq!(kept.held().events.first_bytes(), [2, 3]);
+        assert!(of_all.0 == 5 && begin > 5, "{of_all:?}, {begin}");
+        assert!(begin < of_all.1 && of_all.1 <= end);
+        recorded.end(end + 1);
+        pass(&mut kept, 4);
+        assert_eq!(ranges(&kept).1, end + 1);
     }
 
     #[test]

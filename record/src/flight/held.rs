@@ -13,6 +13,8 @@ pub(crate) struct Held {
     /// Thread names, forks and mappings.
     pub(super) side_band: Vec<u8>,
     pub(super) events: Pieces,
+    /// When it was recorded.
+    pub(super) recorded: Vec<u8>,
 }
 
 impl Held {
@@ -21,6 +23,7 @@ impl Held {
         // No round is ever closed: process records come first, though it is younger than the events.
         journal.append(&self.head)?;
         journal.append(&self.side_band)?;
+        journal.append(&self.recorded)?;
         self.events.write_to(journal)
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Memory {
     segments: VecDeque<Segment>,
     next_number: u64,
     has_reported_full: bool,
+    /// Upper bound of the times of the events that were dropped; 0 if there are none.
+    dropped_until: u64,
 }
 
 /// The contents at one moment: open files, which remain readable after they were unlinked.
@@ -69,6 +71,7 @@ impl Memory {
             segments: VecDeque::new(),
             next_number: 0,
             has_reported_full: false,
+            dropped_until: 0,
         })
     }
 
@@ -80,6 +83,11 @@ impl Memory {
     /// Returns the size of the events in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// Returns the time from which all events are retained.
+    pub(super) fn dropped_until(&self) -> u64 {
+        self.dropped_until
     }
 
     /// Returns a lower bound of the times of retained events.
@@ -200,9 +208,11 @@ impl Memory {
     }
 
     fn forget_oldest(&mut self) {
-        if let Some(first) = self.segments.pop_front()
-            && let Err(error) = fs::remove_file(&first.path)
-        {
+        let Some(first) = self.segments.pop_front() else {
+            return;
+        };
+        self.dropped_until = first.until;
+        if let Err(error) = fs::remove_file(&first.path) {
             log::warn!("{}: {error}", first.path.display());
         }
     }

@@ -25,7 +25,7 @@ pub(super) const IDS_PER_ATTR: usize = 8000;
 pub(super) mod update {
     pub(in crate::journal) const NAME: u64 = 2;
     pub(super) use perfquet_events::wire::update::{
-        BOOT, FILTER, FUNCTION, PURPOSE, SCOPE, SELECTION,
+        BOOT, FILTER, FUNCTION, PURPOSE, RECORDED, SCOPE, SELECTION,
     };
 }
 
@@ -172,16 +172,32 @@ pub(crate) fn whole(recording: &Recording, kind: u64, text: &str) -> Vec<u8> {
     records.into_bytes()
 }
 
-/// Adds an update of the whole recording. It must belong to an event; any one will do.
+/// Adds an update of the whole recording.
 fn add_whole(records: &mut Records, recording: &Recording, kind: u64, text: &str) {
-    let any = recording.all().find_map(|track| track.events.first());
-    if let Some(any) = any {
-        records.add(kind::EVENT_UPDATE, 0, |body| {
-            body.u64(kind);
-            body.u64(any.id);
-            body.text(text.as_bytes());
-        });
+    if let Some(id) = any_id(recording) {
+        add_update(records, (kind, id), text);
     }
+}
+
+/// The ID of an event. Updates of the whole recording must belong to one; any one will do.
+pub(crate) fn any_id(recording: &Recording) -> Option<u64> {
+    let mut all = recording.all();
+    all.find_map(|track| Some(track.events.first()?.id))
+}
+
+/// Returns the record of the ranges of time that were recorded.
+pub(crate) fn recorded(id: u64, ranges: &str) -> Vec<u8> {
+    let mut records = Records::new();
+    add_update(&mut records, (update::RECORDED, id), ranges);
+    records.into_bytes()
+}
+
+fn add_update(records: &mut Records, (kind, id): (u64, u64), text: &str) {
+    records.add(kind::EVENT_UPDATE, 0, |body| {
+        body.u64(kind);
+        body.u64(id);
+        body.text(text.as_bytes());
+    });
 }
 
 fn add_features(records: &mut Records) {

@@ -128,6 +128,7 @@ impl Running {
             &bounds,
             &upkeep,
         )?;
+        let enabled = clock::monotonic();
         recording.enable()?;
         let is_delayed = bounds.delay.is_some();
         // Programs that count by stack wait for unwind tables.
@@ -156,6 +157,11 @@ impl Running {
             command.map_or(began, |_| clock::monotonic()),
             &mut records,
         );
+        let begins = match selection.begin {
+            Some(begin) => begin.try_into().unwrap_or(0),
+            None if recording.runs_at_once => began,
+            None => enabled,
+        };
         let loads = !counts_at_once || counts_by_stack.is_some() && command.is_some();
         let (first, loading) = match loads {
             true => Loading::of(&target, waiting.as_ref()),
@@ -178,6 +184,11 @@ impl Running {
         }
         if let (Some(counters), Some(_)) = (&mut counters, &waiting) {
             counters.begin();
+        }
+        if !recording.starts_paused {
+            // What precedes a command is not its run.
+            let begins = waiting.as_ref().map_or(begins, |_| clock::monotonic());
+            drain.recorded().begin(begins);
         }
         if let Some(waiting) = waiting {
             run_command(waiting, &recording, &drain)?;

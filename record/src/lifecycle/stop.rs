@@ -47,6 +47,7 @@ impl Running {
         self.programs.stop();
         let traced = self.tracing.as_mut().map_or(Ok(()), Tracing::finish);
         let ended_at = self.drain.end();
+        let recorded = self.drain.recorded().text(0, ended_at);
         if let Some(handover) = &self.on.handover {
             handover.end(ended_at);
         }
@@ -74,6 +75,7 @@ impl Running {
             counts,
             cpu_limit: self.cpu_limit.map(|(limit, _)| limit),
             moments: self.moments.end(),
+            recorded,
             command: self.command,
             progress: self.screen.progress,
             traced,
@@ -94,6 +96,8 @@ pub(crate) struct Stopped {
     pub(crate) counts: Vec<u8>,
     /// Moments on the trace's clock and on the wall's.
     pub(crate) moments: String,
+    /// The ranges of time that were recorded.
+    pub(crate) recorded: Option<String>,
     command: RunningCommand,
     progress: Progress,
     /// Result of function tracing.

@@ -80,10 +80,15 @@ pub(super) fn run(
     }
     stopped.close(definitions);
     if let Sink::Flight(mut kept) = sink {
-        if drained.is_err()
-            && let Err(error) = kept.end_early(&header::early_end(has_own_records))
-        {
-            log::warn!("the trace does not say that it ended early: {error}");
+        let (noted, what) = match drained.is_ok() {
+            true => (kept.add_recorded(), "when it was recorded"),
+            false => {
+                let records = header::early_end(has_own_records);
+                (kept.end_early(&records), "that it ended early")
+            }
+        };
+        if let Err(error) = noted {
+            log::warn!("the trace does not say {what}: {error}");
         }
         let last = Last {
             force: cli.output.force,

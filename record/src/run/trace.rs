@@ -82,6 +82,9 @@ pub(super) fn run(
     let traced = std::mem::replace(&mut stopped.traced, Ok(()));
     // Missing records can be counted only if all hits were to be kept, and where the kernel counts hits.
     let may_count = selection.text().is_empty() && !cli.control.are_given();
+    if drained.is_err() {
+        stopped.recorded = None;
+    }
     let mut tracks = stopped.recording.tracks.iter();
     let is_counted = drained.is_ok()
         || may_count && tracks.all(|track| matches!(track.probe.kind, Kind::Tracepoint(_)));
@@ -252,6 +255,9 @@ fn complete_journal(
             MOMENTS,
             &stopped.moments,
         ))?;
+        if let (Some(ranges), Some(id)) = (&stopped.recorded, header::any_id(&stopped.recording)) {
+            journal.append(&header::recorded(id, ranges))?;
+        }
         if let Some(counts) = &stopped.user_stacks {
             journal.append(&header::whole(
                 &stopped.recording,

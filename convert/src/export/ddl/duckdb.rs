@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anyhow::{Context, Result};
+use perfquet_trace::recorded::{RANGES, Recorded};
 use perfquet_trace::store::{ColumnSchema, ColumnType, Directory, unite};
 use perfquet_trace::tables;
 use perfquet_views::duckdb::{self, identifier, literal};
@@ -239,6 +240,14 @@ impl Statements<'_> {
         if let Some((start, end)) = time_range(self.trace) {
             facts.push(("start".to_owned(), start.to_string()));
             facts.push(("end".to_owned(), end.to_string()));
+        }
+        let tables = self.trace.tables();
+        let tables = tables.map(|(name, table)| (name, table.time_range()));
+        let ranges = manifest.facts.other.get(RANGES).map(String::as_str);
+        if let Some(recorded) = Recorded::of_tables(ranges, tables) {
+            let known_by = recorded.known_by.words().to_owned();
+            facts.push(("length".to_owned(), recorded.length().to_string()));
+            facts.push(("length.known_by".to_owned(), known_by));
         }
         facts.extend(manifest.facts.by_name());
         let rows = facts.iter();

@@ -510,8 +510,7 @@ impl Profile<'_, '_> {
         if let Some(wall) = wall.or_else(|| stated("pprof.time_ns")) {
             self.message.int(profile::TIME_NANOS, wall);
         }
-        let duration = source.last_time().saturating_sub(first);
-        let duration = match duration {
+        let duration = match source.length() {
             0 => stated("pprof.duration_ns").unwrap_or(0),
             duration => duration,
         };

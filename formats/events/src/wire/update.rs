@@ -24,3 +24,5 @@ pub const SYMBOL: u64 = 0x7071_0008;
 pub const BOOT: u64 = 0x7071_0009;
 /// Moments on the clock of the recording and on the wall's, `TIME=WALL TIME=WALL …` in nanoseconds; at the end of a recording.
 pub const MOMENTS: u64 = 0x7071_000a;
+/// Ranges of time that were recorded, `BEGIN..END BEGIN..END …` in nanoseconds of the clock of the recording; at its end.
+pub const RECORDED: u64 = 0x7071_000b;

@@ -626,7 +626,8 @@ proptest! {
         for path in golden_files("perf_data") {
             let name = path.to_string_lossy();
             // Counts of `perf stat` get their round when it ends; truncation may repair a damaged file.
-            if name.contains("garbage") || name.contains("stat") {
+            // The records of perfquet-record before its sections lack members without these.
+            if ["garbage", "stat", "quiet"].iter().any(|skipped| name.contains(skipped)) {
                 continue;
             }
             let bytes = std::fs::read(&path).unwrap();

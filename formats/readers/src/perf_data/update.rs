@@ -8,7 +8,8 @@
 use perfquet_events::bytes::{Cursor, before_nul};
 use perfquet_events::event::{CallFunction, Event, Place, Purpose, Selection, Symbol};
 use perfquet_events::wire::update::{
-    BOOT, FILTER, FUNCTION, MOMENTS, PURPOSE, RUNTIMES, SCOPE, SELECTION, SYMBOL, USER_STACKS,
+    BOOT, FILTER, FUNCTION, MOMENTS, PURPOSE, RECORDED, RUNTIMES, SCOPE, SELECTION, SYMBOL,
+    USER_STACKS,
 };
 
 use crate::perf_data::catalog::Catalog;
@@ -47,6 +48,7 @@ pub(super) fn event_update(
         SCOPE => out.other_fact("scope", &text)?,
         BOOT => out.other_fact("clock.boot_id", &text)?,
         MOMENTS => out.other_fact("clock.moments", &text)?,
+        RECORDED => out.other_fact("recorded.ranges", &text)?,
         RUNTIMES => out.other_fact("runtimes.perf_maps", &text)?,
         USER_STACKS => out.other_fact("user_stacks.unwound", &text)?,
         SELECTION => match Selection::parse(&text) {

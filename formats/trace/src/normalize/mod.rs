@@ -67,6 +67,7 @@ use perfquet_events::event::{
 };
 use perfquet_events::wire::PauseRecord;
 
+use crate::recorded;
 use crate::symbols;
 
 use age::Age;
@@ -286,6 +287,7 @@ impl<'o> Normalizer<'o> {
                 value: &offset.to_string(),
             });
         }
+        self.limit_recorded();
         self.output.summary = self.facts.summary(self.age.times());
         self.facts.store(&mut self.output.facts);
         if self.output.is_one_recording {
@@ -293,6 +295,20 @@ impl<'o> Normalizer<'o> {
             self.output.selected = Some(self.selected);
         }
         Ok(())
+    }
+
+    /// Limits the ranges of time that were recorded to what rows were kept of. Several recordings have none in common.
+    fn limit_recorded(&mut self) {
+        let kept = self.selected.bounds().map(|(begin, end)| {
+            let (from, to) = self.window.bounds();
+            (begin.max(from), end.min(to))
+        });
+        let all = &mut self.output.facts;
+        let (first, own) = (&mut all.other, &mut self.facts.facts.other);
+        let is_alone = all.sources.is_empty() || self.output.is_one_recording;
+        let kept = kept.filter(|_| is_alone);
+        recorded::limit(first, kept);
+        recorded::limit(own, kept);
     }
 
     /// Reports events outside the selection: counted, but not lost.

@@ -179,6 +179,15 @@ impl Selected {
         }
     }
 
+    /// The first and the last time from which events are kept; `None` if that depends on more than times.
+    pub(crate) fn bounds(&self) -> Option<(i64, i64)> {
+        let most = self.selection.max_events;
+        let is_full = most.is_some_and(|most| self.rows >= most);
+        let has_started = !self.selection.waits || self.started_by.is_some();
+        let bounds = (self.begin.unwrap_or(i64::MIN), self.end.unwrap_or(i64::MAX));
+        (has_started && !is_full).then_some(bounds)
+    }
+
     /// Number of hits in other contexts.
     pub(crate) fn elsewhere(&self) -> u64 {
         self.elsewhere

@@ -1,6 +1,7 @@
 //! End to end: events in, the rows of a trace directory out.
 
 mod code_fields;
+mod recorded_time;
 mod stacks_by_id;
 mod user_functions;
 

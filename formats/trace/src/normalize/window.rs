@@ -54,6 +54,16 @@ impl Window {
         self.range.is_none()
     }
 
+    /// The first and the last time at which events are kept.
+    pub(crate) fn bounds(&self) -> (i64, i64) {
+        let range = self.range.unwrap_or_default();
+        let at = |offset: Option<i64>| Some(self.first?.saturating_add(offset?));
+        (
+            at(range.start).unwrap_or(i64::MIN),
+            at(range.end).unwrap_or(i64::MAX),
+        )
+    }
+
     /// Returns the number of dropped events.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out

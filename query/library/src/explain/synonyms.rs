@@ -235,7 +235,7 @@ pub(crate) fn function(name: &str) -> Option<&'static str> {
             "use duration(x), x / 1e6, or a literal such as 1.5ms"
         }
         "trace_end" => "use (SELECT max(time) FROM events)",
-        "trace_dur" => "use (SELECT max(time) - min(time) FROM events)",
+        "trace_dur" => "use (SELECT CAST(value AS BIGINT) FROM trace_info WHERE name = 'length')",
         "columns" => "use it in SELECT: COLUMNS('_stack$')",
         "extract_arg" => {
             "fields of events are columns: SELECT filename FROM sys_enter_openat; calls and syscalls have args"

@@ -501,6 +501,11 @@ fn trace_info(traces: &[Trace]) -> Result<MemTable> {
             rows.push((&trace.name, "start".into(), start.to_string()));
             rows.push((&trace.name, "end".into(), end.to_string()));
         }
+        if let Some(recorded) = trace.recorded() {
+            let known_by = recorded.known_by.words().to_owned();
+            rows.push((&trace.name, "length".into(), recorded.length().to_string()));
+            rows.push((&trace.name, "length.known_by".into(), known_by));
+        }
         for (name, value) in &trace.facts {
             rows.push((&trace.name, name.clone(), value.clone()));
         }

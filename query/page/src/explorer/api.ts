@@ -7,7 +7,13 @@ export interface Trace {
   /** Nanoseconds of the trace's clock, as digits. */
   start: string;
   length: number;
+  /** Nanoseconds that were recorded; null if that is not known. */
+  recorded: number | null;
+  /** Of all tables. */
   rows: number;
+  /** Without the recorder's notes. */
+  events: number;
+  calls: number;
   facts: [string, string][];
 }
 

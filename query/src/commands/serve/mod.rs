@@ -122,6 +122,8 @@ struct Served {
     /// Time of its first event.
     start: i64,
     end: i64,
+    /// Number of recorded events.
+    events: u64,
     index: shared::Once<store::Store>,
     progress: Arc<index::Progress>,
     /// Cache files of the trace.
@@ -222,12 +224,14 @@ fn each(session: &Arc<Session>) -> Result<Vec<Arc<Served>>> {
         };
         let counts = crate::counters::time_range(&session, &ask)?;
         let (start, end) = trace.time_range().or(counts).unwrap_or((0, 0));
+        let events = super::info::recorded_events(&session)?;
         // Times are relative to the first event, as in `--time`.
         let end = end.max(counts.map_or(end, |(_, end)| end));
         Ok(Arc::new(Served {
             session,
             start,
             end,
+            events,
             index: shared::Once::default(),
             progress: Arc::default(),
             place: store::cache::Place::of(trace),

@@ -148,6 +148,9 @@ fn meta(server: &Server) -> Result<Value> {
             "start": served.start.to_string(),
             "length": served.end.saturating_sub(served.start).saturating_add(1),
             "rows": rows.fold(0, u64::saturating_add),
+            "recorded": trace.length(),
+            "events": served.events,
+            "calls": trace.table("calls").map_or(0, perfquet::TraceTable::rows),
             "facts": facts,
         })
     });

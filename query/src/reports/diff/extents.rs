@@ -11,6 +11,7 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use perfquet::sql::names::literal;
 use perfquet::{Session, Trace};
+use perfquet_trace::recorded::KnownBy;
 
 use super::sides::Side;
 
@@ -22,6 +23,8 @@ const TOLERANCE: f64 = 0.05;
 pub(super) struct Extent {
     /// Mean length of a run; 0 if it is unknown.
     seconds: f64,
+    /// How that is known.
+    known_by: Option<KnownBy>,
     /// CPUs of the host; `None` if unknown, or if they differ between runs.
     cpus: Option<u64>,
     /// Sampling rate or period of the compared event, if it is sampled.
@@ -50,6 +53,7 @@ pub(super) fn of(session: &Session, sides: &[Side; 2], event: Option<&str>) -> R
             .map(|trace| trace.fact("cpus").and_then(|cpus| cpus.parse().ok()));
         *extent = Extent {
             seconds: side.length(),
+            known_by: side.known_by,
             cpus: common(cpus).flatten(),
             sampling: match event {
                 Some(event) => sampling(session, side, event)?,
@@ -139,11 +143,14 @@ pub(super) fn summary(extents: &[Extent; 2]) -> Option<String> {
     let mut parts = Vec::new();
     let is_long = |extent: &Extent| extent.seconds > 0.0;
     if is_long(before) || is_long(after) {
-        let seconds = |extent: &Extent| match is_long(extent) {
-            true => format!("{:.3} s", extent.seconds),
-            false => "unknown".to_owned(),
+        let by_events = [before, after].map(|extent| extent.known_by == Some(KnownBy::Events));
+        let known = match by_events {
+            [false, false] => "",
+            [true, true] => " from first to last event",
+            [true, false] => " (the first from first to last event)",
+            [false, true] => " (the second from first to last event)",
         };
-        parts.push(format!("{} and {}", seconds(before), seconds(after)));
+        parts.push(format!("{} and {}{known}", seconds(before), seconds(after)));
     }
     let both = |values: [Option<String>; 2], unit: &str| match values {
         [None, None] => None,
@@ -164,6 +171,28 @@ pub(super) fn summary(extents: &[Extent; 2]) -> Option<String> {
         "",
     ));
     Some(format!("the sides differ: {}", parts.join("; ")))
+}
+
+fn seconds(extent: &Extent) -> String {
+    match extent.seconds > 0.0 {
+        true => format!("{:.3} s", extent.seconds),
+        false => "unknown".to_owned(),
+    }
+}
+
+/// Says what values per second are divided by: `per second of 10.000 s recorded before, 9.998 s from first to last event after`.
+pub(super) fn divisors([before, after]: &[Extent; 2]) -> String {
+    let known = |extent: &Extent| match extent.known_by {
+        Some(KnownBy::Recorder) => "recorded",
+        Some(KnownBy::Events) => "from first to last event",
+        None => "",
+    };
+    let side = |extent: &Extent| format!("{} {}", seconds(extent), known(extent));
+    let (one, other) = (side(before), side(after));
+    match one == other {
+        true => format!("per second of {one}"),
+        false => format!("per second of {one} before, {other} after"),
+    }
 }
 
 /// Says how to compare sides whose sums mislead, unless the user has chosen how.
@@ -197,6 +226,7 @@ mod tests {
         Extent {
             seconds,
             cpus: Some(cpus),
+            known_by: Some(KnownBy::Recorder),
             sampling: Some(rate.to_owned()),
             length,
         }
@@ -227,6 +257,25 @@ mod tests {
         let text = hint(&unknown, false, None);
         assert!(text.is_some_and(|text| text.contains("--per second")));
         assert_eq!(hint(&unknown, true, None), None);
+    }
+
+    #[test]
+    fn the_lengths_that_rates_are_of_are_named() {
+        let mut sides = [10.0, 10.0].map(|length| extent(length, 2, "", Length::Chosen));
+        assert_eq!(divisors(&sides), "per second of 10.000 s recorded");
+        sides[1].known_by = Some(KnownBy::Events);
+        sides[1].seconds = 20.0;
+        assert_eq!(
+            summary(&sides).as_deref(),
+            Some(
+                "the sides differ: 10.000 s and 20.000 s (the second from first to last event); 2 CPUs; "
+            )
+        );
+        sides[1].seconds = 10.0;
+        assert_eq!(
+            divisors(&sides),
+            "per second of 10.000 s recorded before, 10.000 s from first to last event after"
+        );
     }
 
     #[test]

@@ -201,12 +201,8 @@ impl Report for Diff {
         let source = self.source(session)?;
         let (table, condition) = source.rows();
         if matches!(replicates, Replicates::Slices(_)) {
-            let mut has_times = true;
             for side in &mut sides {
-                has_times &= side.slice(session, table, condition)?;
-            }
-            if !has_times {
-                say!("significance: not tested: rows without timestamps cannot be divided");
+                side.slice(session, table, condition)?;
             }
         }
         let mut measured = source.measure(self, session, &sides)?;
@@ -222,6 +218,9 @@ impl Report for Diff {
         say!("{}", source.summary(&measured, &sides));
         if let Some(text) = extents::summary(&extents) {
             say!("{text}");
+        }
+        if per == Some(SECOND) {
+            say!("{}", extents::divisors(&extents));
         }
         let rates = (self.per.is_none() && per == Some(SECOND)).then_some(
             "values per second, since the sides differ in length; --per run for those of whole runs",
@@ -488,8 +487,8 @@ impl Diff {
             if self.metric.percentile().is_some() {
                 return Err("percentiles need repeated runs".to_owned());
             }
-            if sides.iter().any(|side| side.len() < 2) {
-                return Err("each side is one recording without times".to_owned());
+            if let Some(why) = sides::undivided(sides) {
+                return Err(why);
             }
         }
         significance::test(pairs, replicates).ok_or_else(|| {
@@ -618,7 +617,13 @@ fn denominators(
             Some(event) => occurrences(session, side, event)?.into(),
         };
         if let Some(per) = per.filter(|_| found[number].iter().sum::<f64>() <= 0.0) {
-            bail!("--per {per}: no such event on the side {:?}", SIDES[number]);
+            let side = SIDES[number];
+            match per {
+                SECOND => {
+                    bail!("--per second: how long the side {side:?} was recorded is not known")
+                }
+                _ => bail!("--per {per}: no such event on the side {side:?}"),
+            }
         }
     }
     Ok(found)

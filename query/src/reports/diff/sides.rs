@@ -19,6 +19,7 @@ use perfquet::Session;
 use perfquet::failure::Misuse;
 use perfquet::sql::names::literal;
 use perfquet::stacks::strings;
+use perfquet_trace::recorded::KnownBy;
 
 use super::statistic::{Recordings, Replicates};
 use crate::filter::Filters;
@@ -131,11 +132,13 @@ impl SideOptions {
                     .iter()
                     .map(|&index| seconds(session, index, [own, filters]))
                     .collect(),
+                known_by: known_by(session, &traces),
                 is_part: own.time_bounds(0).is_some(),
                 scope,
                 runs: runs(&traces),
                 traces,
                 slices: None,
+                is_empty: false,
             });
         }
         <[Side; 2]>::try_from(sides).map_err(|_| anyhow::anyhow!("expected two sides"))
@@ -153,12 +156,17 @@ fn runs(traces: &[usize]) -> HashMap<usize, usize> {
     runs.map(|(run, &trace)| (trace, run)).collect()
 }
 
-/// Returns the length of a trace, or of its selected range.
+/// Returns how long a trace, or its selected range, was recorded; 0 if that is unknown.
 fn seconds(session: &Session, trace: usize, filters: [&Filters; 2]) -> f64 {
-    let Some((start, end)) = session.traces()[trace].time_range() else {
+    let trace = &session.traces()[trace];
+    let Some(recorded) = trace.recorded() else {
         return 0.0;
     };
-    let (mut from, mut to) = (start, end);
+    // Ranges count from the first event.
+    let start = trace
+        .time_range()
+        .map_or(recorded.begin(), |(start, _)| start);
+    let (mut from, mut to) = (i64::MIN, i64::MAX);
     for (first, last) in filters
         .iter()
         .filter_map(|filters| filters.time_bounds(start))
@@ -166,7 +174,20 @@ fn seconds(session: &Session, trace: usize, filters: [&Filters; 2]) -> f64 {
         from = from.max(first);
         to = to.min(last);
     }
-    (to.saturating_sub(from)).max(0) as f64 / 1e9
+    recorded.length_within(from, to) as f64 / 1e9
+}
+
+/// How the lengths of traces are known; `None` if one is unknown.
+fn known_by(session: &Session, traces: &[usize]) -> Option<KnownBy> {
+    let each = traces.iter().map(|&trace| {
+        let recorded = session.traces()[trace].recorded();
+        recorded.map(|recorded| recorded.known_by)
+    });
+    let each: Option<Vec<KnownBy>> = each.collect();
+    each.map(|each| match each.contains(&KnownBy::Events) {
+        true => KnownBy::Events,
+        false => KnownBy::Recorder,
+    })
 }
 
 /// The run or slice of each row of a batch.
@@ -223,10 +244,14 @@ pub(super) struct Side {
     runs: HashMap<usize, usize>,
     /// Length of each run.
     seconds: Vec<f64>,
+    /// How these are known; `None` if one is unknown.
+    pub(super) known_by: Option<KnownBy>,
     /// Whether a range of time was selected for this side alone.
     pub(super) is_part: bool,
     /// Time slices of a side without repetitions.
     slices: Option<Slices>,
+    /// Whether no row of it matches.
+    is_empty: bool,
 }
 
 /// Equal slices of a recording.
@@ -234,6 +259,18 @@ pub(super) struct Side {
 struct Slices {
     start: i64,
     width: i64,
+}
+
+/// Returns why sides without repetitions are not divided into slices of time; `None` if they are.
+pub(super) fn undivided(sides: &[Side; 2]) -> Option<String> {
+    let (side, name) = sides
+        .iter()
+        .zip(SIDES)
+        .find(|(side, _)| side.slices.is_none())?;
+    Some(match side.is_empty {
+        true => format!("no matching rows {name}"),
+        false => format!("the rows {name} have no timestamps"),
+    })
 }
 
 /// Returns how the sides are replicated.
@@ -257,27 +294,26 @@ impl Side {
         }
     }
 
-    /// Divides the matching rows into time slices; returns `false` if they have no timestamps.
-    pub(super) fn slice(
-        &mut self,
-        session: &Session,
-        table: &str,
-        condition: &str,
-    ) -> Result<bool> {
+    /// Divides the matching rows into time slices, if they have timestamps.
+    pub(super) fn slice(&mut self, session: &Session, table: &str, condition: &str) -> Result<()> {
         let sql = format!(
-            "SELECT min(time), max(time) FROM {table} WHERE {condition} AND {}",
+            "SELECT min(time), max(time), count(*) FROM {table} WHERE {condition} AND {}",
             self.condition
         );
         for batch in session.collect(&sql)? {
-            let ends =
-                [0, 1].map(|column| batch.column(column).as_primitive::<Int64Type>().clone());
-            if batch.num_rows() == 1 && ends.iter().all(|end| end.is_valid(0)) {
-                let (start, end) = (ends[0].value(0), ends[1].value(0));
+            let [first, last, rows] =
+                [0, 1, 2].map(|column| batch.column(column).as_primitive::<Int64Type>().clone());
+            if batch.num_rows() != 1 {
+                continue;
+            }
+            self.is_empty = rows.value(0) == 0;
+            if first.is_valid(0) && last.is_valid(0) {
+                let (start, end) = (first.value(0), last.value(0));
                 let width = end.saturating_sub(start) / SLICES + 1;
                 self.slices = Some(Slices { start, width });
             }
         }
-        Ok(self.slices.is_some())
+        Ok(())
     }
 
     /// Number of runs or slices.

@@ -240,6 +240,8 @@ pub(super) fn find(session: &Session, scope: &Scope) -> Result<Found> {
 struct Interval {
     from: i64,
     to: i64,
+    /// How long was recorded, also before the first event and after the last one.
+    recorded: i64,
     events: u64,
     /// The condition that a row is of none of the recorder's threads.
     is_not_recorder: String,
@@ -284,6 +286,7 @@ impl Interval {
         Ok(Interval {
             from: from.max(start),
             to: to.min(end),
+            recorded: length_within(trace, scope.time_bounds(start)),
             events: events.map(TraceTable::rows).sum(),
             is_not_recorder,
             threads: threads.map(|(_, condition)| condition).collect(),
@@ -308,6 +311,7 @@ impl Interval {
             ("{from}", self.from),
             ("{to}", self.to),
             ("{length}", length),
+            ("{recorded}", self.recorded.max(1)),
             ("{slot}", slot),
         ];
         for (name, number) in numbers {
@@ -317,6 +321,13 @@ impl Interval {
             .replace("{events}", &self.events.to_string())
             .replace("{threads}", &threads)
     }
+}
+
+/// How long a trace was recorded, within bounds if there are any.
+fn length_within(trace: &Trace, bounds: Option<(i64, i64)>) -> i64 {
+    let (from, to) = bounds.unwrap_or((i64::MIN, i64::MAX));
+    let recorded = trace.recorded();
+    recorded.map_or(0, |recorded| recorded.length_within(from, to))
 }
 
 fn has_source(session: &Session, source: Source) -> Result<bool> {

@@ -11,10 +11,11 @@ use perfquet::{Session, Trace};
 
 use super::sides::Side;
 use crate::commands::info;
+use crate::filter::Filters;
 use crate::losses::is_lost;
 
 /// The traces: names, facts, losses, and the text of `info`.
-pub(super) fn traces(session: &Session) -> Result<Value> {
+pub(super) fn traces(session: &Session, filters: &Filters) -> Result<Value> {
     let mut all = Vec::new();
     for trace in session.traces().iter() {
         // The counts of a session are those of all its traces.
@@ -22,18 +23,23 @@ pub(super) fn traces(session: &Session) -> Result<Value> {
             1 => None,
             _ => Some(session.alone(trace)?),
         };
-        all.push(of_trace(own.as_ref().unwrap_or(session), trace)?);
+        all.push(of_trace(own.as_ref().unwrap_or(session), trace, filters)?);
     }
     Ok(Value::Array(all))
 }
 
-/// The facts of a trace that is open alone.
-pub(super) fn of_trace(session: &Session, trace: &Trace) -> Result<Value> {
+/// The facts of a trace that is open alone; its duration is that of the selected time.
+pub(super) fn of_trace(session: &Session, trace: &Trace, filters: &Filters) -> Result<Value> {
     let length = trace.length();
+    let start = trace.time_range().map_or(0, |(start, _)| start);
+    let (from, to) = filters.time_bounds(start).unwrap_or((i64::MIN, i64::MAX));
+    let recorded = trace.recorded();
+    let duration = recorded.map(|recorded| recorded.length_within(from, to));
     Ok(json!({
             "name": trace.name,
             "path": trace.path.display().to_string(),
             "facts": trace.facts,
+            "duration": duration,
             "length": length.map(|length| in_fitting_unit(length as f64)),
             "recorded": info::recorded(trace),
             "losses": pairs(session, &format!("SELECT reason, sum(count) FROM losses WHERE {} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10", is_lost(true)))?,

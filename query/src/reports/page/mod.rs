@@ -139,7 +139,7 @@ impl Report for PageReport {
                     since: axis.since(),
                 }];
                 let mut head = self.head(&title);
-                head["traces"] = facts::traces(session)?;
+                head["traces"] = facts::traces(session, &self.filters)?;
                 vec![self.of_axis(&axis, sides, head, 1)?]
             }
             _ if self.timeline => self.on_timeline(session, &title)?,
@@ -148,7 +148,7 @@ impl Report for PageReport {
                 let (filters, events) = (&self.filters, &self.events);
                 let mut contents = Contents::of_difference(session, filters, events, &mut omitted)?;
                 let mut head = self.head(&title);
-                head["traces"] = facts::traces(session)?;
+                head["traces"] = facts::traces(session, &self.filters)?;
                 vec![contents.fitted(&head, &omitted, 1)?]
             }
         };
@@ -195,7 +195,7 @@ impl PageReport {
             let mut facts = Vec::new();
             for &number in &axis.traces {
                 let (trace, own) = (&traces[number], &alone[number]);
-                let mut of = facts::of_trace(own, trace)?;
+                let mut of = facts::of_trace(own, trace, &self.filters)?;
                 of["name"] = json!(trace.name);
                 of["placement"] = json!(sides::words(&traces[0].name, trace));
                 of["place"] = axis.place_of(trace);
