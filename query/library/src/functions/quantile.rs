@@ -3,8 +3,9 @@
 //! ```text
 //! SELECT quantile(duration, 0.99), quantiles(duration, 0.5, 0.95) FROM calls      36344   [1200, 8000]
 //! ```
-//! Up to 100,000 values, the result is one of them (nearest rank); above, it is within 1% ([`super::sketch`]). Replaces
-//! DataFusion's approximate functions too, which have no error bound.
+//! Up to 100,000 values, the result is one of them (nearest rank); above, it is within 1% ([`super::sketch`]). Once all groups together
+//! have more than 256 MiB of values, this limit is 8,192: 10,000 groups of 100,000 values would take 8 GB. Replaces DataFusion's
+//! approximate functions too, which have no error bound.
 
 use std::sync::Arc;
 
@@ -45,6 +46,9 @@ pub(super) const QUANTILES: Function = Function {
         context.register_udaf(AggregateUDF::from(Quantile::new(Form::Several)));
     },
 };
+
+/// Bytes of all groups, above which the exact values of each are limited.
+const MANY_BYTES: usize = 256 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Form {
@@ -107,6 +111,7 @@ impl Quantile {
             is_list: self.form == Form::Several,
             sketches: Vec::new(),
             bytes: 0,
+            exact: sketch::EXACT,
         })
     }
 
@@ -220,6 +225,8 @@ struct Sketches {
     is_list: bool,
     sketches: Vec<Sketch>,
     bytes: usize,
+    /// Values of a group that are kept.
+    exact: usize,
 }
 
 impl Sketches {
@@ -229,8 +236,21 @@ impl Sketches {
         }
     }
 
+    /// Twice the bytes of the values, since they are copied when they are emitted or spilled.
     fn size(&self) -> usize {
-        self.bytes + self.sketches.capacity() * size_of::<Sketch>()
+        2 * self.bytes + self.sketches.capacity() * size_of::<Sketch>()
+    }
+
+    /// Limits the exact values of each group if all together are too many.
+    fn limit(&mut self, many: usize) {
+        if self.bytes <= many || self.exact == sketch::EXACT_OF_MANY {
+            return;
+        }
+        self.exact = sketch::EXACT_OF_MANY;
+        for sketch in &mut self.sketches {
+            sketch.limit(self.kind, self.exact);
+        }
+        self.bytes = self.sketches.iter().map(Sketch::size).sum();
     }
 
     /// Adds the values of rows that are not NULL, each to its group.
@@ -263,10 +283,11 @@ impl Sketches {
             if let (Some(group), Some(key)) = (groups(row), key(values.value(row))) {
                 let sketch = &mut self.sketches[group];
                 let before = sketch.size();
-                sketch.add(self.kind, key);
+                sketch.add(self.kind, self.exact, key);
                 self.bytes = (self.bytes + sketch.size()).saturating_sub(before);
             }
         }
+        self.limit(MANY_BYTES);
     }
 
     /// Adds sketches of other accumulators, each to its group.
@@ -276,9 +297,11 @@ impl Sketches {
             let [keys, bars] = lists.map(|list| list.value(row));
             let sketch = &mut self.sketches[groups(row)];
             let before = sketch.size();
-            sketch.extend(self.kind, keys.as_primitive::<UInt64Type>().values());
+            let keys = keys.as_primitive::<UInt64Type>().values();
+            sketch.extend(self.kind, self.exact, keys);
             sketch.merge_bars(self.kind, bars.as_primitive::<UInt64Type>().values());
             self.bytes = (self.bytes + sketch.size()).saturating_sub(before);
+            self.limit(MANY_BYTES);
         }
     }
 
@@ -314,7 +337,12 @@ impl Sketches {
 }
 
 fn as_state(sketches: &[Sketch]) -> Result<Vec<ArrayRef>> {
-    let (mut keys, mut bars) = (Vec::new(), Vec::new());
+    let count = |sketch: &Sketch| match sketch {
+        Sketch::Exact(keys) => keys.len(),
+        Sketch::Bars(_) => 0,
+    };
+    let mut keys = Vec::with_capacity(sketches.iter().map(count).sum());
+    let mut bars = Vec::new();
     let (mut key_lengths, mut bar_lengths) = (Vec::new(), Vec::new());
     for sketch in sketches {
         let (own, parts) = sketch.parts();
@@ -389,6 +417,7 @@ impl GroupsAccumulator for Sketches {
             is_list: false,
             sketches: Vec::new(),
             bytes: 0,
+            exact: self.exact,
         };
         let each: Vec<usize> = (0..values[0].len()).collect();
         rows.update_batch(values, &each, opt_filter, each.len())?;
@@ -431,5 +460,56 @@ impl Accumulator for One {
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         self.0.merge(states, |_| 0);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Groups of so many values each: 1, 2, 3, …
+    fn filled(count: usize, groups: usize, many: usize) -> Sketches {
+        let mut all = Sketches {
+            kind: Kind::Signed,
+            shares: vec![0.5, 1.0],
+            is_list: false,
+            sketches: Vec::new(),
+            bytes: 0,
+            exact: sketch::EXACT,
+        };
+        all.grow(groups);
+        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(1..=count as i64));
+        for group in 0..groups {
+            all.add(&values, |_| Some(group));
+            all.limit(many);
+        }
+        all
+    }
+
+    #[test]
+    fn groups_that_have_too_many_values_together_are_within_one_per_cent() {
+        let count = 20_000;
+        let exact = filled(count, 10, usize::MAX);
+        let mut limited = filled(count, 10, 1 << 20);
+        assert!(limited.bytes < exact.bytes / 2, "{}", limited.bytes);
+        assert_eq!(
+            limited.bytes,
+            limited.sketches.iter().map(Sketch::size).sum::<usize>()
+        );
+        let sketches = limited.take(EmitTo::All);
+        assert_eq!(limited.bytes, 0);
+        let found = limited.quantiles(sketches).unwrap();
+        for pair in found.as_primitive::<Int64Type>().values().chunks_exact(2) {
+            assert!((pair[0] - 10_000).abs() <= 100, "{pair:?}");
+            assert_eq!(pair[1], 20_000);
+        }
+        // Small groups stay exact.
+        let small = filled(8_000, 30, 1 << 20);
+        assert!(
+            small
+                .sketches
+                .iter()
+                .all(|sketch| matches!(sketch, Sketch::Exact(_)))
+        );
     }
 }

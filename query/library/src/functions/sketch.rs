@@ -10,6 +10,8 @@
 
 /// Maximum number of values kept exactly.
 pub(super) const EXACT: usize = 100_000;
+/// The same where many groups together have too many values: about as many as bars take.
+pub(super) const EXACT_OF_MANY: usize = 8_192;
 
 /// Bars for each power of two, as a power of two: 1/128 is 0.8 %.
 const BITS: u32 = 7;
@@ -138,19 +140,20 @@ impl Default for Sketch {
 }
 
 impl Sketch {
+    /// Adds a value; up to `exact` values are kept.
     #[inline]
-    pub(super) fn add(&mut self, kind: Kind, key: u64) {
+    pub(super) fn add(&mut self, kind: Kind, exact: usize, key: u64) {
         match self {
-            Sketch::Exact(keys) if keys.len() < EXACT => keys.push(key),
+            Sketch::Exact(keys) if keys.len() < exact => keys.push(key),
             Sketch::Exact(_) => self.bars(kind).add(kind, key),
             Sketch::Bars(bars) => bars.add(kind, key),
         }
     }
 
     /// Adds many values.
-    pub(super) fn extend(&mut self, kind: Kind, keys: &[u64]) {
+    pub(super) fn extend(&mut self, kind: Kind, exact: usize, keys: &[u64]) {
         match self {
-            Sketch::Exact(own) if own.len() + keys.len() <= EXACT => own.extend_from_slice(keys),
+            Sketch::Exact(own) if own.len() + keys.len() <= exact => own.extend_from_slice(keys),
             Sketch::Exact(_) | Sketch::Bars(_) => {
                 let bars = self.bars(kind);
                 keys.iter().for_each(|&key| bars.add(kind, key));
@@ -168,6 +171,13 @@ impl Sketch {
         for cell in cells.chunks_exact(3) {
             bars.cell(cell[0] as i32)
                 .add(cell[1], f64::from_bits(cell[2]));
+        }
+    }
+
+    /// Puts more than `exact` values into bars.
+    pub(super) fn limit(&mut self, kind: Kind, exact: usize) {
+        if matches!(self, Sketch::Exact(keys) if keys.len() > exact) {
+            self.bars(kind);
         }
     }
 
@@ -344,7 +354,7 @@ mod tests {
         let mut sketch = Sketch::default();
         values
             .iter()
-            .for_each(|&value| sketch.add(Kind::Signed, of_signed(value)));
+            .for_each(|&value| sketch.add(Kind::Signed, EXACT, of_signed(value)));
         for q in SHARES {
             let found = sketch.quantiles(Kind::Signed, &[q])[0].map(signed);
             assert_eq!(found, Some(exact(&values, q)));
@@ -359,14 +369,14 @@ mod tests {
             let mut sketch = Sketch::default();
             values
                 .iter()
-                .for_each(|&value| sketch.add(Kind::Signed, of_signed(value)));
+                .for_each(|&value| sketch.add(Kind::Signed, EXACT, of_signed(value)));
             for q in SHARES {
                 let found = sketch.quantiles(Kind::Signed, &[q])[0].map(signed);
                 near(found.unwrap() as f64, exact(&values, q) as f64);
             }
             let mut floats = Sketch::default();
             for &value in &values {
-                floats.add(Kind::Float, of_float(value as f64 / 1e9).unwrap());
+                floats.add(Kind::Float, EXACT, of_float(value as f64 / 1e9).unwrap());
             }
             for q in SHARES {
                 let found = floats.quantiles(Kind::Float, &[q])[0].map(float);
@@ -381,14 +391,14 @@ mod tests {
         let mut whole = Sketch::default();
         values
             .iter()
-            .for_each(|&value| whole.add(Kind::Signed, of_signed(value)));
+            .for_each(|&value| whole.add(Kind::Signed, EXACT, of_signed(value)));
         let mut merged = Sketch::default();
         for part in values.chunks(EXACT / 2 + 7).chain([[].as_slice()]) {
             let mut sketch = Sketch::default();
             part.iter()
-                .for_each(|&value| sketch.add(Kind::Signed, of_signed(value)));
+                .for_each(|&value| sketch.add(Kind::Signed, EXACT, of_signed(value)));
             let (keys, bars) = sketch.parts();
-            merged.extend(Kind::Signed, keys);
+            merged.extend(Kind::Signed, EXACT, keys);
             merged.merge_bars(Kind::Signed, &bars);
         }
         let mut again = Sketch::default();
