@@ -3,6 +3,7 @@
 //! An option that one kind of probe or one room needs is declared there; [`crate::plan`] checks and interprets all of them.
 
 mod events;
+mod foreign;
 mod help;
 mod in_kernel;
 mod listing;
@@ -93,8 +94,9 @@ pub(crate) struct Verbosity {
 impl Cli {
     /// Reads the command line; exits after `--help`, `--version` and errors.
     pub(crate) fn read() -> Cli {
-        let matches = perfquet_cli::with_width(Cli::command()).get_matches();
-        Cli::of(&matches).unwrap_or_else(|error| error.exit())
+        let matches = perfquet_cli::with_width(Cli::command()).try_get_matches();
+        let read = matches.and_then(|matches| Cli::of(&matches));
+        read.unwrap_or_else(|error| foreign::with_tip(error).exit())
     }
 
     /// Takes the values of the options, in their order.
