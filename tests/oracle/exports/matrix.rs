@@ -33,16 +33,16 @@ const FORMATS: [&str; 8] = [
 
 /// What the closing lines report.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Reported {
+pub(super) struct Reported {
     /// Exported items by noun: "sample", "event".
     written: BTreeMap<String, u64>,
     /// Omitted rows, without parts of rows.
-    omitted: u64,
+    pub(super) omitted: u64,
 }
 
 impl Reported {
     /// Reads the closing lines: "a.x: 1,417 samples, 3 calls; 2 KiB", "a.x: 7 rows omitted: without a timestamp".
-    fn of(stderr: &str, output: &Path) -> Reported {
+    pub(super) fn of(stderr: &str, output: &Path) -> Reported {
         let prefix = format!("{}: ", output.display());
         let lines: Vec<&str> = stderr
             .lines()
@@ -73,7 +73,7 @@ impl Reported {
         reported
     }
 
-    fn written(&self) -> u64 {
+    pub(super) fn written(&self) -> u64 {
         self.written.values().sum()
     }
 

@@ -7,6 +7,7 @@ mod inputs;
 mod matrix;
 mod perfetto;
 mod pprof;
+mod round_trips;
 mod speedscope;
 mod tables;
 mod timeline;

@@ -38,6 +38,7 @@ pub(super) mod clock_snapshot {
 pub(super) mod system_info {
     pub(in crate::export::perfetto) const UTSNAME: u32 = 1;
     pub(in crate::export::perfetto) const SYSNAME: u32 = 1;
+    pub(in crate::export::perfetto) const VERSION: u32 = 2;
     pub(in crate::export::perfetto) const RELEASE: u32 = 3;
     pub(in crate::export::perfetto) const MACHINE: u32 = 4;
     pub(in crate::export::perfetto) const CPUS: u32 = 8;

@@ -162,6 +162,10 @@ impl Export<'_, '_> {
             message.message(packet::SYSTEM_INFO, |message| {
                 message.message(system_info::UTSNAME, |message| {
                     message.text(system_info::SYSNAME, "Linux");
+                    if facts.os_release.is_none() {
+                        // Our reader takes no release from such a message.
+                        message.text(system_info::VERSION, "release unknown");
+                    }
                     message.text(system_info::RELEASE, release);
                     if let Some(machine) = &facts.architecture {
                         message.text(system_info::MACHINE, machine);

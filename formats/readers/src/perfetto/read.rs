@@ -383,10 +383,13 @@ fn system(body: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
         let fact = |fact: Fact<'_>, sink: &mut dyn Sink| sink.event(Event::Fact(fact));
         match (field.number, field.value) {
             (1, Value::Bytes(names)) => {
+                // Our exporter writes some release where none is known, since the importer of Perfetto goes by it.
+                let mut is_known = true;
                 for field in Message::new(names, 0).map_while(Result::ok) {
                     let text = String::from_utf8_lossy(field.value.bytes().unwrap_or_default());
                     match field.number {
-                        3 => fact(Fact::OsRelease(&text), sink)?,
+                        2 => is_known = text != "release unknown",
+                        3 if is_known => fact(Fact::OsRelease(&text), sink)?,
                         4 => fact(Fact::Architecture(&text), sink)?,
                         _ => {}
                     }
@@ -421,6 +424,7 @@ fn attributes(body: &[u8], sink: &mut dyn Sink) -> Result<(), Error> {
         let name = &*format!("perfetto.{}", String::from_utf8_lossy(key));
         sink.event(Event::Fact(match key {
             _ if value.is_empty() => continue,
+            b"perfquet.host" => Fact::Host(value),
             b"perfquet.cpu_model" => Fact::CpuModel(value),
             b"perfquet.recorder" => Fact::Recorder(value),
             b"perfquet.command_line" => Fact::CommandLine(value),
