@@ -7,7 +7,7 @@
 //!   0    <- rw_verify_area                                         0 3064371830069    os.py              -> open
 //! ```
 //! `%3d %-41s`, then the traced data. `=>` and `<=` are system calls, `|` any other probe. The indentation is shared by
-//! all CPUs and threads, so it gives no depth.
+//! all CPUs and threads, so it gives no depth. Lines have no thread: entries and returns are not paired.
 
 use perfquet_events::event::time_of;
 
