@@ -51,16 +51,13 @@ impl Room {
 
     /// Imports a golden file of the readers.
     pub(super) fn trace(&self, name: &str, golden: &str) -> PathBuf {
-        self.trace_of(name, &[golden])
+        let readers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../formats/readers/src");
+        self.trace_of(name, vec![Input::open(&readers.join(golden)).unwrap()])
     }
 
-    fn trace_of(&self, name: &str, golden: &[&str]) -> PathBuf {
-        let readers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../formats/readers/src");
+    fn trace_of(&self, name: &str, inputs: Vec<Input>) -> PathBuf {
         let trace = self.folder.path().join(name);
-        let inputs = golden
-            .iter()
-            .map(|name| Input::open(&readers.join(name)).unwrap());
-        import(inputs.collect(), &trace, ImportOptions::default()).unwrap();
+        import(inputs, &trace, ImportOptions::default()).unwrap();
         trace
     }
 
@@ -292,12 +289,12 @@ fn rows_have_the_values_of_the_trace_and_its_name() {
 #[test]
 fn forms_of_an_event_are_those_of_the_trace() {
     let room = Room::new();
-    // Kernels whose sys_enter_write differs.
-    let golden = [
-        "trace_dat/golden/events-v7.dat",
-        "trace_dat/golden/events-7.3.dat",
-    ];
-    let both = room.trace_of("both.pqt", &golden);
+    // An event that was defined again, with other fields.
+    let inputs = [(1, "first=1"), (2, "second=text other=3")].map(|(second, fields)| {
+        let text = format!("# tracer: nop\n#\n a-1 [000] ..... {second}.000000: own: {fields}\n");
+        Input::from_bytes(&format!("{second}.txt"), text.as_bytes()).unwrap()
+    });
+    let both = room.trace_of("both.pqt", inputs.into());
     let trace = Directory::open(&both).unwrap();
     let forms = trace.tables().map(|(name, _)| trace.forms(name).len());
     assert!(forms.max() > Some(1));
