@@ -623,7 +623,7 @@ mod tests {
     fn a_recording_is_as_long_as_its_recorder_says() {
         let mut trace = trace(vec![table("samples", Some((5, 50)))]);
         let events = trace.recorded().unwrap();
-        assert_eq!((events.length(), events.known_by), (46, KnownBy::Events));
+        assert_eq!((events.length(), events.known_by), (45, KnownBy::Events));
         trace.facts = vec![(RANGES.to_owned(), "0..60 80..1000".to_owned())];
         let recorded = trace.recorded().unwrap();
         assert_eq!(

@@ -7,7 +7,7 @@
 //! A connection is that of another trace if both have the same addresses and ports, the other way around. Which send a byte is of
 //! follows from the sums of bytes: they start with an unknown difference, since a recording may begin later than the connection. The
 //! difference is known at an *anchor*: a thread sleeps in a receive call, so nothing is buffered, and the other end has not sent anything
-//! for longer than the network takes, before the sleep began or until it ended: a message under way would have ended it.
+//! for longer than the network takes, before the sleep began or while it lasted: a message under way would have ended it.
 
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
@@ -218,25 +218,31 @@ impl Connections {
         let quiet = if is_one_host { LOCAL } else { REMOTE };
         let quiet = quiet.saturating_add(error);
         // The end of a sleep may be known only by the next time that the thread runs, which is later.
-        let asleep = REMOTE.saturating_add(error);
+        let asleep = error.clamp(0, i64::MAX / 4) + REMOTE;
         let mut known: Option<i64> = None;
         for wait in waits {
             let Some(receive) = end.receives.get(wait.place) else {
                 continue;
             };
-            let sent = other.sends.partition_point(|send| send.time <= wait.begin);
+            // Of a long sleep, what was sent long before its end had been received before: it would have ended it. The call that sent it may
+            // have returned during the sleep.
+            let is_long = wait.end.saturating_sub(wait.begin) >= 2 * asleep;
+            let until = match is_long {
+                true => wait.end - asleep,
+                false => wait.begin,
+            };
+            let sent = other.sends.partition_point(|send| send.time <= until);
             // A long send call may have been delivered in part before it returned: then more is sent than is received here.
-            let is_whole = other.sends.get(sent).is_some_and(|next| {
-                next.bytes <= receive.bytes && next.time > wait.begin.saturating_add(error)
-            });
+            let is_whole = other
+                .sends
+                .get(sent)
+                .is_some_and(|next| next.bytes <= receive.bytes);
             if !is_whole {
                 continue;
             }
             let last = sent.checked_sub(1).and_then(|last| other.sends.get(last));
-            let nothing_is_under_way = |last: &&Transfer| {
-                last.time.saturating_add(quiet) <= wait.begin
-                    || last.time.saturating_add(asleep) <= wait.end
-            };
+            let nothing_is_under_way =
+                |last: &&Transfer| is_long || last.time.saturating_add(quiet) <= wait.begin;
             let Some(last) = last.filter(nothing_is_under_way) else {
                 continue;
             };
@@ -424,6 +430,8 @@ mod tests {
             )
         };
         assert!(is_sent(origin(40_006_000, 3_000_004_000, 1_000)));
+        // Before the call returned that sent the last message.
+        assert!(is_sent(origin(39_996_000, 3_000_004_000, 1_000)));
         // The sleep ends while the last message may be under way.
         let unknown = Origin::OneOf(vec![20, 21]);
         assert_eq!(origin(40_006_000, 1_000_000_000, 1_000), unknown);
