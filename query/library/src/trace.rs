@@ -632,7 +632,7 @@ mod tests {
         );
         assert_eq!(
             (trace.length(), trace.time_range()),
-            (Some(980), Some((5, 51)))
+            (Some(980), Some((5, 50)))
         );
     }
 }

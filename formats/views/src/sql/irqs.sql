@@ -6,7 +6,7 @@
 --   time              time  Time of the entry.
 --   duration          ns    Time from entry to exit; NULL if one of them was not recorded.
 --   self_time         ns    Duration without interrupts of this one; NULL if one of them is unknown.
---   cpu               CPU.
+--   cpu               CPU; NULL if the input has none.
 --   kind              irq, ipi (from another CPU), softirq, tasklet or nmi.
 --   nr                Number of the interrupt, vector or softirq; NULL if not recorded.
 --   name              Name of the handler, vector or softirq.

@@ -119,16 +119,16 @@ struct Handlers {
 
 impl Machine for Handlers {
     fn row(&mut self, source: usize, row: Row<'_>, rows: &mut Rows) -> Result<()> {
-        let Some(cpu) = row.id(0) else {
-            return Ok(());
-        };
+        let cpu = row.id(0);
         if source < self.kinds.len() {
-            self.entries.insert(cpu, (row.time, source, row.integer(1)));
+            if let Some(cpu) = cpu {
+                self.entries.insert(cpu, (row.time, source, row.integer(1)));
+            }
             return Ok(());
         }
-        let entry = self
-            .entries
-            .get(&cpu)
+        // Without a CPU, the name of the call is what is known.
+        let entry = cpu
+            .and_then(|cpu| self.entries.get(&cpu))
             .filter(|(time, _, _)| *time == row.time);
         let function = row.text(2).unwrap_or_default();
         let (kind, number) = match entry {
@@ -142,7 +142,7 @@ impl Machine for Handlers {
         let name = function.split_once(':').map_or(function, |(_, name)| name);
         rows.integer(TIME, Some(row.time));
         rows.integer(DURATION, row.integer(1));
-        rows.id(CPU, Some(cpu));
+        rows.id(CPU, cpu);
         rows.text(KIND, kind);
         rows.integer(NUMBER, number);
         rows.text(NAME, Some(name));

@@ -474,10 +474,6 @@ impl Calls {
         let Some(function) = row.text(5) else {
             return;
         };
-        // strace of one process prints no thread.
-        if tid.is_none() && !self.is_strace {
-            return;
-        }
         let entry_seen = row.flag(7).unwrap_or(true);
         if !self.functions.contains_key(function) {
             let called = self.called(function, None);
@@ -486,6 +482,10 @@ impl Calls {
         let Some(called) = self.functions.get(function) else {
             return;
         };
+        // strace of one process prints no thread. Of others, a name alone may be that of a function of the kernel.
+        if tid.is_none() && !self.is_strace && !called.is_numbered {
+            return;
+        }
         let pending = tid.and_then(|tid| self.pending.get(&tid));
         let pending = pending.filter(|pending| pending.time == row.time);
         // Of several calls within the resolution of the clock, the last one's entry is known.

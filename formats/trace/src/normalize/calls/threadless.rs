@@ -28,14 +28,22 @@ impl Threadless {
     /// Whether nothing tells an edge from those of other threads.
     #[inline]
     pub(super) fn is_of(&self, head: &Head, depth: Option<u32>, context: Option<Context>) -> bool {
-        head.tid().is_none() && !self.is_told_apart(head.cpu().is_some(), depth, context)
+        match head.tid() {
+            None => !self.is_told_apart(head.cpu().is_some(), depth, context),
+            // The idle task of some CPU, which an interrupt interrupted.
+            Some(0) => head.cpu().is_none() && depth.is_none() && is_interrupt(context),
+            Some(_) => false,
+        }
     }
 
     #[cold]
     fn is_told_apart(&self, has_cpu: bool, depth: Option<u32>, context: Option<Context>) -> bool {
-        let is_interrupt = context.is_some_and(|context| context != Context::Task);
-        depth.is_some() || has_cpu && (is_interrupt || self.has_switches)
+        depth.is_some() || has_cpu && (is_interrupt(context) || self.has_switches)
     }
+}
+
+fn is_interrupt(context: Option<Context>) -> bool {
+    context.is_some_and(|context| context != Context::Task)
 }
 
 impl Calls {
