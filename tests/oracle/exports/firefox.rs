@@ -10,7 +10,7 @@ use perfquet_tests::needs;
 use serde_json::Value;
 
 use super::inputs::traces;
-use super::{counts, export, reported_count};
+use super::{WEIGHTS, counts, export, reported_count};
 
 /// A session of profiler-cli, which keeps a daemon.
 struct Session<'a> {
@@ -200,8 +200,8 @@ fn firefox_profiles_are_consistent_and_have_our_sums() {
         )["n"];
         assert_eq!(samples, ours - omitted, "{}", trace.name);
         if omitted == 0 {
-            let sum = "SELECT 'n' AS name, coalesce(sum(coalesce(period, 1)), 0) AS n FROM samples";
-            assert_eq!(weight, counts(&trace.path, sum)["n"], "{}", trace.name);
+            let sum = format!("SELECT 'n' AS name, coalesce(sum(n), 0) AS n FROM ({WEIGHTS})");
+            assert_eq!(weight, counts(&trace.path, &sum)["n"], "{}", trace.name);
         }
     }
 }

@@ -17,7 +17,7 @@ use perfquet_tests::needs;
 use serde_json::Value;
 
 use super::inputs::{Trace, traces};
-use super::{counts, export, pprof};
+use super::{WEIGHTS, counts, export, pprof};
 
 /// Formats of rows, in the order of docs/exports.md.
 const FORMATS: [&str; 8] = [
@@ -175,9 +175,9 @@ fn pprof_sums(trace: &Trace, output: &Path) -> Vec<String> {
     let sums = pprof::sums(output);
     let mut expected = counts(
         &trace.path,
-        "SELECT event AS name, CAST(sum(coalesce(period, 1)) AS BIGINT) AS n FROM samples GROUP BY 1
+        &format!("{WEIGHTS}
          UNION ALL SELECT 'calls', count(*) FROM calls WHERE time IS NOT NULL HAVING count(*) > 0
-         UNION ALL SELECT 'self_time', CAST(coalesce(sum(self_time), 0) AS BIGINT) FROM calls WHERE time IS NOT NULL HAVING count(*) > 0",
+         UNION ALL SELECT 'self_time', CAST(coalesce(sum(self_time), 0) AS BIGINT) FROM calls WHERE time IS NOT NULL HAVING count(*) > 0"),
     );
     let samples = counts(
         &trace.path,
@@ -209,10 +209,7 @@ fn pprof_sums(trace: &Trace, output: &Path) -> Vec<String> {
 
 /// The sum of the counts is that of one event's periods, or of both sides of a comparison.
 fn folded_sums(trace: &Trace, text: &str) -> Vec<String> {
-    let sampled = counts(
-        &trace.path,
-        "SELECT event AS name, CAST(sum(coalesce(period, 1)) AS BIGINT) AS n FROM samples GROUP BY 1",
-    );
+    let sampled = counts(&trace.path, WEIGHTS);
     let mut sums = [0.0; 2];
     for line in text.lines() {
         let numbers = line.rsplit(' ').map_while(|word| word.parse::<f64>().ok());

@@ -53,6 +53,10 @@ fn untimed(stderr: &str, noun: &str) -> u64 {
     lines.map(|line| reported_count(line, noun)).sum()
 }
 
+/// The weight of each sampled event: its periods, or the number of its samples where one has no period.
+const WEIGHTS: &str = "SELECT event AS name, CAST(CASE WHEN count(period) = count(*) THEN sum(period) ELSE count(*) END AS BIGINT) AS n \
+    FROM samples GROUP BY event";
+
 /// Returns the first two columns of the result of an SQL query.
 fn counts(trace: &str, question: &str) -> BTreeMap<String, u64> {
     let text = printed(

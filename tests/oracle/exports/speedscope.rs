@@ -8,7 +8,7 @@ use perfquet_tests::{needs, root};
 use serde_json::Value;
 
 use super::inputs::traces;
-use super::{counts, export};
+use super::{WEIGHTS, counts, export};
 
 #[test]
 fn speedscope_loads_what_it_gets() {
@@ -78,10 +78,7 @@ fn speedscopes_profiles_have_our_sums_and_indices_in_range() {
             let (event, _) = name.rsplit_once(": ").unwrap_or((name, ""));
             *sums.entry(event.to_owned()).or_default() += sum;
         }
-        let ours = counts(
-            &trace.path,
-            "SELECT event AS name, CAST(sum(coalesce(period, 1)) AS BIGINT) AS n FROM samples GROUP BY event",
-        );
+        let ours = counts(&trace.path, WEIGHTS);
         for (event, sum) in ours {
             assert_eq!(sums.get(&event), Some(&sum), "{} {event}", trace.name);
         }

@@ -228,8 +228,10 @@ impl<'a> File<'a> {
             return Ok(());
         }
         let kind = event.kind();
-        // Names of processes may have any thread.
-        if self.ours.is_none() && (kind != Kind::Name || &*event.name == b"thread_name") {
+        // Names of processes may have any thread, and uftrace's of threads have none.
+        let is_of_thread =
+            kind != Kind::Name || &*event.name == b"thread_name" && event.tid.is_some();
+        if self.ours.is_none() && is_of_thread {
             self.threads.note(event.pid, event.tid);
         }
         if kind == Kind::Name {
@@ -296,7 +298,12 @@ impl<'a> File<'a> {
             let event = self.at(offset).0;
             let is_other = |ours: &Ours<'_>| ours.is_other(&event);
             if !self.ours.as_ref().is_some_and(is_other) {
-                name(&event, self.common(&event), sink)?;
+                let mut common = self.common(&event);
+                if common.tid.is_none() && event.tid.is_none() {
+                    // The number is that of a thread of another process.
+                    (common.pid, common.tid) = (None, self.threads.of(None, event.pid).1);
+                }
+                name(&event, common, sink)?;
             }
         }
         self.types.declare(self.ours.is_some(), sink)?;

@@ -221,6 +221,10 @@ impl Normalizer<'_> {
             let lane = Lane::of(head.tid(), head.cpu());
             let calls = &mut self.calling.calls;
             if !calls.is_used(lane, pair, buffer, edge == Edge::Enter) {
+                // Exits are recorded nevertheless.
+                if edge == Edge::Leave && !is_proven {
+                    self.prove(event, pair.class);
+                }
                 return Ok(());
             }
         }
