@@ -61,7 +61,12 @@ fn compare(path: &Path) {
     let mut input = Input::open(path).unwrap();
     let text = input.whole().unwrap().unwrap();
     println!("{}: {:?}", path.display(), ours.0);
-    assert_eq!(ours.0, expected(&text), "{}", path.display());
+    let mut expected = expected(&text);
+    // uftrace writes threads as processes, too: only the names of threads are theirs.
+    let names = [&mut ours.0, &mut expected].map(|counts| counts.remove("name").unwrap_or(0));
+    assert!(names[0] <= names[1], "{}: {names:?}", path.display());
+    assert_eq!(names[0] > 0, names[1] > 0, "{}", path.display());
+    assert_eq!(ours.0, expected, "{}", path.display());
 }
 
 #[test]
