@@ -347,12 +347,5 @@ fn rows_of_events(session: &Session, traces: Option<&[&str]>) -> Result<u128> {
         None => "TRUE".to_owned(),
     };
     let sql = format!("SELECT coalesce(sum(rows), 0) FROM event_types WHERE {condition}");
-    let mut rows = 0;
-    for batch in session.collect(&sql)? {
-        let sums = totals::read(batch.column(0))?;
-        rows += (0..batch.num_rows())
-            .map(|row| totals::weight(&sums, row))
-            .sum::<u128>();
-    }
-    Ok(rows)
+    totals::sum(session, &sql)
 }

@@ -2,26 +2,12 @@
 
 use std::path::Path;
 
-use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use perfquet::VIEWS;
 
 /// Adds a tip to an error of the command line. Misspelled subcommands have one by clap.
-pub(crate) fn with_tip(mut error: clap::Error) -> clap::Error {
-    if error.kind() != ErrorKind::InvalidSubcommand {
-        return error;
-    }
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
-        return error;
-    };
-    if let Some(tip) = tip(word) {
-        error.remove(ContextKind::SuggestedSubcommand);
-        error.insert(
-            ContextKind::Suggested,
-            ContextValue::StyledStrs(vec![StyledStr::from(tip)]),
-        );
-    }
-    error
+pub(crate) fn with_tip(error: clap::Error) -> clap::Error {
+    perfquet_cli::with_tip(error, ErrorKind::InvalidSubcommand, tip)
 }
 
 fn tip(word: &str) -> Option<String> {

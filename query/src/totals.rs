@@ -6,6 +6,7 @@ use anyhow::Result;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, UInt64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type};
+use perfquet::Session;
 use perfquet::functions::TOTAL;
 
 /// A column of totals, of any integer type.
@@ -21,6 +22,18 @@ pub(crate) fn weight(totals: &Decimal128Array, row: usize) -> u128 {
         true => u128::try_from(totals.value(row)).unwrap_or_default(),
         false => 0,
     }
+}
+
+/// Returns the sum of the first column of a query.
+pub(crate) fn sum(session: &Session, sql: &str) -> Result<u128> {
+    let mut sum = 0u128;
+    for batch in session.collect(sql)? {
+        let totals = read(batch.column(0))?;
+        sum += (0..batch.num_rows())
+            .map(|row| weight(&totals, row))
+            .sum::<u128>();
+    }
+    Ok(sum)
 }
 
 /// Signed totals as a column: 64 bits if all of them fit.

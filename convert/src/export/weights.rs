@@ -9,7 +9,9 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
+use arrow_array::Array;
 use perfquet_trace::count::{counted, grouped};
+use perfquet_trace::unit_fact;
 
 use super::batch::{column, i64_at, i64_column, text_at};
 use super::event_types::is_clock;
@@ -43,23 +45,19 @@ impl Weights {
     pub(super) fn of(source: &Source<'_>, tally: &mut Tally) -> Result<Weights> {
         let mut weights = Weights::default();
         let mut all: HashMap<String, u64> = HashMap::new();
-        for table in source.samples() {
-            for batch in source.rows(table, Some(&["event", "period"]))? {
-                let batch = batch?;
-                let events = column(&batch, "event");
-                let periods = i64_column(&batch, "period");
-                if periods.is_some_and(|periods| arrow_array::Array::null_count(periods) == 0) {
-                    // Their numbers only matter beside others.
+        // Most traces have all periods: their events need not be read.
+        if are_missing(source)? {
+            for table in source.samples() {
+                for batch in source.rows(table, Some(&["event", "period"]))? {
+                    let batch = batch?;
+                    let events = column(&batch, "event");
+                    let periods = i64_column(&batch, "period");
                     for row in 0..batch.num_rows() {
-                        count(&mut all, events.and_then(|events| text_at(events, row)));
-                    }
-                    continue;
-                }
-                for row in 0..batch.num_rows() {
-                    let event = events.and_then(|events| text_at(events, row));
-                    count(&mut all, event);
-                    if i64_at(periods, row).is_none() {
-                        count(&mut weights.missing, event);
+                        let event = events.and_then(|events| text_at(events, row));
+                        count(&mut all, event);
+                        if i64_at(periods, row).is_none() {
+                            count(&mut weights.missing, event);
+                        }
                     }
                 }
             }
@@ -78,9 +76,7 @@ impl Weights {
         }
         for (name, unit) in &source.trace.manifest().facts.other {
             let known = UNITS.iter().find(|known| *known == unit);
-            let event = name.strip_prefix("pprof.unit.");
-            let event = event.or_else(|| name.strip_prefix("speedscope.unit."));
-            if let (Some(event), Some(unit)) = (event, known) {
+            if let (Some(event), Some(unit)) = (unit_fact::event(name), known) {
                 weights.units.insert(event.to_owned(), unit);
             }
         }
@@ -109,6 +105,20 @@ impl Weights {
     pub(super) fn are_time(&self, event: &str) -> bool {
         self.unit(event) == NANOSECONDS
     }
+}
+
+/// Whether any sample has no period.
+fn are_missing(source: &Source<'_>) -> Result<bool> {
+    for table in source.samples() {
+        for batch in source.rows(table, Some(&["period"]))? {
+            let batch = batch?;
+            let periods = i64_column(&batch, "period");
+            if periods.is_none_or(|periods| periods.null_count() > 0) && batch.num_rows() > 0 {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 fn count(counts: &mut HashMap<String, u64>, event: Option<&str>) {

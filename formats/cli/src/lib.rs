@@ -13,6 +13,7 @@ pub mod quantity;
 mod shell;
 mod signals;
 pub mod terminal;
+mod tips;
 mod width;
 
 pub use documents::write_documents;
@@ -20,4 +21,5 @@ pub use escape::{escaped, escaped_where};
 pub use names::{glob_matches, nearest, suggestion};
 pub use shell::push_shell_word;
 pub use signals::outlive_file_limits;
+pub use tips::with_tip;
 pub use width::{wide_lines, with_width};

@@ -1,7 +1,7 @@
 //! Refuses inputs that cannot be one trace: those of other clocks, hosts and boots.
 //!
 //! ```text
-//! a.data (monotonic), strace.txt (realtime)       refused: 60,000 years between them
+//! a.data (monotonic), strace.txt (realtime)       refused: one counts from the boot, the other from 1970
 //! a.data (host h1), b.data (host h2)              refused: thread 7 of h1 is not that of h2
 //! a.txt (unknown), b.txt (unknown)                one trace, if both are of one format, or their times may be of one clock
 //! ```
@@ -12,7 +12,7 @@ use perfquet_events::event::{Place, Problem};
 use perfquet_trace::align::SAME_BOOT;
 use perfquet_trace::normalize::{InputSummary, Output};
 
-/// 1998 in nanoseconds since 1970: no system has been up for so long.
+/// 1998-07-09 in nanoseconds since 1970, longer than any system has been up.
 const TIME_OF_DAY: i64 = 900_000_000_000_000_000;
 
 /// An input that has been read.
@@ -62,7 +62,7 @@ impl Inputs {
     }
 }
 
-/// What is known of a clock.
+/// The clock of an input, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock<'a> {
     Unknown,
@@ -136,12 +136,12 @@ fn apart(known: &Known, added: &Known) -> Option<String> {
         .map(|distance| {
             format!(
                 "its clock is {} s off that time of day: recorded after another boot, or after the time was set",
-                distance / SAME_BOOT.unsigned_abs()
+                distance / 1_000_000_000
             )
         })
 }
 
-/// What is not known of two inputs that are in one trace.
+/// Says what may be wrong with two inputs in one trace.
 fn doubts(known: &Known, added: &Known) -> Option<String> {
     let (one, other) = (&known.summary, &added.summary);
     one.times.and(other.times)?;

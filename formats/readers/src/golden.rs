@@ -140,7 +140,7 @@ impl Sink for Lines {
                 let (place, count) = (problem.place, problem.count);
                 writeln!(self.text, "problem {place}{count} × {}", problem.message).unwrap();
             }
-            // A number of the kernel, or an ID, which tells files apart.
+            // A number of the kernel, or an ID: it differs between recordings.
             Event::Progress(_) | Event::Fact(Fact::Recording(_)) => {}
             // A kernel has hundreds of them.
             Event::KernelText(kernel_text) => {

@@ -18,7 +18,7 @@ use crate::json::{integer, text};
 
 /// The first number that is not the input's.
 const FIRST: i32 = 1 << 30;
-/// Processes and threads that are told apart.
+/// Maximum number of processes and threads with their own numbers.
 const MAX: usize = 1 << 20;
 
 /// An ID of the input.

@@ -73,5 +73,6 @@ pub mod store;
 pub mod symbols;
 pub mod system_call;
 pub mod tables;
+pub mod unit_fact;
 
 pub use report::Report;

@@ -126,14 +126,7 @@ pub(crate) fn about(session: &Session, trace: &Trace) -> Result<String> {
 /// converter's closing lines say.
 pub(crate) fn recorded_events(session: &Session) -> Result<u64> {
     let sql = "SELECT coalesce(sum(rows), 0) FROM event_types WHERE coalesce(kind, '') <> 'recorder' AND table_name <> ''";
-    let mut sum = 0u128;
-    for batch in session.collect(sql)? {
-        let rows = totals::read(batch.column(0))?;
-        sum += (0..batch.num_rows())
-            .map(|row| totals::weight(&rows, row))
-            .sum::<u128>();
-    }
-    Ok(u64::try_from(sum).unwrap_or(u64::MAX))
+    Ok(u64::try_from(totals::sum(session, sql)?).unwrap_or(u64::MAX))
 }
 
 /// Columns before a value.

@@ -7,6 +7,7 @@ use perfquet::sql::names::{literal, quoted};
 use perfquet::stacks::strings;
 use perfquet_cli::{nearest, suggestion};
 use perfquet_trace::count::{counted, grouped};
+use perfquet_trace::unit_fact;
 
 use crate::filter::Filters;
 use crate::totals;
@@ -285,8 +286,7 @@ fn declare_units(session: &Session, subjects: &mut [WeightedEvent]) -> Result<()
         let (names, values) = (strings(batch.column(0))?, strings(batch.column(1))?);
         for row in 0..batch.num_rows() {
             let name = names.value(row);
-            let event = name.strip_prefix("pprof.unit.");
-            let event = event.or_else(|| name.strip_prefix("speedscope.unit."));
+            let event = unit_fact::event(name);
             let (weight, unit) = match values.value(row) {
                 "nanoseconds" => ("coalesce(period, 1)", "ns"),
                 "microseconds" => ("coalesce(period, 1) * 1000", "ns"),

@@ -1,7 +1,6 @@
 //! Options of perf and trace-cmd that the recorder does not have: what to type instead, or why nothing is needed.
 
-use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 
 /// Options, and what an error says of them.
 const FOREIGN: [(&[&str], &str); 17] = [
@@ -76,21 +75,10 @@ const FOREIGN: [(&[&str], &str); 17] = [
 ];
 
 /// Adds a tip to an error of the command line.
-pub(super) fn with_tip(mut error: clap::Error) -> clap::Error {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return error;
-    }
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
-        return error;
-    };
-    if let Some(tip) = tip(option) {
-        error.remove(ContextKind::SuggestedArg);
-        error.insert(
-            ContextKind::Suggested,
-            ContextValue::StyledStrs(vec![StyledStr::from(tip)]),
-        );
-    }
-    error
+pub(super) fn with_tip(error: clap::Error) -> clap::Error {
+    perfquet_cli::with_tip(error, ErrorKind::UnknownArgument, |option| {
+        tip(option).map(str::to_owned)
+    })
 }
 
 fn tip(option: &str) -> Option<&'static str> {

@@ -24,6 +24,20 @@ impl PauseRecord {
         }
     }
 
+    /// The times between these spans of recorded time, first and last nanosecond each, in which nothing was recorded; in order.
+    pub fn between(mut spans: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+        spans.sort_unstable();
+        let mut pauses = Vec::new();
+        let mut recorded = None;
+        for (first, last) in spans {
+            if let Some(until) = recorded.filter(|until| *until < first) {
+                pauses.push((until, first));
+            }
+            recorded = recorded.max(Some(last));
+        }
+        pauses
+    }
+
     /// Returns the payload.
     pub fn encode(self) -> Vec<u8> {
         let mut payload = begin(Kind::Pause);

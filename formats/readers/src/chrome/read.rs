@@ -432,10 +432,7 @@ impl<'a> File<'a> {
             };
         }
         let mut common = self.common(event);
-        let stack = match event.frame {
-            Some(_) => self.samples.stack(event.frame),
-            None => Vec::new(),
-        };
+        let stack = self.samples.stack(event.frame);
         if !stack.is_empty() {
             common.user_stack = Stack::Named(&stack);
         }

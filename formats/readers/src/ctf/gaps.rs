@@ -5,6 +5,8 @@
 //! auto-2/kernel                 packets of 60 s … 71 s
 //! ```
 
+use perfquet_events::wire::PauseRecord;
+
 use super::packets::Packet;
 
 /// First and last nanosecond.
@@ -27,20 +29,11 @@ pub(super) fn gaps(
             *span = Some((first.min(begin), last.max(end)));
         }
     }
-    let mut spans: Vec<Span> = spans.into_iter().flatten().collect();
-    spans.sort_unstable();
-    between(&spans)
+    between(spans.into_iter().flatten().collect())
 }
 
-fn between(spans: &[Span]) -> Vec<Span> {
-    let mut gaps = Vec::new();
-    let mut recorded = None;
-    for &(first, last) in spans {
-        if let Some(until) = recorded.filter(|until| *until < first) {
-            gaps.push((until, first));
-        }
-        recorded = recorded.max(Some(last));
-    }
+fn between(spans: Vec<Span>) -> Vec<Span> {
+    let mut gaps = PauseRecord::between(spans);
     gaps.reverse();
     gaps
 }
@@ -52,7 +45,7 @@ mod tests {
     #[test]
     fn sessions_with_time_between_them() {
         let spans = [(0, 10), (5, 14), (60, 71), (71, 80), (90, 91)];
-        assert_eq!(between(&spans), [(80, 90), (14, 60)]);
-        assert!(between(&[(0, 10), (10, 20)]).is_empty() && between(&[]).is_empty());
+        assert_eq!(between(spans.to_vec()), [(80, 90), (14, 60)]);
+        assert!(between(vec![(0, 10), (10, 20)]).is_empty() && between(Vec::new()).is_empty());
     }
 }

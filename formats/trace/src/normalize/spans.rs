@@ -90,16 +90,7 @@ fn gaps(inputs: &[InputSummary]) -> Vec<(i64, i64)> {
             (first.min(file.0), last.max(file.1))
         }));
     }
-    spans.sort_unstable();
-    let mut gaps = Vec::new();
-    let mut end = None;
-    for (first, last) in spans {
-        if let Some(end) = end.filter(|end| *end < first) {
-            gaps.push((end, first));
-        }
-        end = end.max(Some(last));
-    }
-    gaps
+    PauseRecord::between(spans)
 }
 
 /// The longest time between two files of one recording without an event, if it is longer than both: a third may be missing.

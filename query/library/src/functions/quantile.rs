@@ -236,9 +236,8 @@ impl Sketches {
         }
     }
 
-    /// Twice the bytes of the values, since they are copied when they are emitted or spilled.
     fn size(&self) -> usize {
-        2 * self.bytes + self.sketches.capacity() * size_of::<Sketch>()
+        self.bytes + self.sketches.capacity() * size_of::<Sketch>()
     }
 
     /// Limits the exact values of each group if all together are too many.

@@ -9,7 +9,7 @@
 //! Rules, each with its test:
 //! - A *lane* is a unit of nesting: a thread with its interrupts; the idle task of each CPU; a CPU where
 //!   the input has no thread ([`Switch`] supplies it afterwards).
-//! - Where nothing tells threads apart, entries and exits are not paired, and calls have no caller ([`Threadless`]).
+//! - Entries and exits of unknown threads are not paired, and such calls have no caller ([`Threadless`]).
 //! - A leave belongs to the call of its depth if depths are recorded; otherwise to the innermost open call of its
 //!   function, or of its event pair; without either, to the innermost one. Calls still open inside have no exit.
 //! - A leave without an enter is a call whose entry was not seen; a call never left is one without an exit.
@@ -69,7 +69,7 @@ pub(crate) use names::Names;
 use pairs::{DECLARED, ENTRY_BYTES, PROBE, SystemCall};
 pub(crate) use pairs::{Pairs, Recorded, Role};
 use pending::{CallId, Extra, Pending};
-use threadless::Threadless;
+use threadless::{Threadless, is_interrupt};
 use waiting::{Extent, PendingRows};
 
 /// Maximum number of open calls in one lane: above any kernel stack, but user code may recurse deeper.
@@ -485,13 +485,10 @@ impl Calls {
 
     /// Handles a complete call, in the order of entries.
     fn call(&mut self, entry: Entry, exit: Exit, may_nest: bool) {
-        let is_interrupt = entry
-            .context
-            .is_some_and(|context| context != Context::Task);
         let is_of_nobody = self
             .threadless
             .is_of(&entry.head, entry.depth, entry.context);
-        if is_of_nobody && !is_interrupt {
+        if is_of_nobody && !is_interrupt(entry.context) {
             return self.call_threadless(entry, &exit, may_nest);
         }
         let lane = self.lane(&entry.head);

@@ -53,7 +53,7 @@ impl Calls {
             });
         }
         let opens = self.lanes.of(lane);
-        // The kernel counts all user functions of a thread together; a function of its own rarely is recursive.
+        // The kernel has one limit for all user functions of a thread. Its own functions are rarely recursive.
         let is_awaited = |other: &Open| {
             let keys = open.pair.zip(other.pair);
             let keys = keys.filter(|(_, other)| other.class == PROBE);
@@ -67,9 +67,7 @@ impl Calls {
             abandon(&mut self.rows, opens, outermost);
         }
     }
-}
 
-impl Calls {
     /// Removes the provisional calls of an event whose exits are not recorded.
     pub(super) fn give_up(&mut self, event: u32) {
         let rows = &mut self.rows;

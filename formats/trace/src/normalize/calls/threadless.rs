@@ -5,8 +5,8 @@
 //! sys_enter: NR 0 (4, …)      likewise
 //! sys_exit: NR 0 = 111        of which of them? counted
 //! ```
-//! What still tells calls apart without a thread: a recorded depth; an interrupt on its CPU; a CPU whose thread switches are
-//! recorded.
+//! Calls are still paired without a thread if their depth was recorded, if they are interrupts on a known CPU, or if the thread
+//! switches of their CPU were recorded.
 
 use perfquet_events::event::Context;
 
@@ -25,7 +25,7 @@ pub(super) struct Threadless {
 }
 
 impl Threadless {
-    /// Whether nothing tells an edge from those of other threads.
+    /// Whether an edge cannot be told from those of other threads.
     #[inline]
     pub(super) fn is_of(&self, head: &Head, depth: Option<u32>, context: Option<Context>) -> bool {
         match head.tid() {
@@ -42,7 +42,8 @@ impl Threadless {
     }
 }
 
-fn is_interrupt(context: Option<Context>) -> bool {
+/// Whether an edge is of an interrupt.
+pub(super) fn is_interrupt(context: Option<Context>) -> bool {
     context.is_some_and(|context| context != Context::Task)
 }
 
