@@ -95,6 +95,8 @@ fn query_uses_the_trace_directory_only() {
         "perfquet_trace::system_call",
         // When a trace was recorded.
         "perfquet_trace::recorded",
+        // Which facts are units of events.
+        "perfquet_trace::unit_fact",
         // Plurals in messages.
         "perfquet_trace::count",
         // Writing files for the user, and rejecting to.

@@ -15,7 +15,8 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::error::Result;
 use datafusion::logical_expr::lit;
 use hashbrown::HashMap;
-use perfquet_events::event::{Context, Flags};
+use perfquet_events::event::Context;
+use perfquet_events::event::Flags;
 
 use super::Function;
 use super::names::{Name, Names};
