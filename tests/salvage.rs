@@ -14,6 +14,8 @@
 
 #[path = "salvage/damage.rs"]
 mod damage;
+#[path = "salvage/exports.rs"]
+mod exports;
 #[path = "salvage/grown.rs"]
 mod grown;
 #[path = "salvage/packed.rs"]

@@ -52,6 +52,12 @@ impl Outcome {
         let folder = tempfile::tempdir_in(scratch()).unwrap();
         let file = folder.path().join("input");
         std::fs::write(&file, bytes).unwrap();
+        Outcome::at(&file)
+    }
+
+    /// Imports a file or directory.
+    pub(crate) fn at(path: &Path) -> Outcome {
+        let folder = tempfile::tempdir_in(scratch()).unwrap();
         let options = || ImportOptions {
             symbols: symbols::Options {
                 kernel: symbols::KernelSource::None,
@@ -66,7 +72,7 @@ impl Outcome {
             ..ImportOptions::default()
         };
         let output = folder.path().join("t.pqt");
-        let input = match Input::open(&file) {
+        let input = match Input::open(path) {
             Ok(input) => input,
             Err(error) => return Outcome::failed(&error),
         };

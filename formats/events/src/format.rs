@@ -21,6 +21,9 @@ pub struct Format {
     /// For directories: the file that identifies the format and is read first. `**/NAME` may be in any directory below;
     /// the reader finds them by [`Input::files_below`], and no file is entered.
     pub main_file: Option<&'static str>,
+    /// Whether files of this format, unless they are in a directory, consist of lines. The last line of a file that
+    /// was cut off has no end, which is reported.
+    pub has_lines: bool,
     /// Recognizes the format from the first 4 KiB of the input, or of a directory's main file. Formats are tried in
     /// list order; a test runs every sniffer on every golden file.
     pub sniff: fn(head: &[u8]) -> Guess,
@@ -60,7 +63,8 @@ impl Format {
     /// Otherwise only if nothing can be read, or if the sink fails.
     pub fn read(&self, input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> {
         input.open_archive()?;
-        if input.is_directory() {
+        let is_directory = input.is_directory();
+        if is_directory {
             let file = self.main_file.ok_or_else(|| Error::Unsupported {
                 input: input.name().to_owned(),
                 message: format!("expected a file of format {}, found a directory", self.name),
@@ -69,6 +73,7 @@ impl Format {
                 input.enter(file)?;
             }
         }
+        let is_text = self.has_lines && !is_directory;
         for flaw in input.take_flaws() {
             sink.event(Event::Problem(Problem {
                 place: Place::Offset(flaw.offset),
@@ -77,6 +82,13 @@ impl Format {
             }))?;
         }
         (self.read_file)(input, sink)?;
+        if is_text && input.damage().is_none() && input.ends_within_a_line() {
+            sink.event(Event::Problem(Problem {
+                place: Place::Whole,
+                count: 1,
+                message: "expected a line ending at the end of the text: it may be cut off",
+            }))?;
+        }
         // Of files that the reader has opened.
         for flaw in input.take_flaws() {
             sink.event(Event::Problem(Problem {

@@ -29,6 +29,7 @@
 //!     name: "names",
 //!     about: "one thread name per line",
 //!     main_file: None,
+//!     has_lines: false,
 //!     sniff,
 //!     read_file: read,
 //! };

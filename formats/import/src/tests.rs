@@ -319,6 +319,7 @@ fn a_format_of_several_files_maps_them() {
         name: "pair",
         about: "",
         main_file: Some("metadata"),
+        has_lines: false,
         sniff: |_| Guess::No,
         read_file: |input, sink| {
             assert_eq!(input.head(), b"head");
@@ -354,6 +355,7 @@ fn a_failed_import_leaves_the_older_trace() {
         name: "refusing",
         about: "",
         main_file: None,
+        has_lines: false,
         sniff: |_| Guess::No,
         read_file: |input, _| {
             Err(Error::Unsupported {
@@ -543,6 +545,7 @@ const CHANGING: Format = Format {
     name: "changing",
     about: "",
     main_file: None,
+    has_lines: false,
     sniff: |_| Guess::No,
     read_file: |_, sink| {
         hits(sink, 0, &[("a", FieldType::Int(4))], 0..20);

@@ -340,6 +340,13 @@ impl Input {
         }
     }
 
+    /// Returns whether the last line has no line ending, if all bytes are mapped.
+    pub fn ends_within_a_line(&self) -> bool {
+        let map = self.mapped();
+        map.and_then(|map| map.last().copied())
+            .is_some_and(|last| last != b'\n')
+    }
+
     /// Returns all bytes, through an unlinked temporary file for a pipe or compressed file; `None` if the input is
     /// empty. Nothing may have been read before.
     pub fn whole(&mut self) -> Result<Option<Arc<Map>>, Error> {

@@ -5,6 +5,8 @@ use crate::bytes::{Cursor, Short};
 
 const IS_USER: u32 = 1;
 const IS_CUT: u32 = 2;
+/// `PERF_CONTEXT_MAX`: the least marker.
+const CONTEXT_MAX: u64 = -4095i64 as u64;
 
 /// A stack, referenced by its ID in later records.
 #[derive(Debug, Clone, Copy)]
@@ -34,9 +36,11 @@ impl<'a> StackRecord<'a> {
         })
     }
 
-    /// Iterates over the addresses, leaf first.
+    /// Iterates over the addresses, leaf first. The kernel's chain of a precise event has the markers of perf's records in it
+    /// (`PERF_CONTEXT_KERNEL`, …), which are no addresses.
     pub fn addresses(mut self) -> impl Iterator<Item = u64> {
         std::iter::from_fn(move || self.addresses.u64().ok())
+            .filter(|address| *address < CONTEXT_MAX)
     }
 }
 

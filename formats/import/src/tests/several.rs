@@ -9,6 +9,7 @@ const LINES: Format = Format {
     name: "lines",
     about: "for tests",
     main_file: None,
+    has_lines: false,
     sniff: |_| Guess::No,
     read_file: |input, sink| {
         let text = input.whole()?.unwrap();

@@ -49,6 +49,7 @@ pub const BCC: Format = Format {
     name: "bcc",
     about: "output of bcc's tools and libbpf-tools: histograms, counts, stacks, lists of events",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read::read,
 };

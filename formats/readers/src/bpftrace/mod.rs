@@ -43,6 +43,7 @@ pub const BPFTRACE: Format = Format {
     name: "bpftrace",
     about: "output of bpftrace: maps, histograms, stacks; text or JSON",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read,
 };

@@ -39,6 +39,7 @@ pub const CALLGRIND: Format = Format {
     name: "callgrind",
     about: "output of Valgrind's callgrind and cachegrind, and of Xdebug: costs by line and call",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read::read,
 };

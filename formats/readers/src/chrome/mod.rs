@@ -47,6 +47,7 @@ pub const CHROME: Format = Format {
     name: "chrome",
     about: "trace events in JSON (Chrome, Node.js, Bazel, clang, PyTorch, viztracer)",
     main_file: None,
+    has_lines: false,
     sniff: sniff::sniff,
     read_file: read::read,
 };

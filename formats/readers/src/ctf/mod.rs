@@ -45,6 +45,7 @@ pub const CTF: Format = Format {
     name: "ctf",
     about: "Common Trace Format 1.8 and 2 (LTTng, perf data convert, barectf): a directory, .tar or .zip, the text of babeltrace2",
     main_file: Some("**/metadata"),
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read,
 };

@@ -63,6 +63,7 @@ pub const DTRACE: Format = Format {
     name: "dtrace",
     about: "output of dtrace: traces, aggregations, distributions, stacks, tables, JSON, XML",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read,
 };

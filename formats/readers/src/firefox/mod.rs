@@ -41,6 +41,7 @@ pub const FIREFOX: Format = Format {
     name: "firefox",
     about: "processed profile of the Firefox Profiler: samply, profiler.firefox.com",
     main_file: None,
+    has_lines: false,
     sniff: sniff::sniff,
     read_file: read::read,
 };

@@ -34,6 +34,7 @@ pub const FOLDED: Format = Format {
     name: "folded",
     about: "folded stacks: frame;frame;frame COUNT (FlameGraph, inferno, async-profiler, austin)",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read::read,
 };

@@ -57,6 +57,7 @@ pub const FTRACE_TEXT: Format = Format {
     name: "ftrace-text",
     about: "text output of ftrace: trace, trace_pipe, hist, dumps in dmesg, trace-cmd report, systrace",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read::read,
 };

@@ -31,6 +31,7 @@ pub const GCOV: Format = Format {
     name: "gcov",
     about: "text of gcov: executions of lines",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read::read,
 };

@@ -34,6 +34,7 @@ pub const GPROF: Format = Format {
     name: "gprof",
     about: "text of gprof: flat profile and call graph",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read::read,
 };

@@ -59,6 +59,7 @@ pub const KFI: Format = Format {
     name: "kfi",
     about: "log of Kernel Function Instrumentation (KFI, KFT), with names or addresses",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read::read,
 };

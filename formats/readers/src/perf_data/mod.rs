@@ -94,6 +94,7 @@ pub const PERF_DATA: Format = Format {
     name: "perf.data",
     about: "perf record, perf stat record, simpleperf: files, pipes, directories",
     main_file: Some("data"),
+    has_lines: false,
     sniff: sniff::sniff,
     read_file: read,
 };

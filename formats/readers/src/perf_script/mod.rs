@@ -45,6 +45,7 @@ pub const PERF_SCRIPT: Format = Format {
     name: "perf-script",
     about: "text output of perf script: samples with stacks, tracepoints",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read::read,
 };

@@ -108,6 +108,8 @@ struct Session<'a, 's> {
     is_cut: bool,
     /// Whether an empty line separates the head from its frames.
     is_parted: bool,
+    /// Whether empty lines end stacks.
+    has_ends: bool,
 }
 
 impl<'a, 's> Session<'a, 's> {
@@ -131,6 +133,7 @@ impl<'a, 's> Session<'a, 's> {
             unnamed: 0,
             is_cut: false,
             is_parted: false,
+            has_ends: false,
         }
     }
 
@@ -149,6 +152,13 @@ impl<'a, 's> Session<'a, 's> {
                 released = progress.done;
                 release();
             }
+        }
+        // Of a line without an end, the format reports that.
+        let is_cut = self.has_ends && self.has_frames() && text.ends_with(b"\n");
+        if let (true, Some((_, line))) = (is_cut, self.open) {
+            let message = "expected an empty line after the last stack: it may be cut off";
+            self.problems
+                .report(Place::Line(line.number), message, self.sink)?;
         }
         self.end_sample()
     }
@@ -335,6 +345,7 @@ impl<'a, 's> Session<'a, 's> {
             self.is_parted = true;
             return Ok(());
         }
+        self.has_ends |= self.has_frames();
         self.end_sample()
     }
 

@@ -195,11 +195,30 @@ proptest! {
         let events = read_bytes(&PERF_SCRIPT, &whole.as_bytes()[..cut]);
         let all = read_bytes(&PERF_SCRIPT, whole.as_bytes());
         if !events.starts_with("error") {
-            let kept = events.lines().count().saturating_sub(4);
+            let kept = events.lines().count().saturating_sub(5);
             for (part, of_whole) in events.lines().zip(all.lines()).take(kept) {
                 prop_assert_eq!(part, of_whole);
             }
         }
+    }
+}
+
+#[test]
+fn a_text_that_ends_within_a_stack_is_reported() {
+    let sample = "a 1 1.5: x: \n\t1 main+0x1 (/a)\n";
+    for (text, place) in [
+        (format!("{sample}\n{sample}\n"), None),
+        (format!("{sample}{sample}"), None),
+        (format!("{sample}\n{sample}"), Some("problem line 4:")),
+        (format!("{sample}\na 1 1.5: x: 5"), Some("problem 1 ×")),
+    ] {
+        let found = read_bytes(&PERF_SCRIPT, text.as_bytes());
+        let problems: Vec<&str> = found
+            .lines()
+            .filter(|line| line.starts_with("problem"))
+            .collect();
+        assert_eq!(problems.len(), usize::from(place.is_some()), "{problems:?}");
+        assert!(place.is_none_or(|place| problems[0].starts_with(place)));
     }
 }
 

@@ -48,6 +48,7 @@ pub const PERFETTO: Format = Format {
     name: "perfetto",
     about: "protobuf trace of Perfetto: traced, its SDK, Chromium, Android",
     main_file: None,
+    has_lines: false,
     sniff: sniff::sniff,
     read_file: read::read,
 };

@@ -33,6 +33,7 @@ pub const PPROF: Format = Format {
     name: "pprof",
     about: "profile of pprof: Go, Parca, Pyroscope, gperftools, pprof-rs",
     main_file: None,
+    has_lines: false,
     sniff: sniff::sniff,
     read_file: read::read,
 };

@@ -34,6 +34,7 @@ pub const SPEEDSCOPE: Format = Format {
     name: "speedscope",
     about: "profile of speedscope in JSON: py-spy, rbspy and others",
     main_file: None,
+    has_lines: false,
     sniff: sniff::sniff,
     read_file: read::read,
 };

@@ -48,6 +48,7 @@ pub const STRACE: Format = Format {
     name: "strace",
     about: "output of strace, perf trace and ltrace: NAME(ARGUMENTS) = RESULT",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read,
 };

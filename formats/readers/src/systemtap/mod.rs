@@ -45,6 +45,7 @@ pub const SYSTEMTAP: Format = Format {
     name: "systemtap",
     about: "output of SystemTap: histograms, thread_indent, backtraces, tables of counts",
     main_file: None,
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read::read,
 };

@@ -68,6 +68,7 @@ pub const TRACE_DAT: Format = Format {
     name: "trace.dat",
     about: "trace-cmd record, extract, restore: versions 6 and 7",
     main_file: None,
+    has_lines: false,
     sniff: sniff::sniff,
     read_file: read::read,
 };

@@ -48,6 +48,7 @@ pub const UFTRACE: Format = Format {
     name: "uftrace",
     about: "uftrace: a directory, .tar or .zip, the text of uftrace dump or replay",
     main_file: Some("**/info"),
+    has_lines: true,
     sniff: sniff::sniff,
     read_file: read::read,
 };
