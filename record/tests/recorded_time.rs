@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use perfquet_events::Input;
 use perfquet_import::{ImportOptions, import};
-use perfquet_trace::recorded::{KnownBy, RANGES, Recorded};
+use perfquet_trace::recorded::{KnownBy, Recorded};
 use perfquet_trace::store::Directory;
 use room::{Room, may_record, users_may_record};
 
@@ -17,11 +17,12 @@ const MS: i64 = 1_000_000;
 #[track_caller]
 fn recorded(trace: &Path) -> Recorded {
     let trace = Directory::open(trace).expect("a trace");
-    let fact = trace.manifest().facts.other.get(RANGES).cloned();
+    let facts = &trace.manifest().facts.other;
+    let fact = |name: &str| facts.get(name).map(String::as_str);
     let tables = trace.manifest().tables.values();
     let events = tables.filter_map(|table| table.time_range());
     let events = events.reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)));
-    let recorded = Recorded::of(fact.as_deref(), events).expect("a length");
+    let recorded = Recorded::of(fact, events).expect("a length");
     assert_eq!(recorded.known_by, KnownBy::Recorder);
     recorded
 }

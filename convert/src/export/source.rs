@@ -17,7 +17,7 @@ use perfquet_cli::{glob_matches, nearest, suggestion};
 use perfquet_events::Error;
 use perfquet_trace::align::Placement;
 use perfquet_trace::normalize::TimeRange;
-use perfquet_trace::recorded::{RANGES, Recorded};
+use perfquet_trace::recorded::Recorded;
 use perfquet_trace::store::{ColumnSchema, Directory, Form};
 use perfquet_trace::{symbols, tables};
 
@@ -114,7 +114,10 @@ impl<'t> Source<'t> {
             event_types,
             tables: Vec::new(),
             window: selection.time.map(|time| window(trace, time)),
-            condition: selection.condition.clone(),
+            condition: selection
+                .condition
+                .clone()
+                .map(|condition| condition.of_trace(first_time(trace).unwrap_or(0))),
             sampled: chosen.sampled.clone(),
             placed: None,
             excluded: RefCell::default(),
@@ -359,8 +362,9 @@ impl<'t> Source<'t> {
     /// Returns how long the selection was recorded.
     pub(super) fn length(&self) -> i64 {
         let (first, last) = (self.first_time_of_own(), self.last_time_of_own());
-        let fact = self.trace.manifest().facts.other.get(RANGES);
-        let recorded = Recorded::of(fact.map(String::as_str), Some((first, last.max(first))));
+        let facts = &self.trace.manifest().facts.other;
+        let fact = |name: &str| facts.get(name).map(String::as_str);
+        let recorded = Recorded::of(fact, Some((first, last.max(first))));
         let (from, to) = self.window.unwrap_or((i64::MIN, i64::MAX));
         recorded.map_or(0, |recorded| {
             recorded.length_within(from, to.saturating_sub(1))

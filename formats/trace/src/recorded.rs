@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! recorded.ranges   1000..6000 8000..9000      the fact of a recording with a pause, on the trace's clock: 6 us
+//! recorded.inputs   1000..6000 8000..9000      of inputs whose recorder does not say, from the first to the last event of each
 //! ```
 //! A recorder that says when it recorded knows the quiet time before the first event and after the last one. Of other traces, only the time from the first
 //! to the last event is known to have been recorded: rates over it are upper bounds.
@@ -10,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// The fact with the ranges of time that were recorded: `BEGIN..END BEGIN..END …`, in nanoseconds of the trace's clock.
 pub const RANGES: &str = "recorded.ranges";
+/// The fact with the ranges of several inputs with time between them, if not all of their recorders said when they recorded.
+pub const INPUTS: &str = "recorded.inputs";
 
 /// How it is known when something was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,13 +43,16 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Returns when a trace was recorded, by its facts, or else by the times of its first and last event.
-    pub fn of(fact: Option<&str>, events: Option<(i64, i64)>) -> Option<Recorded> {
-        if let Some(ranges) = fact.and_then(parse) {
-            return Some(Recorded {
-                ranges,
-                known_by: KnownBy::Recorder,
-            });
+    /// Returns when a trace was recorded, by its facts, or else by the times of its first and last event. `fact` returns a
+    /// fact by name.
+    pub fn of<'f>(
+        fact: impl Fn(&str) -> Option<&'f str>,
+        events: Option<(i64, i64)>,
+    ) -> Option<Recorded> {
+        for (name, known_by) in [(RANGES, KnownBy::Recorder), (INPUTS, KnownBy::Events)] {
+            if let Some(ranges) = fact(name).and_then(parse) {
+                return Some(Recorded { ranges, known_by });
+            }
         }
         let events = events.filter(|(first, last)| first <= last)?;
         Some(Recorded {
@@ -58,7 +64,7 @@ impl Recorded {
     /// Returns when a trace was recorded, by its facts, or else by the times of its tables: their names, first and last time. `None` if no
     /// two times are known, or only those of the recorder's notes, most of which are from its start.
     pub fn of_tables<'t>(
-        fact: Option<&str>,
+        fact: impl Fn(&str) -> Option<&'t str>,
         tables: impl Iterator<Item = (&'t str, Option<(i64, i64)>)>,
     ) -> Option<Recorded> {
         let mut events: Option<(i64, i64)> = None;
@@ -120,7 +126,7 @@ fn is_note(table: &str) -> bool {
 }
 
 /// Reads the fact; `None` if it is not one.
-fn parse(text: &str) -> Option<Vec<(i64, i64)>> {
+pub(crate) fn parse(text: &str) -> Option<Vec<(i64, i64)>> {
     let ranges: Option<Vec<(i64, i64)>> = text
         .split(' ')
         .map(|range| {
@@ -145,16 +151,36 @@ fn clipped(ranges: &[(i64, i64)], from: i64, to: i64) -> Vec<(i64, i64)> {
     parts.filter(|(begin, end)| begin <= end).collect()
 }
 
+/// Joins ranges that overlap or touch, in the order of time.
+pub(crate) fn joined(mut ranges: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    ranges.sort_unstable();
+    let mut joined: Vec<(i64, i64)> = Vec::with_capacity(ranges.len());
+    for (begin, end) in ranges {
+        match joined.last_mut() {
+            Some(last) if begin <= last.1 => last.1 = last.1.max(end),
+            _ => joined.push((begin, end)),
+        }
+    }
+    joined
+}
+
+/// The fact of ranges.
+pub(crate) fn printed(ranges: &[(i64, i64)]) -> String {
+    let ranges: Vec<String> = ranges
+        .iter()
+        .map(|(begin, end)| format!("{begin}..{end}"))
+        .collect();
+    ranges.join(" ")
+}
+
 /// Limits the fact to what rows are kept of; removes it if `bounds` are not known.
 pub(crate) fn limit(facts: &mut BTreeMap<String, String>, bounds: Option<(i64, i64)>) {
     let Some(ranges) = facts.remove(RANGES).as_deref().and_then(parse) else {
         return;
     };
     let kept = bounds.map(|(from, to)| clipped(&ranges, from, to));
-    let kept = kept.unwrap_or_default().into_iter();
-    let kept: Vec<String> = kept.map(|(begin, end)| format!("{begin}..{end}")).collect();
-    if !kept.is_empty() {
-        facts.insert(RANGES.to_owned(), kept.join(" "));
+    if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
+        facts.insert(RANGES.to_owned(), printed(&kept));
     }
 }
 
@@ -162,9 +188,13 @@ pub(crate) fn limit(facts: &mut BTreeMap<String, String>, bounds: Option<(i64, i
 mod tests {
     use super::*;
 
+    fn of(name: &str, value: &str, events: Option<(i64, i64)>) -> Option<Recorded> {
+        Recorded::of(|fact| (fact == name).then_some(value), events)
+    }
+
     #[test]
     fn the_recorder_knows_quiet_time_and_pauses() {
-        let recorded = Recorded::of(Some("1000..6000 8000..9000"), Some((2000, 2010))).unwrap();
+        let recorded = of(RANGES, "1000..6000 8000..9000", Some((2000, 2010))).unwrap();
         assert_eq!(recorded.known_by, KnownBy::Recorder);
         assert_eq!((recorded.begin(), recorded.end()), (1000, 9000));
         assert_eq!((recorded.length(), recorded.pauses()), (6000, 1));
@@ -174,23 +204,29 @@ mod tests {
 
     #[test]
     fn without_a_valid_fact_events_tell() {
-        for fact in [
-            None,
-            Some(""),
-            Some("5"),
-            Some("9..5"),
-            Some("1..5 4..9"),
-            Some("x..y"),
-        ] {
-            let recorded = Recorded::of(fact, Some((2000, 2010))).unwrap();
+        for fact in ["", "5", "9..5", "1..5 4..9", "x..y"] {
+            let recorded = of(RANGES, fact, Some((2000, 2010))).unwrap();
             assert_eq!(
                 (recorded.known_by, recorded.length()),
                 (KnownBy::Events, 10)
             );
         }
-        assert_eq!(Recorded::of(None, None), None);
+        assert_eq!(Recorded::of(|_| None, None), None);
         let all = format!("{}..{}", i64::MIN, i64::MAX);
-        assert_eq!(Recorded::of(Some(&all), None).unwrap().length(), i64::MAX);
+        assert_eq!(of(RANGES, &all, None).unwrap().length(), i64::MAX);
+    }
+
+    #[test]
+    fn time_between_inputs_was_not_recorded() {
+        let recorded = of(INPUTS, "0..10 50..60", Some((0, 60))).unwrap();
+        assert_eq!(
+            (recorded.known_by, recorded.length()),
+            (KnownBy::Events, 20)
+        );
+        assert_eq!(
+            joined(vec![(50, 60), (0, 10), (5, 20), (20, 30)]),
+            [(0, 30), (50, 60)]
+        );
     }
 
     #[test]

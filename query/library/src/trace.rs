@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use perfquet_cli::glob_matches;
 use perfquet_trace::lake::Address;
-use perfquet_trace::recorded::{RANGES, Recorded, is_of_recording};
+use perfquet_trace::recorded::{Recorded, is_of_recording};
 use perfquet_trace::remote::is_url;
 use perfquet_trace::store::{
     ARCHIVE_ENDING, Archive, ColumnSchema, Directory, FILE_NAME, JOURNAL, Part, Root, Source,
@@ -115,7 +115,7 @@ impl Trace {
     pub fn recorded(&self) -> Option<Recorded> {
         let tables = self.tables.iter();
         let tables = tables.map(|table| (table.schema.name.as_str(), table.time_range()));
-        Recorded::of_tables(self.fact(RANGES), tables)
+        Recorded::of_tables(|name| self.fact(name), tables)
     }
 
     /// How long was recorded, as of [`Trace::recorded`].
@@ -560,7 +560,7 @@ fn is_trace(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perfquet_trace::recorded::KnownBy;
+    use perfquet_trace::recorded::{KnownBy, RANGES};
 
     /// A table without rows but with times.
     fn table(name: &str, time: Option<(i64, i64)>) -> TraceTable {

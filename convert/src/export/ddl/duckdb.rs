@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anyhow::{Context, Result};
-use perfquet_trace::recorded::{RANGES, Recorded};
+use perfquet_trace::recorded::Recorded;
 use perfquet_trace::store::{ColumnSchema, ColumnType, Directory, unite};
 use perfquet_trace::tables;
 use perfquet_views::duckdb::{self, identifier, literal};
@@ -243,8 +243,8 @@ impl Statements<'_> {
         }
         let tables = self.trace.tables();
         let tables = tables.map(|(name, table)| (name, table.time_range()));
-        let ranges = manifest.facts.other.get(RANGES).map(String::as_str);
-        if let Some(recorded) = Recorded::of_tables(ranges, tables) {
+        let fact = |name: &str| manifest.facts.other.get(name).map(String::as_str);
+        if let Some(recorded) = Recorded::of_tables(fact, tables) {
             let known_by = recorded.known_by.words().to_owned();
             facts.push(("length".to_owned(), recorded.length().to_string()));
             facts.push(("length.known_by".to_owned(), known_by));

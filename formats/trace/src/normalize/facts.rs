@@ -9,6 +9,7 @@ use perfquet_events::event::Fact;
 
 use super::life::hexadecimal;
 use super::spans::InputSummary;
+use crate::recorded::{RANGES, parse};
 use crate::store::Facts;
 
 /// Name of the fact with a kernel symbol and its address: "_text 0xffffffff81000000".
@@ -72,6 +73,7 @@ impl InputFacts {
             os_release: facts.os_release.clone(),
             boot: facts.other.get(BOOT).cloned(),
             recording: self.recording.clone(),
+            recorded: facts.other.get(RANGES).and_then(|text| parse(text)),
         }
     }
 

@@ -288,7 +288,6 @@ impl<'o> Normalizer<'o> {
             });
         }
         self.limit_recorded();
-        self.output.summary = self.facts.summary(self.age.times());
         self.facts.store(&mut self.output.facts);
         if self.output.is_one_recording {
             self.output.life = Some(self.life);
@@ -297,18 +296,23 @@ impl<'o> Normalizer<'o> {
         Ok(())
     }
 
-    /// Limits the ranges of time that were recorded to what rows were kept of. Several recordings have none in common.
+    /// Limits the ranges of time that were recorded to what rows were kept of. Those of several recordings are joined after the last
+    /// one ([`Output::add_gaps`]).
     fn limit_recorded(&mut self) {
         let kept = self.selected.bounds().map(|(begin, end)| {
             let (from, to) = self.window.bounds();
             (begin.max(from), end.min(to))
         });
+        recorded::limit(&mut self.facts.facts.other, kept);
+        self.output.summary = self.facts.summary(self.age.times());
         let all = &mut self.output.facts;
         let (first, own) = (&mut all.other, &mut self.facts.facts.other);
-        let is_alone = all.sources.is_empty() || self.output.is_one_recording;
-        let kept = kept.filter(|_| is_alone);
-        recorded::limit(first, kept);
-        recorded::limit(own, kept);
+        if all.sources.is_empty() || self.output.is_one_recording {
+            recorded::limit(first, kept);
+        } else {
+            first.remove(recorded::RANGES);
+            own.remove(recorded::RANGES);
+        }
     }
 
     /// Reports events outside the selection: counted, but not lost.

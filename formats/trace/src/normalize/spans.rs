@@ -15,6 +15,7 @@ use perfquet_events::event::{Place, Problem};
 use perfquet_events::wire::PauseRecord;
 
 use super::Output;
+use crate::recorded::{INPUTS, RANGES, joined, printed};
 use crate::tables;
 
 /// First and last time; the first is after the last if there is none.
@@ -71,6 +72,36 @@ pub struct InputSummary {
     pub boot: Option<String>,
     /// The same for all files of one recording.
     pub recording: Option<String>,
+    /// When its recorder said that it recorded.
+    pub recorded: Option<Vec<(i64, i64)>>,
+}
+
+impl InputSummary {
+    /// From where to where it was recorded, as far as known.
+    fn span(&self) -> Option<(i64, i64)> {
+        let (first, last) = self.times?;
+        let ranges = self.recorded.as_deref().unwrap_or_default();
+        let begin = ranges.first().map_or(first, |range| first.min(range.0));
+        let end = ranges.last().map_or(last, |range| last.max(range.1));
+        Some((begin, end))
+    }
+}
+
+/// When several inputs were recorded: the fact and its value. `None` of one input, or if nothing but their events tells, and there is no time between
+/// them.
+fn recorded(inputs: &[InputSummary]) -> Option<(&'static str, String)> {
+    let mut with_times = inputs.iter().filter(|input| input.times.is_some());
+    let is_one = with_times.clone().count() < 2;
+    let name = match with_times.all(|input| input.recorded.is_some()) {
+        true => RANGES,
+        false => INPUTS,
+    };
+    let ranges = inputs.iter().flat_map(|input| match &input.recorded {
+        Some(ranges) => ranges.clone(),
+        None => input.times.into_iter().collect(),
+    });
+    let ranges = joined(ranges.collect());
+    (!is_one && (name == RANGES || !gaps(inputs).is_empty())).then(|| (name, printed(&ranges)))
 }
 
 /// The times that no input recorded.
@@ -78,7 +109,7 @@ fn gaps(inputs: &[InputSummary]) -> Vec<(i64, i64)> {
     let mut spans: Vec<(i64, i64)> = Vec::new();
     let mut recordings: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
     for input in inputs {
-        let Some(times) = input.times else { continue };
+        let Some(times) = input.span() else { continue };
         match &input.recording {
             Some(recording) => recordings.entry(recording).or_default().push(times),
             None => spans.push(times),
@@ -129,7 +160,7 @@ impl Output {
         self.problems.add(&self.source, &problem);
     }
 
-    /// Adds the times that none of these inputs recorded to the losses.
+    /// Adds the times that none of these inputs recorded to the losses, and when all were recorded to the facts.
     pub fn add_gaps(&mut self, inputs: &[InputSummary]) -> Result<(), Error> {
         if let Some((between, name)) = suspicion(inputs) {
             let message = format!(
@@ -142,6 +173,10 @@ impl Output {
                 message: &message,
             };
             self.problems.add(name, &problem);
+        }
+        let recorded = recorded(inputs).filter(|_| !self.is_one_recording);
+        if let Some((name, ranges)) = recorded {
+            self.facts.other.insert(name.to_owned(), ranges);
         }
         let table = self.fixed.losses;
         for (begin, end) in gaps(inputs) {
@@ -187,6 +222,32 @@ mod tests {
             gaps(&[InputSummary::default(), InputSummary::default()]),
             []
         );
+    }
+
+    #[test]
+    fn what_several_inputs_recorded() {
+        let input = |times, recorded: Option<(i64, i64)>| InputSummary {
+            times: Some(times),
+            recorded: recorded.map(|range| vec![range]),
+            ..InputSummary::default()
+        };
+        let (quiet, plain) = (input((5, 9), Some((0, 20))), input((50, 60), None));
+        let later = input((50, 60), Some((40, 70)));
+        let fact = |inputs: &[&InputSummary]| {
+            let inputs: Vec<InputSummary> = inputs.iter().map(|input| (*input).clone()).collect();
+            recorded(&inputs)
+        };
+        assert_eq!(
+            fact(&[&later, &quiet]),
+            Some((RANGES, "0..20 40..70".to_owned()))
+        );
+        assert_eq!(
+            fact(&[&quiet, &plain]),
+            Some((INPUTS, "0..20 50..60".to_owned()))
+        );
+        assert_eq!(fact(&[&plain, &plain]), None);
+        assert_eq!(fact(&[&quiet]), None);
+        assert_eq!(gaps(&[quiet, plain]), [(20, 50)]);
     }
 
     #[test]
