@@ -500,6 +500,65 @@ fn stacks_in_aggregates_are_whole() {
     }
 }
 
+/// The programs take stacks themselves, whatever the options say about those of samples; each side that is not wanted is missing.
+#[test]
+fn options_about_stacks_apply_to_aggregates() {
+    if !may_record() {
+        return;
+    }
+    let Some(room) = deep() else { return };
+    if !needs::met(&["bpf", "BTF"]) {
+        return;
+    }
+    let profile = &["--profile", "-F", "499"][..];
+    let clock = &["-e", "cpu-clock", "-F", "499", "--agg", "count() by stack"][..];
+    for (events, options, has_kernel, has_user) in [
+        (profile, &["-g"][..], true, true),
+        (profile, &["--call-graph", "dwarf"], true, true),
+        (profile, &["--max-stack", "2"], true, true),
+        (profile, &["--user-stacks"], false, true),
+        (profile, &["--call-graph", "fp"], true, true),
+        (profile, &["--kernel-stacks"], true, false),
+        (clock, &["--call-graph", "dwarf"], true, true),
+        (clock, &["--kernel-stacks"], true, false),
+        (&["--off-cpu"], &["--user-stacks"], false, true),
+        (&["--off-cpu"], &["--kernel-stacks"], true, false),
+    ] {
+        let program = match events[0] {
+            "--off-cpu" => "i=0; while [ $i -lt 20 ]; do sleep 0.001; i=$((i+1)); done",
+            _ => "dd if=/dev/zero of=/dev/null bs=4M count=400 status=none; ./deep 20 5000",
+        };
+        room.record(&[events, options, &["--", "sh", "-c", program]].concat());
+        let stacks = room.rows("aggregates", &["kernel_stack", "user_stack"]);
+        let has = |side: usize| {
+            let mut sides = stacks.iter().map(|row| row.split(' ').nth(side));
+            sides.any(|stack| stack.is_some_and(|stack| stack != "-"))
+        };
+        assert_eq!(
+            (has(0), has(1)),
+            (has_kernel, has_user),
+            "{events:?} {options:?}: {stacks:?}"
+        );
+        // Not PERF_CONTEXT_USER and others.
+        let markers = room.rows("frames", &["address"]);
+        let markers: Vec<&String> = markers
+            .iter()
+            .filter(|address| {
+                address
+                    .parse::<u64>()
+                    .is_ok_and(|address| address > u64::MAX - 4096)
+            })
+            .collect();
+        assert!(markers.is_empty(), "{events:?} {options:?}: {markers:?}");
+        let losses = room.rows("losses", &["reason"]);
+        let is_lost = |reason: &String| reason.contains("a stack");
+        assert!(
+            !losses.iter().any(is_lost),
+            "{events:?} {options:?}: {losses:?}"
+        );
+    }
+}
+
 #[test]
 fn invalid_stack_options_are_explained() {
     let room = Room::new();

@@ -27,6 +27,7 @@ use crate::probe::call::Functions;
 use crate::probe::definition::Definitions;
 use crate::probe::edges::Both;
 use crate::probe::rejected::Rejected;
+use crate::probe::stacks::Stacks;
 use crate::probe::{Kind, Probe};
 use crate::recording::{self, NOT_RECORDED, Reach, Recording, Settings};
 use crate::sys::limits::{self, Resource};
@@ -139,7 +140,7 @@ impl Aggregation {
             .partition(|(probe, _)| probe.is_sampled());
         let groups = [sampled, others].map(|sources| together(&aggregation.plan, sources));
         for (reads, probes) in groups.into_iter().flatten() {
-            let constants = constants(&aggregation.plan, &reads)?;
+            let constants = constants(&aggregation.plan, &reads, aggregation.settings.stacks)?;
             let how = (&constants, &reads);
             let load = |bytes| aggregation.load(bytes, &target, how, |_| {});
             let prepare = |object: &mut Object| {
@@ -199,7 +200,7 @@ impl Aggregation {
         for (reads, all) in groups {
             let saved = reads.saved.first().copied().unwrap_or_default();
             let has_texts = saved.texts[0] != Fetch::default();
-            let constants = constants(&aggregation.plan, &reads)?;
+            let constants = constants(&aggregation.plan, &reads, aggregation.settings.stacks)?;
             let how = (&constants, &reads);
             let loaded = aggregation.load(compiled::AGG_CALLS, &target, how, |loader| {
                 loader.override_global("call_saved", &saved, true);
@@ -241,7 +242,7 @@ impl Aggregation {
                 false => whom::filter(whom)?,
             };
             let settings = latency.settings(&reads.saved);
-            let constants = constants(&aggregation.plan, &reads)?;
+            let constants = constants(&aggregation.plan, &reads, aggregation.settings.stacks)?;
             let how = (&constants, &reads);
             let loaded = aggregation.load(compiled::AGG_LATENCY, &target, how, |loader| {
                 loader.override_global("latency_settings", &settings, true);
@@ -523,7 +524,7 @@ fn words_of(keys: &[Key]) -> usize {
 }
 
 /// Returns the constants of an object.
-fn constants(plan: &Plan, reads: &Reads) -> Result<AggSettings, Failure> {
+fn constants(plan: &Plan, reads: &Reads, stacks: Stacks) -> Result<AggSettings, Failure> {
     let words = words_of(&plan.keys);
     if plan.keys.len() > MOST_KEYS || words > WIDE_WORDS {
         return Err(misuse(format!(
@@ -545,6 +546,11 @@ fn constants(plan: &Plan, reads: &Reads) -> Result<AggSettings, Failure> {
         value,
         ..plan.settings
     };
+    let part_of = |key: &Key| match key {
+        Key::KernelStack if !stacks.has_kernel_side() => Part::Nothing,
+        Key::UserStack if !stacks.has_user_side() => Part::Nothing,
+        key => key.part(),
+    };
     let mut word = 1;
     for ((part, key), at) in settings.keys.iter_mut().zip(&plan.keys).zip(&reads.keys) {
         let (kind, place, fetch) = match (*at, key) {
@@ -552,8 +558,8 @@ fn constants(plan: &Plan, reads: &Reads) -> Result<AggSettings, Failure> {
                 (Part::SavedNumber, place, Fetch::default())
             }
             (Located::Saved(place), Key::Text { .. }) => (Part::SavedText, place, Fetch::default()),
-            (Located::Fetched(fetch), _) => (key.part(), 0, fetch),
-            (Located::Saved(_) | Located::Measured(_), _) => (key.part(), 0, Fetch::default()),
+            (Located::Fetched(fetch), _) => (part_of(key), 0, fetch),
+            (Located::Saved(_) | Located::Measured(_), _) => (part_of(key), 0, Fetch::default()),
         };
         *part = KeyPart {
             part: kind as u32,

@@ -311,8 +311,7 @@ impl Plans {
             programs.aggregations.push(loaded);
         }
         if let Some(plan) = self.off_cpu {
-            let walks = settings.stacks.are_walked_by_programs();
-            programs.off_cpu = Some(off_cpu::OffCpu::load(&plan, whom, walks)?);
+            programs.off_cpu = Some(off_cpu::OffCpu::load(&plan, whom, settings.stacks)?);
         }
         Ok(programs)
     }

@@ -24,6 +24,7 @@ use super::{OWN_RECORDS, Printing, Whom, put_losses, refused, send, whom};
 use crate::failure::Failure;
 use crate::journal::own_records::{OwnRecords, Row};
 use crate::probe::btf::Btf;
+use crate::probe::stacks::Stacks;
 use crate::recording::Recording;
 use crate::sys::clock;
 
@@ -75,6 +76,7 @@ pub(crate) struct OffCpu {
     least: u64,
     /// Whether it walks user stacks by unwind tables.
     walks: bool,
+    stacks: Stacks,
     /// Its tables, until they are taken.
     tables: Option<WalkTables>,
 }
@@ -85,8 +87,8 @@ pub(super) fn plan(options: &Options) -> Option<Plan> {
 }
 
 impl OffCpu {
-    /// Loads the programs. With `walks`, they walk user stacks by unwind tables if the kernel allows it.
-    pub(crate) fn load(plan: &Plan, whom: &Whom<'_>, walks: bool) -> Result<OffCpu> {
+    /// Loads the programs. They walk user stacks by unwind tables if `stacks` and the kernel allow it.
+    pub(crate) fn load(plan: &Plan, whom: &Whom<'_>, stacks: Stacks) -> Result<OffCpu> {
         let least = u64::try_from(plan.least.as_nanos()).unwrap_or(u64::MAX);
         let settings = OffSettings {
             least,
@@ -101,7 +103,7 @@ impl OffCpu {
             })
         };
         let prepare = |object: &mut Object| object.prepare_tracepoint(SWITCH.0, SWITCH.1);
-        let loaded = VARIANTS.load(walks, load, prepare);
+        let loaded = VARIANTS.load(stacks.are_walked_by_programs(), load, prepare);
         let (object, tables) = loaded.map_err(refused_off_cpu)?;
         Ok(OffCpu {
             object,
@@ -109,6 +111,7 @@ impl OffCpu {
             end: 0,
             least,
             walks: tables.is_some(),
+            stacks,
             tables,
         })
     }
@@ -116,6 +119,18 @@ impl OffCpu {
     /// Takes the tables of the programs.
     pub(super) fn take_walk_tables(&mut self) -> Option<WalkTables> {
         self.tables.take()
+    }
+
+    /// A key without the stacks that are not to be recorded.
+    fn with_sides(&self, key: &OffKey) -> OffKey {
+        let mut key = *key;
+        if !self.stacks.has_kernel_side() {
+            key.kernel_stack = 0;
+        }
+        if !self.stacks.has_user_side() {
+            key.user_stack = 0;
+        }
+        key
     }
 
     /// Attaches the programs.
@@ -160,7 +175,7 @@ impl OffCpu {
         for (key, cells) in cells.map_err(refused_off_cpu)? {
             let count = cells.iter().map(|cell| cell.count).sum();
             let total = cells.iter().map(|cell| cell.total).sum();
-            entries.push(entry(&key, key.interval, count, total));
+            entries.push(entry(&self.with_sides(&key), key.interval, count, total));
             if self.intervals.is_over(key.interval) {
                 let removed = self
                     .object
@@ -174,7 +189,7 @@ impl OffCpu {
                 let time = self.end.saturating_sub(start.time);
                 if time >= self.least {
                     let interval = self.intervals.number();
-                    entries.push(entry(&start.key, interval, 1, time));
+                    entries.push(entry(&self.with_sides(&start.key), interval, 1, time));
                 }
             }
         }

@@ -246,7 +246,7 @@ impl Running {
         }
         if self.on.switch.repeats() {
             self.recording.switch(true)?;
-            if let Some(counters) = &self.counters {
+            if let Some(counters) = &mut self.counters {
                 counters.switch(true)?;
             }
         }
@@ -265,7 +265,7 @@ impl Running {
             self.recording.switch(true)?;
         }
         self.programs.start()?;
-        if let Some(counters) = &self.counters {
+        if let Some(counters) = &mut self.counters {
             counters.switch(true)?;
         }
         let time = self.drain.resume();
@@ -286,7 +286,7 @@ impl Running {
             self.drain.pause();
             self.programs.stop();
             self.recording.switch(false)?;
-            if let Some(counters) = &self.counters {
+            if let Some(counters) = &mut self.counters {
                 counters.switch(false)?;
             }
         }

@@ -157,7 +157,7 @@ impl Running {
             command.map_or(began, |_| clock::monotonic()),
             &mut records,
         );
-        let begins = match selection.begin {
+        let mut begins = match selection.begin {
             Some(begin) => begin.try_into().unwrap_or(0),
             None if recording.runs_at_once => began,
             None => enabled,
@@ -178,6 +178,7 @@ impl Running {
         if !counts_at_once && !is_delayed {
             loading.iter().for_each(Loading::wait);
             programs.start()?;
+            begins = counting_since(&recording, begins);
         }
         if let Some(tracing) = &mut tracing {
             tracing.start(journal)?;
@@ -226,6 +227,24 @@ impl Running {
             },
         })
     }
+}
+
+/// Returns when a recording began whose programs have just been started: they count since then, but events were recorded before.
+fn counting_since(recording: &Recording, begins: u64) -> u64 {
+    /// Less is not worth a sentence.
+    const LATE_NS: u64 = 100_000_000;
+    let now = clock::monotonic();
+    if recording.tracks.is_empty() {
+        return now;
+    }
+    let late = now.saturating_sub(begins);
+    if late >= LATE_NS {
+        log::warn!(
+            "aggregations count from {} ms after the first events: unwind tables were loaded first",
+            late / 1_000_000
+        );
+    }
+    begins
 }
 
 /// What reads the rings, and what it knows of processes.

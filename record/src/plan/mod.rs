@@ -20,7 +20,7 @@ use crate::output::{Format, Output};
 use crate::probe::stacks::Stacks;
 use crate::stat;
 use crate::target::Target;
-use requests::Requests;
+use requests::{Requests, What};
 
 pub(crate) use print::print;
 
@@ -75,6 +75,13 @@ impl<'a> Plan<'a> {
             Output::check(&cli.output_path(), cli.output.force)?;
         }
         Ok(plan)
+    }
+
+    /// Whether no event is recorded with stacks of its own: what is requested is aggregated, or counted.
+    fn samples_nothing(&self) -> bool {
+        let is_recorded = |what: &What| matches!(what, What::Rows(_) | What::Paired(_));
+        let events = &self.requests.events;
+        self.requests.default.is_none() && !events.iter().any(|request| is_recorded(&request.what))
     }
 }
 

@@ -61,6 +61,9 @@ pub(crate) fn print(cli: &Cli) -> Result<String> {
     }
     match (plan.stacks.describe(), cli.aggregates()) {
         ("none", true) => lines.add("stacks", "only those in keys of aggregations".to_owned()),
+        (_, true) if plan.samples_nothing() => {
+            lines.add("stacks", plan.stacks.describe_in_keys().to_owned());
+        }
         (stacks, _) => lines.add("stacks", stacks.to_owned()),
     }
     lines.limits(&plan, cli);

@@ -55,7 +55,7 @@ pub(crate) struct StackOptions {
     /// Record stacks with every event: auto, fp, dwarf or lbr
     ///
     /// auto unwinds user stacks of samples in the kernel, by unwind tables (root, Linux 5.17); without these, like dwarf.
-    /// So do --profile, --off-cpu and --agg by ustack without this option; with fp, they follow frame pointers.
+    /// So do --profile, --off-cpu and --agg by ustack, whatever is given here, except that with fp they follow frame pointers.
     /// Stacks of probes in programs, calls, system calls and page faults are as with dwarf,24K; of other tracepoints, and with
     /// -a of system calls and page faults, too, as with fp.
     /// auto,check also copies them, and counts the stacks whose frames differ from those of the copy, which costs more.
@@ -76,7 +76,7 @@ pub(crate) struct StackOptions {
     kernel_only: bool,
     /// Maximum number of frames per stack
     ///
-    /// At most kernel.perf_event_max_stack.
+    /// At most kernel.perf_event_max_stack. Does not apply to stacks in keys of aggregations, which have up to 127.
     #[arg(long = "max-stack", value_name = "N")]
     deepest: Option<u16>,
 }
@@ -187,6 +187,17 @@ impl Stacks {
         self.is_of_system = true;
     }
 
+    /// Describes those in keys of aggregations for `--dry-run`.
+    pub(crate) fn describe_in_keys(self) -> &'static str {
+        match (self.has_user_side(), self.are_walked_by_programs()) {
+            (false, _) => "kernel, in keys of aggregations",
+            (true, false) if self.user_only => "user, by frame pointers, in keys of aggregations",
+            (true, true) if self.user_only => "user, whole, in keys of aggregations",
+            (true, false) => "kernel and user, by frame pointers, in keys of aggregations",
+            (true, true) => "kernel and user, whole, in keys of aggregations",
+        }
+    }
+
     /// Describes them for `--dry-run`.
     pub(crate) fn describe(self) -> &'static str {
         match (self.how, self.user_only, self.kernel_only) {
@@ -217,9 +228,20 @@ impl Stacks {
         is_auto && !self.kernel_only && probes.iter().any(is_it)
     }
 
-    /// Whether programs that aggregate by stack may walk it, too: unless frame pointers or copies are requested.
+    /// Whether programs that aggregate by stack may walk it, too: unless frame pointers are requested. They can neither copy it nor
+    /// read branch records.
     pub(crate) fn are_walked_by_programs(self) -> bool {
-        matches!(self.how, None | Some(How::Auto { .. })) && !self.kernel_only
+        !matches!(self.how, Some(How::FramePointers { .. })) && self.has_user_side()
+    }
+
+    /// Whether stacks have kernel frames.
+    pub(crate) fn has_kernel_side(self) -> bool {
+        !self.user_only
+    }
+
+    /// Whether stacks have frames of user space.
+    pub(crate) fn has_user_side(self) -> bool {
+        !self.kernel_only
     }
 
     /// Whether its walks are compared with copies.
@@ -400,6 +422,27 @@ fn put(how: How, attr: &mut Attr) {
                 .into();
             attr.set_exclude_callchain_user(1);
         }
+    }
+}
+
+/// Removes the stacks of an event at which a program runs that takes its own: the kernel would hand it its chain instead, with the
+/// markers of perf's records in it, and without the side that the event excludes (kernel/bpf/stackmap.c, bpf_get_stack_pe).
+pub(crate) fn leave_to_program(attr: &mut Attr) {
+    let without = u64::from(
+        abi::PERF_SAMPLE_CALLCHAIN
+            | abi::PERF_SAMPLE_REGS_USER
+            | abi::PERF_SAMPLE_STACK_USER
+            | abi::PERF_SAMPLE_BRANCH_STACK,
+    );
+    attr.sample_type &= !without;
+    (attr.sample_regs_user, attr.sample_stack_user) = (0, 0);
+    (attr.branch_sample_type, attr.sample_max_stack) = (0, 0);
+    attr.set_exclude_callchain_user(0);
+    attr.set_exclude_callchain_kernel(0);
+    attr.set_defer_callchain(0);
+    // Of precise events, the kernel accepts the program with a chain only.
+    if attr.precise_ip() > 0 {
+        attr.sample_type |= u64::from(abi::PERF_SAMPLE_CALLCHAIN);
     }
 }
 
@@ -679,6 +722,30 @@ mod tests {
             causes(stacks),
             [Cause::Kernel, Cause::Kernel, Cause::Program]
         );
+    }
+
+    #[test]
+    fn programs_take_their_own_stacks() {
+        let chain = u64::from(abi::PERF_SAMPLE_CALLCHAIN);
+        for how in [
+            How::No,
+            How::FramePointers { defers: true },
+            How::Copies { stack_bytes: 16 },
+            How::Branches,
+        ] {
+            let mut attr = Attr::default();
+            put(how, &mut attr);
+            let mut precise = attr;
+            precise.set_precise_ip(2);
+            leave_to_program(&mut attr);
+            assert_eq!(attr.sample_type & !u64::from(abi::PERF_SAMPLE_IP), 0);
+            leave_to_program(&mut precise);
+            assert_eq!(precise.sample_type & chain, chain);
+            for attr in [attr, precise] {
+                let excluded = attr.exclude_callchain_user() + attr.exclude_callchain_kernel();
+                assert_eq!((attr.sample_stack_user, excluded), (0, 0), "{how:?}");
+            }
+        }
     }
 
     #[test]

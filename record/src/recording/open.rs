@@ -52,6 +52,8 @@ pub(super) struct Opening<'a> {
     starts_by_exec: bool,
     /// Whether probes in programs are recorded.
     pub(super) has_uprobes: bool,
+    /// Whether a BPF program takes the stacks.
+    has_own_stacks: bool,
     /// Whether events of running threads count as soon as they are open.
     pub(super) runs_at_once: bool,
     /// The owners of the rings, once there are rings.
@@ -76,6 +78,7 @@ impl<'a> Opening<'a> {
             is_of_threads: !target.is_of_cpus(),
             inherits: !target.is_of_cpus() && !settings.excludes_children,
             has_uprobes: false,
+            has_own_stacks: false,
             starts_by_exec: *target == Target::Command && !settings.starts_paused,
             // If an event is opened first and enabled later, a thread must not inherit it in between. A thread started
             // while the kernel enables the inherited copies can inherit an event that is still disabled, and stays so.
@@ -321,6 +324,9 @@ impl<'a> Opening<'a> {
                 attr.set_defer_callchain(0);
             }
             stacks::fit_copies(&mut attr, self.ring_bytes);
+            if self.has_own_stacks {
+                stacks::leave_to_program(&mut attr);
+            }
             // Deferred stacks are separate records in the same ring.
             attr.set_defer_output(attr.defer_callchain());
             let error = match open_at(&attr, place) {
@@ -627,7 +633,8 @@ pub(super) fn for_program(probe: &Probe, cpus: &[u32], settings: &Settings) -> R
             cpu,
         })
         .collect();
-    let opening = Opening::new(&Target::System, &places, settings, Scope::System);
+    let mut opening = Opening::new(&Target::System, &places, settings, Scope::System);
+    opening.has_own_stacks = true;
     let track = opening.track(probe.clone())?;
     Ok(track
         .events

@@ -105,7 +105,45 @@ pub(crate) struct Counters {
     began: u64,
     /// End of the last period.
     since: u64,
+    pauses: Pauses,
     totals: BTreeMap<(usize, Key), Counted>,
+}
+
+/// Time in which nothing was counted.
+#[derive(Debug, Default)]
+struct Pauses {
+    /// Start of the pause that goes on.
+    began: Option<u64>,
+    /// Nanoseconds in the period, without that pause.
+    ended: u64,
+    /// Nanoseconds in all periods before.
+    before: u64,
+}
+
+impl Pauses {
+    fn switch(&mut self, is_on: bool, (now, since): (u64, u64)) {
+        match is_on {
+            false => {
+                self.began.get_or_insert(now);
+            }
+            true => self.ended += self.of_current(now, since),
+        }
+        self.began = self.began.filter(|_| !is_on);
+    }
+
+    /// Time in the pause that goes on, since the period began.
+    fn of_current(&self, now: u64, since: u64) -> u64 {
+        self.began
+            .map_or(0, |began| now.saturating_sub(began.max(since)))
+    }
+
+    /// Ends a period. Returns the time in it.
+    fn end_period(&mut self, now: u64, since: u64) -> u64 {
+        let paused = self.ended + self.of_current(now, since);
+        self.before += paused;
+        self.ended = 0;
+        paused
+    }
 }
 
 impl Counters {
@@ -146,6 +184,7 @@ impl Counters {
             is_of_whole_cpus: *places.target == Target::System,
             began: now,
             since: now,
+            pauses: Pauses::default(),
             totals: BTreeMap::new(),
         })
     }
@@ -163,6 +202,7 @@ impl Counters {
     pub(crate) fn begin(&mut self) {
         self.began = clock::monotonic();
         self.since = self.began;
+        self.pauses = Pauses::default();
         for opened in self
             .counters
             .iter_mut()
@@ -184,7 +224,8 @@ impl Counters {
     }
 
     /// Starts or stops counting.
-    pub(crate) fn switch(&self, is_on: bool) -> Result<()> {
+    pub(crate) fn switch(&mut self, is_on: bool) -> Result<()> {
+        self.pauses.switch(is_on, (clock::monotonic(), self.since));
         let switch = |event: &Event, name: &str| {
             let switched = match is_on {
                 true => event.enable(),
@@ -260,7 +301,8 @@ impl Counters {
         for value in &values {
             records.count(&self.described(value));
         }
-        let elapsed = now.saturating_sub(self.since);
+        let paused = self.pauses.end_period(now, self.since);
+        let elapsed = now.saturating_sub(self.since).saturating_sub(paused);
         self.since = now;
         Ok((records.into_bytes(), self.lines(&values, elapsed)))
     }
@@ -268,7 +310,8 @@ impl Counters {
     /// Returns the lines to print at the end: the counts of the whole recording.
     pub(crate) fn summary(&self) -> Vec<String> {
         let values = self.values(&self.totals);
-        self.lines(&values, self.since.saturating_sub(self.began))
+        let all = self.since.saturating_sub(self.began);
+        self.lines(&values, all.saturating_sub(self.pauses.before))
     }
 
     /// Adds the events that are not counted, in the order of the command line.
@@ -569,6 +612,22 @@ fn comm_of(tid: i32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pauses_are_no_time_of_counting() {
+        let mut pauses = Pauses::default();
+        pauses.switch(true, (5, 0));
+        pauses.switch(false, (10, 0));
+        pauses.switch(false, (12, 0));
+        pauses.switch(true, (20, 0));
+        pauses.switch(false, (90, 0));
+        assert_eq!(pauses.end_period(100, 0), 20);
+        // It goes on.
+        pauses.switch(true, (130, 100));
+        assert_eq!(pauses.end_period(200, 100), 30);
+        assert_eq!(pauses.end_period(300, 200), 0);
+        assert_eq!(pauses.before, 50);
+    }
 
     #[test]
     fn a_clock_of_all_cpus_is_at_most_their_number() {
