@@ -26,6 +26,9 @@ pub(super) type Key = (Option<String>, Vec<String>, Option<i32>, Option<i32>);
 /// The last snapshot, and the sum in it.
 pub(super) type Latest = (i32, Sum);
 
+/// Why a row of `aggregates` is not in an export.
+pub(super) const OMITTED: &str = "without a stack, of a single interval, or printed again later";
+
 /// A sum of values: exact while all of them are integers.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Sum {
@@ -119,7 +122,7 @@ pub(super) fn write(source: &Source<'_>, out: &mut dyn Write, tally: &mut Tally)
     );
     tally.omit(
         "aggregate",
-        "without a stack, or printed again later",
+        OMITTED,
         source.aggregate_rows().saturating_sub(keys.len() as u64),
     );
     for (line, value) in lines {
@@ -139,7 +142,8 @@ pub(super) fn read(trace: &Directory) -> Result<HashMap<Key, Latest>> {
         let batch = batch?;
         for row in BatchRow::all(&batch) {
             let (user, kernel) = (row.i32("user_stack"), row.i32("kernel_stack"));
-            if user.is_none() && kernel.is_none() {
+            // Rows of single intervals are parts of the totals.
+            if user.is_none() && kernel.is_none() || row.i64("since").is_some() {
                 continue;
             }
             let counted = row.i64("aggregate_id").and_then(|id| counts.get(&id));

@@ -388,11 +388,7 @@ impl Export<'_> {
         }
         tally.wrote("aggregate", keys.len() as u64);
         let others = source.aggregate_rows().saturating_sub(keys.len() as u64);
-        tally.omit(
-            "aggregate",
-            "without a stack, or printed again later",
-            others,
-        );
+        tally.omit("aggregate", aggregates::OMITTED, others);
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use perfquet_events::{Format, Input};
+use perfquet_events::event::{Action, Aggregate, AggregateValue, Event, NamedFrame, Stack};
+use perfquet_events::{Format, Guess, Input};
 use perfquet_import::{ImportOptions, import};
 use perfquet_readers::folded::FOLDED;
 use perfquet_readers::ftrace_text::FTRACE_TEXT;
@@ -14,6 +15,7 @@ use perfquet_trace::store::Directory;
 
 use super::{
     Condition, EXPORTERS, Exporter, Output, Selection, Source, Tally, folded, perf_script,
+    speedscope,
 };
 use perfquet_trace::normalize::TimeRange;
 
@@ -140,6 +142,51 @@ fn samples_without_a_period_are_counted() {
     assert_eq!(
         tally.notes(),
         ["cpu-clock: 1 of 2 samples have no period: samples are counted"]
+    );
+}
+
+/// Aggregates of two intervals, and their total.
+const INTERVALS: Format = Format {
+    name: "intervals",
+    about: "aggregates by interval",
+    main_file: None,
+    has_lines: false,
+    sniff: |_| Guess::Certain,
+    read_file: |_, sink| {
+        let frame = NamedFrame {
+            function: b"f",
+            ..NamedFrame::default()
+        };
+        for (snapshot, since, value) in [(0, Some(0), 5), (1, Some(10), 7), (1, None, 12)] {
+            sink.event(Event::Aggregate(&Aggregate {
+                name: b"hits",
+                action: Some(Action::Count),
+                keys: &[b"dd"],
+                value: Some(AggregateValue::Int(value)),
+                kernel_stack: Stack::Named(&[frame]),
+                user_stack: Stack::None,
+                snapshot,
+                since,
+                time: Some(20),
+                buckets: &[],
+            }))?;
+        }
+        Ok(())
+    },
+};
+
+#[test]
+fn intervals_of_aggregates_are_parts_of_their_total() {
+    let exported = |exporter: &Exporter| {
+        let (out, tally) = exported_with(&INTERVALS, exporter, b"x", Selection::default());
+        assert!(!out.is_empty());
+        (String::from_utf8_lossy(&out).into_owned(), tally)
+    };
+    assert_eq!(exported(&folded::EXPORTER).0, "dd;f 12\n");
+    assert!(
+        exported(&speedscope::EXPORTER)
+            .0
+            .contains("\"weights\":[12]")
     );
 }
 

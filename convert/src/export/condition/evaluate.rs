@@ -6,7 +6,7 @@ use arrow_array::{Array, RecordBatch};
 use perfquet_events::event::Value;
 
 use super::super::batch::value_at;
-use super::{Condition, Expression, Literal};
+use super::{Condition, Expression, Literal, TIMES};
 
 /// TRUE, FALSE, or NULL.
 type Truth = Option<bool>;
@@ -162,7 +162,10 @@ impl<'a> Evaluation<'a> {
         left: &'a Expression,
         right: &'a Expression,
     ) -> Result<Vec<Option<Ordering>>, String> {
-        let sides = (self.operand(left)?, self.operand(right)?);
+        let sides = (
+            self.operand_beside(left, right)?,
+            self.operand_beside(right, left)?,
+        );
         let mut orders = Vec::with_capacity(self.rows);
         for row in 0..self.rows {
             let (left_value, right_value) = (sides.0.value(row), sides.1.value(row));
@@ -187,6 +190,28 @@ impl<'a> Evaluation<'a> {
         Ok(orders)
     }
 
+    /// Returns an operand; a duration beside a time is one from the start of the trace.
+    fn operand_beside(
+        &self,
+        expression: &'a Expression,
+        other: &Expression,
+    ) -> Result<Operand<'a>, String> {
+        let is_time = |expression: &Expression| match expression {
+            Expression::Column(index) => {
+                let name = self.condition.columns.get(*index);
+                name.is_some_and(|name| TIMES.contains(&name.as_str()))
+            }
+            _ => false,
+        };
+        match expression {
+            Expression::Literal(Literal::Duration(duration)) if is_time(other) => {
+                let start = i128::from(self.condition.start);
+                Ok(Operand::Wide(start.saturating_add(*duration)))
+            }
+            _ => self.operand(expression),
+        }
+    }
+
     fn operand(&self, expression: &'a Expression) -> Result<Operand<'a>, String> {
         Ok(match expression {
             Expression::Column(index) => match self.columns.get(*index) {
@@ -198,11 +223,13 @@ impl<'a> Evaluation<'a> {
                 Literal::Bool(truth) => Operand::Constant(Value::Bool(*truth)),
                 Literal::Float(number) => Operand::Constant(Value::Float(*number)),
                 Literal::Text(text) => Operand::Constant(Value::Bytes(text.as_bytes())),
-                Literal::Int(number) => match (i64::try_from(*number), u64::try_from(*number)) {
-                    (Ok(number), _) => Operand::Constant(Value::Int(number)),
-                    (_, Ok(number)) => Operand::Constant(Value::UInt(number)),
-                    _ => Operand::Wide(*number),
-                },
+                Literal::Int(number) | Literal::Duration(number) => {
+                    match (i64::try_from(*number), u64::try_from(*number)) {
+                        (Ok(number), _) => Operand::Constant(Value::Int(number)),
+                        (_, Ok(number)) => Operand::Constant(Value::UInt(number)),
+                        _ => Operand::Wide(*number),
+                    }
+                }
             },
             _ => Operand::Truths(self.truths(expression)?),
         })
@@ -216,7 +243,9 @@ impl<'a> Evaluation<'a> {
                 format!("column {}", name.map_or("?", String::as_str))
             }
             Expression::Literal(Literal::Text(text)) => format!("'{text}'"),
-            Expression::Literal(Literal::Int(number)) => number.to_string(),
+            Expression::Literal(Literal::Int(number) | Literal::Duration(number)) => {
+                number.to_string()
+            }
             Expression::Literal(Literal::Float(number)) => number.to_string(),
             Expression::Literal(Literal::Bool(truth)) => truth.to_string(),
             _ => "a condition".to_owned(),
@@ -319,7 +348,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use arrow_array::{ArrayRef, BooleanArray, Int32Array, StringArray, UInt64Array};
+    use arrow_array::{ArrayRef, BooleanArray, Int32Array, Int64Array, StringArray, UInt64Array};
 
     fn rows(condition: &str) -> Result<Vec<usize>, String> {
         let batch = RecordBatch::try_from_iter_with_nullable([
@@ -339,13 +368,19 @@ mod tests {
                 true,
             ),
             (
+                "time",
+                Arc::new(Int64Array::from(vec![5000, 6000, 7000])) as ArrayRef,
+                true,
+            ),
+            (
                 "seen",
                 Arc::new(BooleanArray::from(vec![Some(true), Some(false), None])) as ArrayRef,
                 true,
             ),
         ])
         .unwrap();
-        let kept = Condition::parse(condition)?.evaluate(&batch)?;
+        let condition = Condition::parse(condition)?.of_trace(5000);
+        let kept = condition.evaluate(&batch)?;
         Ok((0..3).filter(|row| kept[*row]).collect())
     }
 
@@ -382,6 +417,19 @@ mod tests {
         check("(pid = 7 and missing = 1) is null", &[1, 2]);
         check("COMM >= 'K' and \"comm\" < 'd'", &[1]);
         check("\"COMM\" = 'dd'", &[]);
+    }
+
+    #[test]
+    fn durations_beside_times_count_from_the_start() {
+        let check = |condition: &str, expected: &[usize]| {
+            assert_eq!(rows(condition).unwrap(), expected, "{condition}");
+        };
+        check("time < 1us", &[0]);
+        check("1.5us < time", &[2]);
+        check("time BETWEEN 500ns AND 1us", &[1]);
+        check("time IN (2us, 1)", &[2]);
+        check("time > 6000", &[2]);
+        check("pid = 7ns", &[1]);
     }
 
     #[test]

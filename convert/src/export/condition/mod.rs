@@ -5,6 +5,7 @@
 //! ```
 //! Comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE, IS NULL and IS TRUE, with SQL's three-valued logic: a
 //! comparison with NULL is NULL, and only rows whose condition is true are kept. A column that a table lacks is NULL.
+//! A duration that is compared with a time (`time < 100ms`) counts from the start of the trace, as in the query tool.
 //! The query tool supports all of SQL; this subset needs no query engine, so the converter builds without one.
 
 mod evaluate;
@@ -13,12 +14,17 @@ mod tokens;
 
 use std::cmp::Ordering;
 
+/// Columns with times on the clock of the trace.
+const TIMES: [&str; 4] = ["time", "since", "start_time", "end_time"];
+
 /// A parsed condition.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Condition {
     expression: Expression,
     /// Columns as written, lower case unless quoted.
     columns: Vec<String>,
+    /// When the trace begins, on its clock.
+    start: i64,
 }
 
 impl Condition {
@@ -28,7 +34,13 @@ impl Condition {
         Ok(Condition {
             expression,
             columns,
+            start: 0,
         })
+    }
+
+    /// Returns the condition on rows of a trace that begins at `start`: a duration that is compared with a time counts from there.
+    pub(crate) fn of_trace(self, start: i64) -> Condition {
+        Condition { start, ..self }
     }
 
     /// Returns the names of the columns in the condition, each once.
@@ -65,6 +77,8 @@ enum Literal {
     /// Any 64-bit integer, signed or unsigned.
     Int(i128),
     Float(f64),
+    /// Nanoseconds.
+    Duration(i128),
     Text(String),
 }
 

@@ -160,6 +160,10 @@ impl Parser<'_> {
                 let sign = if is_negative { -1 } else { 1 };
                 Literal::Int(number.saturating_mul(sign))
             }
+            Some(Kind::Duration(number)) => {
+                let sign = if is_negative { -1 } else { 1 };
+                Literal::Duration(number.saturating_mul(sign))
+            }
             Some(Kind::Float(number)) => Literal::Float(if is_negative { -number } else { number }),
             _ if is_negative => return Err(self.expected("a number")),
             Some(Kind::Text(text)) => Literal::Text(text),
@@ -259,9 +263,11 @@ mod tests {
 
     #[test]
     fn durations_and_addresses_are_numbers() {
-        let (found, _) = parse("a > 1.5ms and b = 0xffffffff81000000").unwrap();
-        let (same, _) = parse("a > 1500000 and b = 18446744071578845184").unwrap();
+        let (found, _) = parse("a > 0x10 and b = 0xffffffff81000000").unwrap();
+        let (same, _) = parse("a > 16 and b = 18446744071578845184").unwrap();
         assert_eq!(found, same);
+        let (found, _) = parse("-1.5ms").unwrap();
+        assert_eq!(found, Expression::Literal(Literal::Duration(-1_500_000)));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub(super) enum Kind {
     Text(String),
     Int(i128),
     Float(f64),
+    /// Nanoseconds, written with a unit.
+    Duration(i128),
     /// One of [`SYMBOLS`].
     Symbol(&'static str),
 }
@@ -104,7 +106,7 @@ fn number(text: &str) -> Result<(Kind, usize), String> {
     } else if let Ok(number) = word.parse::<i128>() {
         Kind::Int(number)
     } else if let Some(duration) = nanoseconds(word) {
-        Kind::Int(i128::from(duration))
+        Kind::Duration(i128::from(duration))
     } else if let Ok(number) = word.parse::<f64>() {
         Kind::Float(number)
     } else {

@@ -431,11 +431,7 @@ impl Profile<'_, '_> {
         }
         tally.wrote("aggregate", keys.len() as u64);
         let without_stack = source.aggregate_rows().saturating_sub(keys.len() as u64);
-        tally.omit(
-            "aggregate",
-            "without a stack, or printed again later",
-            without_stack,
-        );
+        tally.omit("aggregate", aggregates::OMITTED, without_stack);
         if !keys.is_empty() && source.is_limited() {
             tally.note(
                 "aggregates are exported whole: --time and --where do not apply to them".to_owned(),
