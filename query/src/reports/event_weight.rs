@@ -155,6 +155,12 @@ impl EventChoice {
                     first.name
                 );
             }
+            if first.is_bookkeeping() && session.has_rows("counts") {
+                bail!(
+                    "the trace has counts, and no events but the recorder's own\nhint: use perfquet-query sql TRACE \"SELECT event, sum(count) FROM counts GROUP BY event\", or --event {}",
+                    first.name
+                );
+            }
             let others: Vec<&str> = subjects[1..]
                 .iter()
                 .take(5)

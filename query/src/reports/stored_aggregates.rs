@@ -1,6 +1,6 @@
 //! Stored aggregates, from the tables `aggregates` and `buckets`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::Result;
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -111,18 +111,28 @@ impl Summed {
 }
 
 /// Returns weighted stacks for `top` and flame graphs, of the first aggregation with stacks: values of
-/// different aggregations do not add up, nor do averages and extremes. Other keys become the bottom frames.
+/// different aggregations do not add up, nor do averages and extremes. Other keys become the bottom frames. Its keys without a stack are
+/// part of the whole; of aggregations without a name (DTrace), they may be those of another one.
 pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
-    let condition = format!(
-        "value > 0 AND (kernel_stack IS NOT NULL OR user_stack IS NOT NULL) AND (action IS NULL OR action IN ('count', 'sum')) AND {condition}"
-    );
+    let condition =
+        format!("value > 0 AND (action IS NULL OR action IN ('count', 'sum')) AND {condition}");
     let mut folded = Folded::default();
     let Some(rows) = query(session, &condition)? else {
         return Ok(Summed::default());
     };
     let names = strings(rows.column(1))?;
-    let first = names.iter().min().flatten();
-    if names.iter().any(|name| name != first) {
+    let (kernel, user) = (ids(rows.column(5))?, ids(rows.column(6))?);
+    let name_of = |row: usize| names.is_valid(row).then(|| names.value(row));
+    let has_stack = |row: &usize| kernel.is_valid(*row) || user.is_valid(*row);
+    let of_stacks: BTreeSet<_> = (0..rows.num_rows())
+        .filter(has_stack)
+        .map(name_of)
+        .collect();
+    let Some(&first) = of_stacks.first() else {
+        return Ok(Summed::default());
+    };
+    let has_name = first.is_some_and(|name| !name.is_empty());
+    if of_stacks.len() > 1 {
         say!(
             "using only the aggregation {}: values of different aggregations do not add up",
             first.map_or("without a name".into(), harmless)
@@ -132,10 +142,9 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
     let keys = rows.column(3).as_list::<i32>();
     let values = rows.column(4).as_primitive::<Float64Type>();
     let exact = rows.column(7).as_primitive::<Int64Type>();
-    let (kernel, user) = (ids(rows.column(5))?, ids(rows.column(6))?);
     let mut known: HashMap<String, u32> = HashMap::new();
     for (row, &trace) in traces.iter().enumerate() {
-        if names.is_valid(row).then(|| names.value(row)) != first {
+        if name_of(row) != first || !(has_name || has_stack(&row)) {
             continue;
         }
         let words = strings(&keys.value(row))?;
@@ -155,7 +164,7 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
             false => values.value(row) as u128,
         };
         folded.weight += weight;
-        folded.samples += 1;
+        folded.samples += u64::from(has_stack(&row));
         folded.rows.push(Weighted {
             trace,
             kernel: node(&kernel),
@@ -167,7 +176,7 @@ pub(super) fn stacks(session: &Session, condition: &str) -> Result<Summed> {
     }
     let actions = strings(rows.column(2))?;
     let of_first = (0..rows.num_rows())
-        .find(|&row| names.is_valid(row).then(|| names.value(row)) == first)
+        .find(|&row| name_of(row) == first)
         .filter(|&row| actions.is_valid(row));
     Ok(Summed {
         name: first.map(str::to_owned),

@@ -131,12 +131,12 @@ pub(super) enum Frame {
     Stack,
 }
 
-/// Compares stacks by function, module or as a whole.
+/// Compares stacks by function, module or as a whole; their numbers of samples, too, if they are counted.
 pub(super) fn by_frame(
     session: &Session,
     sides: &[Side; 2],
     subject: &WeightedEvent,
-    by: Frame,
+    (by, is_counted): (Frame, bool),
 ) -> Result<Measured> {
     let mut measured = Measured::default();
     let folded: Vec<Folded> = sides
@@ -152,8 +152,10 @@ pub(super) fn by_frame(
         measured.weights[number] = vec![0.0; side.len()];
     }
     match by {
-        Frame::Stack => stacks(session, sides, &folded, &mut measured)?,
-        Frame::Function | Frame::Module => groups(session, sides, &folded, by, &mut measured)?,
+        Frame::Stack => stacks(session, sides, &folded, is_counted, &mut measured)?,
+        Frame::Function | Frame::Module => {
+            groups(session, sides, &folded, (by, is_counted), &mut measured)?;
+        }
     }
     Ok(measured)
 }
@@ -178,7 +180,7 @@ fn groups(
     session: &Session,
     sides: &[Side; 2],
     folded: &[Folded],
-    by: Frame,
+    (by, is_counted): (Frame, bool),
     measured: &mut Measured,
 ) -> Result<()> {
     let mut groups = FrameGroups::new(|frames: &Frames, frame| {
@@ -203,6 +205,17 @@ fn groups(
         for (number, side) in sides.iter().enumerate() {
             let rows = &rows[number];
             for (replicate, rows) in divided(side, &folded[number], rows.iter().copied()) {
+                if is_counted {
+                    let samples = rows.iter().map(|row| Weighted {
+                        weight: row.samples.into(),
+                        ..**row
+                    });
+                    let samples: Vec<Weighted> = samples.collect();
+                    for (group, samples) in of_trace.weigh(samples.iter()) {
+                        let count = measured.values[group][number].count.get_or_insert_default();
+                        count.add(replicate, samples.own as f64);
+                    }
+                }
                 for (group, weight) in of_trace.weigh(rows.into_iter()) {
                     let values = &mut measured.values[group][number];
                     values.own.add(replicate, weight.own as f64);
@@ -278,6 +291,7 @@ fn stacks(
     session: &Session,
     sides: &[Side; 2],
     folded: &[Folded],
+    is_counted: bool,
     measured: &mut Measured,
 ) -> Result<()> {
     let mut numbers: HashMap<String, usize> = HashMap::new();
@@ -300,6 +314,10 @@ fn stacks(
                     let values = &mut measured.values[stack][number];
                     values.own.add(replicate, row.weight as f64);
                     values.total.add(replicate, row.weight as f64);
+                    if is_counted {
+                        let count = values.count.get_or_insert_default();
+                        count.add(replicate, row.samples as f64);
+                    }
                     measured.weights[number][replicate] += row.weight as f64;
                 }
             }

@@ -266,16 +266,14 @@ impl Source {
     }
 
     fn measure(&self, diff: &Diff, session: &Session, sides: &[Side; 2]) -> Result<Measured> {
+        let by_frame = |event, frame| {
+            let is_counted = diff.metric == Metric::Count;
+            measured::by_frame(session, sides, event, (frame, is_counted))
+        };
         match (self, diff.by) {
-            (Source::Event(event), By::Function) => {
-                measured::by_frame(session, sides, event, Frame::Function)
-            }
-            (Source::Event(event), By::Module) => {
-                measured::by_frame(session, sides, event, Frame::Module)
-            }
-            (Source::Event(event), By::Stack) => {
-                measured::by_frame(session, sides, event, Frame::Stack)
-            }
+            (Source::Event(event), By::Function) => by_frame(event, Frame::Function),
+            (Source::Event(event), By::Module) => by_frame(event, Frame::Module),
+            (Source::Event(event), By::Stack) => by_frame(event, Frame::Stack),
             (Source::Event(event), by) => measured::by_column(session, sides, event, by.column()),
             (Source::Calls, By::Function) => {
                 measured::by_call(session, sides, "calls", ["function", "module"])

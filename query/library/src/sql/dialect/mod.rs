@@ -11,6 +11,7 @@
 
 mod elsewhere;
 mod functions;
+mod order_by;
 mod texts;
 
 use std::ops::ControlFlow;
@@ -20,9 +21,9 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArguments, Ident, JoinOperator, LambdaFunction,
-    LambdaFunctionParameter, LambdaSyntax, ObjectName, OneOrManyWithParens, OrderByExpr,
-    OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, Subscript, TableFactor,
-    TableWithJoins, Value, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
+    LambdaFunctionParameter, LambdaSyntax, ObjectName, OneOrManyWithParens, Query, Select,
+    SelectFlavor, SelectItem, SetExpr, Subscript, TableFactor, TableWithJoins, Value, Visit,
+    Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -84,7 +85,7 @@ impl VisitorMut for Translator {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        match order_by_all(query) {
+        match order_by::rewrite(query) {
             Ok(()) => ControlFlow::Continue(()),
             Err(wrong) => {
                 self.wrong = wrong;
@@ -423,48 +424,6 @@ fn parsed(sql: &str) -> Result<Expr, String> {
         .map_err(|error| error.to_string())
 }
 
-/// `ORDER BY ALL` as `ORDER BY 1, 2, …`.
-fn order_by_all(query: &mut Query) -> Result<(), String> {
-    let Some(order_by) = &mut query.order_by else {
-        return Ok(());
-    };
-    let options = match &order_by.kind {
-        OrderByKind::All(options) => *options,
-        OrderByKind::Expressions(exprs) => match exprs.as_slice() {
-            [
-                OrderByExpr {
-                    expr: Expr::Identifier(name),
-                    options,
-                    ..
-                },
-            ] if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") => *options,
-            _ => return Ok(()),
-        },
-    };
-    let columns = match query.body.as_ref() {
-        SetExpr::Select(select) if !select.projection.iter().any(is_wildcard) => {
-            select.projection.len()
-        }
-        _ => {
-            return Err("ORDER BY ALL: the number of columns is not known\nhint: name the columns of SELECT, or use ORDER BY 1, 2".to_owned());
-        }
-    };
-    let exprs = (1..=columns).map(|column| OrderByExpr {
-        expr: Expr::value(Value::Number(column.to_string(), false)),
-        options,
-        with_fill: None,
-    });
-    order_by.kind = OrderByKind::Expressions(exprs.collect());
-    Ok(())
-}
-
-fn is_wildcard(item: &SelectItem) -> bool {
-    matches!(
-        item,
-        SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -504,6 +463,16 @@ mod tests {
         check(
             "SELECT * FROM t ORDER BY ALL",
             Err("ORDER BY ALL: the number of columns is not known"),
+        );
+        check(
+            "SELECT a, sum(b) / 2, c AS d FROM t GROUP BY 1, 3 ORDER BY 2 DESC, 1, 3, 9",
+            Ok(
+                "SELECT a, sum(b) / 2, c AS d FROM t GROUP BY 1, 3 ORDER BY sum(b) / 2 DESC, 1, 3, 9",
+            ),
+        );
+        check(
+            "SELECT a + 1 FROM t ORDER BY 1",
+            Ok("SELECT a + 1 FROM t ORDER BY 1"),
         );
         check(
             "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM u), count(*), a.x, b.x FROM a, b",
