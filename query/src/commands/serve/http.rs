@@ -10,6 +10,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
@@ -161,15 +162,34 @@ impl Answer {
 }
 
 /// The browser at the other end of a connection.
-pub(super) struct Peer<'a>(Option<&'a TcpStream>);
+pub(super) struct Peer<'a>(Option<&'a Connection<'a>>);
+
+/// A connection whose request is being answered, maybe by several threads.
+struct Connection<'a> {
+    stream: &'a TcpStream,
+    /// Held while a thread looks at the stream without waiting: whether reads wait is a state of the stream, not of a thread.
+    looking: Mutex<()>,
+}
+
+impl<'a> Connection<'a> {
+    fn new(stream: &'a TcpStream) -> Connection<'a> {
+        Connection {
+            stream,
+            looking: Mutex::new(()),
+        }
+    }
+}
 
 impl Peer<'_> {
     /// Work that no connection waits for.
     pub(super) const NONE: Peer<'static> = Peer(None);
 
-    /// Whether the connection was closed, as browsers do to cancel a request.
+    /// Whether the connection was closed, as browsers do to cancel a request. While another thread finds that out, it is not known.
     pub(super) fn is_gone(&self) -> bool {
-        let Some(stream) = self.0 else {
+        let Some(Connection { stream, looking }) = self.0 else {
+            return false;
+        };
+        let Ok(_looking) = looking.try_lock() else {
             return false;
         };
         if stream.set_nonblocking(true).is_err() {
@@ -188,13 +208,13 @@ pub(super) fn serve(stream: &TcpStream, answer: impl Fn(&Request, &Peer<'_>) -> 
     // Answers are written whole; waiting for more to send would only delay them.
     let _ = stream.set_nodelay(true);
     let _ = stream.set_write_timeout(Some(PATIENCE));
-    let mut buffer = Vec::new();
+    let (mut buffer, connection) = (Vec::new(), Connection::new(stream));
     loop {
         match read(stream, &mut buffer) {
             Ok(Some(request)) => {
                 let accepts = request.header("accept-encoding").unwrap_or_default();
                 let may_compress = accepts.split(',').any(|name| name.trim() == "gzip");
-                let mut answer = answer(&request, &Peer(Some(stream)));
+                let mut answer = answer(&request, &Peer(Some(&connection)));
                 answer = match may_compress {
                     true => answer.compressed(),
                     false => answer.plain(),
@@ -407,6 +427,30 @@ mod tests {
         assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), Some(400));
         assert_eq!(status("GET / HTTP/1.0\r\nHost: h\r\n\r\n"), Some(505));
         assert_eq!(status("\u{0}\r\n\r\n"), Some(400));
+    }
+
+    /// Each of them once took the stream out of the state in which the others look at it: they waited for the next request.
+    #[test]
+    fn threads_that_look_for_the_browser_do_not_wait_for_its_requests() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let browser = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        // A thread that waits finds an error after this time.
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let connection = Connection::new(&stream);
+        let looked = || {
+            let begin = Instant::now();
+            (0..5_000).for_each(|_| assert!(!Peer(Some(&connection)).is_gone()));
+            begin.elapsed()
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(looked)).collect();
+            for thread in threads {
+                assert!(thread.join().unwrap() < PATIENCE);
+            }
+        });
+        drop(browser);
+        assert!(Peer(Some(&connection)).is_gone());
     }
 
     #[test]
