@@ -10,3 +10,4 @@ mod parts;
 mod row_range;
 mod stored_columns;
 mod text_conditions;
+mod time_bounds;

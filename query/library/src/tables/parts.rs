@@ -41,6 +41,7 @@ use crate::tables::part_runs::{self, PartFile};
 use crate::tables::row_range;
 use crate::tables::stored_columns::StoredColumns;
 use crate::tables::text_conditions::TextConditions;
+use crate::tables::time_bounds::TimeBounds;
 
 /// A column whose kind of value changes, because one part has numbers and another strings.
 #[derive(Debug)]
@@ -122,7 +123,8 @@ impl PartsTable {
         }
     }
 
-    /// The runs, in groups whose files store the columns of a query in the same way. Only traces of lakes differ.
+    /// The runs, in groups whose files store the columns of a query in the same way. Only traces of lakes differ. Parts of other times than those of the
+    /// query are left out here: DataFusion would do that file by file, at the cost of a pruning predicate for each.
     fn storage(
         &self,
         projection: Option<&Vec<usize>>,
@@ -135,8 +137,9 @@ impl PartsTable {
             .filter(|index| projection.is_none_or(|read| read.contains(index)));
         columns.extend(read.map(|index| schema.field(index).name().clone()));
         let mut groups: Vec<(Arc<StoredColumns>, Vec<Vec<PartFile>>)> = Vec::new();
+        let times = TimeBounds::of(filters);
         for (number, run) in self.runs.iter().enumerate() {
-            for part in run {
+            for part in run.iter().filter(|part| times.overlap(part.time())) {
                 let same = |(stored, _): &(Arc<StoredColumns>, _)| {
                     Arc::ptr_eq(stored, &part.stored) || stored.is_same(&part.stored, &columns)
                 };
@@ -463,5 +466,44 @@ mod tests {
         let unknown = [Precision::Absent, Precision::Absent];
         assert_eq!(distinct(&[part("a", 0)]), unknown);
         assert_eq!(distinct(&[]), unknown);
+    }
+
+    #[test]
+    fn parts_of_other_times_are_left_out() {
+        let part = |time: Option<(i64, i64)>| PartFile {
+            trace: Root::Directory(Path::new("a").into()),
+            entry: Part {
+                rows: 10,
+                time_min: time.map(|time| time.0),
+                time_max: time.map(|time| time.1),
+                time_nulls: Some(0),
+                ..Part::default()
+            },
+            constants: Vec::new(),
+            threads: 0,
+            stored: Arc::default(),
+        };
+        let parts = [(0, 9), (10, 19), (20, 29), (25, 40)].map(|times| part(Some(times)));
+        let parts = parts.into_iter().chain([part(None)]).collect();
+        let columns = vec![Field::new("time", DataType::Int64, true)];
+        let columns = Arc::new(Schema::new(columns));
+        let table = PartsTable::new(columns, Vec::new(), vec![parts], vec!["time".to_owned()]);
+        let read = |filters: &[Expr]| {
+            let groups = table.storage(None, filters).into_iter();
+            let parts = groups.flat_map(|(_, runs)| runs.into_iter().flatten());
+            let mut times: Vec<_> = parts.map(|part| part.time()).collect();
+            times.sort_unstable();
+            times
+        };
+        let time = || datafusion::logical_expr::col("time");
+        let at = |time: i64| datafusion::logical_expr::lit(time);
+        assert_eq!(read(&[]).len(), 5);
+        assert_eq!(
+            read(&[time().gt_eq(at(19)), time().lt(at(25))]),
+            // One whose times are not known may have any.
+            [None, Some((10, 19)), Some((20, 29)), Some((25, 40))]
+        );
+        assert_eq!(read(&[time().gt(at(40)), time().lt(at(100))]).len(), 2);
+        assert_eq!(read(&[time().gt(at(41))]), [None]);
     }
 }
