@@ -88,7 +88,7 @@ fn list(served: &Served, peer: &Peer<'_>) -> Result<Value> {
     let has_states = served.has_states()?;
     let has = |table: &str| session.has_rows(table);
     let switched = match has_states && has(SWITCHES) {
-        true => Switched::of_large(served, &threads)?,
+        true => Switched::of_large(served, &threads, peer)?,
         false => None,
     };
     let mut count = |table: &str, levels: &str, add: fn(&mut Thread, i64, i64)| -> Result<()> {
@@ -177,7 +177,11 @@ struct Switched {
 
 impl Switched {
     /// `None` if the table is small, or its files do not have its threads and CPUs without their rows.
-    fn of_large(served: &Served, known: &BTreeMap<i64, Thread>) -> Result<Option<Switched>> {
+    fn of_large(
+        served: &Served,
+        known: &BTreeMap<i64, Thread>,
+        peer: &Peer<'_>,
+    ) -> Result<Option<Switched>> {
         let trace = served.trace();
         let rows = trace.table(SWITCHES).map_or(0, |table| table.rows());
         if rows < MANY_SWITCHES {
@@ -193,9 +197,9 @@ impl Switched {
         let (Some(tids), Some(cpus)) = (tids, cpus) else {
             return Ok(None);
         };
-        // The process of others is in the rows.
+        // The process of others is in the rows, if these have any.
         let has_process = |tid: &i64| known.get(tid).is_some_and(|thread| thread.pid.is_some());
-        if !tids.iter().all(has_process) {
+        if !tids.iter().all(has_process) && has_processes(served, peer)? {
             return Ok(None);
         }
         let counts = pages::sampled(trace, SWITCHES, &pages, "tid")?;
@@ -208,6 +212,13 @@ impl Switched {
             cpus,
         }))
     }
+}
+
+/// Whether a row of the switches has a process. Traces of many text formats have none: then the statistics of the files say so, and no row is read.
+fn has_processes(served: &Served, peer: &Peer<'_>) -> Result<bool> {
+    let sql = "SELECT 1 FROM sched.sched_switch WHERE pid IS NOT NULL LIMIT 1";
+    let found = rows(&served.session, sql, Limit::OWN, peer)?.batches;
+    Ok(found.iter().any(|batch| batch.num_rows() > 0))
 }
 
 /// Names of the events that were sampled, the one with the most samples first.
