@@ -27,11 +27,12 @@ use super::tiles::Window;
 /// Events of the scheduler, of which fewer have an index in no time.
 pub(super) const LEAST: u64 = 1_500_000;
 /// Events that are read of a window, about.
-const MOST_READ: u64 = 1_000_000;
-/// Events of a window that is read as a whole, about.
-const MOST_WHOLE: u64 = 1_000_000;
-/// Stretches of a window.
-const STRETCHES: i64 = 48;
+const MOST_READ: u64 = 500_000;
+/// Events of a window that is read as a whole, about, and of what is before and after it.
+const MOST_WHOLE: u64 = 500_000;
+const AROUND: f64 = 125_000.0;
+/// Stretches of a window. Each is a query, which is planned in several milliseconds of CPU time.
+const STRETCHES: i64 = 32;
 /// Losses whose times are known; where there are more, there may be one anywhere.
 const MOST_LOSSES: usize = 10_000;
 /// Windows that are kept.
@@ -269,7 +270,7 @@ impl Reading {
 
     /// All states of a window of few events, and what was before and after it.
     fn whole(&self, from: i64, to: i64, events: u64, losses: &Option<Vec<i64>>) -> Result<Sample> {
-        let more = ((to - from) as f64 * 250_000.0 / events.max(1_000) as f64) as i64;
+        let more = ((to - from) as f64 * AROUND / events.max(1_000) as f64) as i64;
         let (first, last) = (from.saturating_sub(more), to.saturating_add(more));
         let mut writer = Writer::new(Sink::Memory, "")?;
         self.states((first, last), losses, |state| {
