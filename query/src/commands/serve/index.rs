@@ -1,7 +1,8 @@
 //! The index of a trace (`store/mod.rs`): that of the cache, or a new one.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -29,6 +30,22 @@ const QUIET: Duration = Duration::from_millis(250);
 const MOST_WAIT: Duration = Duration::from_secs(10);
 /// Longest time for which the work stops at once while requests are answered.
 const MOST_WAY: Duration = Duration::from_secs(2);
+
+/// The numbers of events of tables that are counted already: long before all states are read.
+#[derive(Default)]
+pub(super) struct Counted(Mutex<HashMap<String, Arc<Counts>>>);
+
+impl Counted {
+    pub(super) fn of(&self, table: &str) -> Option<Arc<Counts>> {
+        let counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.get(table).cloned()
+    }
+
+    fn add(&self, table: &str, counts: Arc<Counts>) {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.insert(table.to_owned(), counts);
+    }
+}
 
 /// How far the work is, and what goes before it.
 #[derive(Debug, Default)]
@@ -109,13 +126,14 @@ impl Progress {
 struct Work {
     session: Arc<Session>,
     progress: Arc<Progress>,
+    counted: Arc<Counted>,
     start: i64,
     end: i64,
     has_states: bool,
     /// Whether pictures are drawn without waiting for the work.
     is_long: bool,
-    /// Event tables that are counted.
-    tables: Vec<String>,
+    /// Event tables that are counted, and their rows.
+    tables: Vec<(String, u64)>,
     place: Option<Place>,
 }
 
@@ -147,14 +165,12 @@ impl Served {
         Ok(Work {
             session: Arc::clone(&self.session),
             progress: Arc::clone(&self.progress),
+            counted: Arc::clone(&self.counted),
             start: self.start,
             end: self.end,
             has_states: self.has_states()?,
             is_long: self.is_long(),
-            tables: tables
-                .filter(|(_, rows)| *rows >= FEW)
-                .map(|(table, _)| table)
-                .collect(),
+            tables: tables.filter(|(_, rows)| *rows >= FEW).collect(),
             place: self.place.clone(),
         })
     }
@@ -266,6 +282,7 @@ impl Work {
         }
         let length = self.end.saturating_sub(self.start);
         writer.finish(length, |store, track, bits| {
+            self.make_way();
             grids(store, length, track, bits)
         })
     }
@@ -297,11 +314,11 @@ impl Work {
     }
 
     /// Counts the events of large tables.
-    fn counts(&self) -> Result<Vec<(String, Counts)>> {
+    fn counts(&self) -> Result<Vec<(String, Arc<Counts>)>> {
         let mut all = Vec::new();
-        for table in &self.tables {
+        for (table, rows) in &self.tables {
             let sql = format!("SELECT time FROM {table} WHERE time IS NOT NULL ORDER BY time");
-            let mut counter = Counter::default();
+            let mut counter = Counter::of(*rows);
             stream(&self.session, &sql, &Peer::NONE, |batch| {
                 self.make_way();
                 let times = integers(batch, 0)?;
@@ -309,7 +326,9 @@ impl Work {
                     .all(|&time| counter.add(time.saturating_sub(self.start)));
                 is_sorted.then_some(()).context("times are not sorted")
             })?;
-            all.push((table.clone(), counter.finish()));
+            let counts = Arc::new(counter.finish());
+            self.counted.add(table, Arc::clone(&counts));
+            all.push((table.clone(), counts));
         }
         Ok(all)
     }

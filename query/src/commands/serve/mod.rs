@@ -126,6 +126,7 @@ struct Served {
     events: u64,
     index: shared::Once<store::Store>,
     progress: Arc<index::Progress>,
+    counted: Arc<index::Counted>,
     /// Cache files of the trace.
     place: Option<store::cache::Place>,
     reach: shared::Once<reach::Reach>,
@@ -234,6 +235,7 @@ fn each(session: &Arc<Session>) -> Result<Vec<Arc<Served>>> {
             events,
             index: shared::Once::default(),
             progress: Arc::default(),
+            counted: Arc::default(),
             place: store::cache::Place::of(trace),
             reach: shared::Once::default(),
             samples: sample::Samples::default(),

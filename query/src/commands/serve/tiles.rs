@@ -184,7 +184,8 @@ pub(super) fn events(
         };
         let place = id.to_string();
         let whole = (window.from, window.to);
-        let Some(counts) = index.as_ref().and_then(|index| index.counts(table)) else {
+        let counts = index.as_ref().and_then(|index| index.counts(table));
+        let Some(counts) = counts.or_else(|| served.counted.of(table)) else {
             if *rows <= MANY {
                 all.push(counts_of(served, window, whole, table, &place, "TRUE"));
             } else if let Some(found) = served.pages_of(table) {
@@ -201,7 +202,7 @@ pub(super) fn events(
             let bin = (interval.first - window.from) >> window.bits();
             // Only of an event that is alone is the time of interest.
             let sum = bins.entry(bin).or_insert((0, interval.first));
-            sum.0 += interval.count as i64;
+            sum.0 += interval.count() as i64;
         }
         let unread = parts.unread.into_iter();
         all.extend(unread.map(|range| counts_of(served, window, range, table, &place, "TRUE")));

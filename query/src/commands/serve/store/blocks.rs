@@ -1,4 +1,4 @@
-//! The periods of a track, in blocks of 512: totals of each block are in memory, its periods are bytes.
+//! The periods of a track, in blocks of 2,048: totals of each block are in memory, its periods are bytes.
 //!
 //! ```text
 //! block    n, its n different values; for each period: place of the value and two flags, [time since the last end], [length]
@@ -8,8 +8,8 @@
 
 use super::numbers::{Numbers, put, put_signed};
 
-/// Periods of a block.
-pub(super) const BLOCK: usize = 512;
+/// Periods of a block: what is known of 10^9 events then takes some tens of megabytes of memory.
+pub(super) const BLOCK: usize = 2048;
 /// Classes of values: the lowest bits of a value.
 pub(crate) const CLASSES: usize = 16;
 
@@ -144,12 +144,11 @@ pub(super) fn encode(periods: &[Period], out: &mut Vec<u8>, sums: &mut Vec<Sum>)
 #[inline]
 pub(super) fn decode(bytes: &[u8], block: &Block, mut visit: impl FnMut(Period)) -> Option<()> {
     let mut numbers = Numbers::new(bytes);
-    let mut values = [0_u32; BLOCK];
-    let count = numbers.count()?;
-    for value in values.get_mut(..count)? {
-        *value = u32::try_from(numbers.next()?).ok()?;
+    let count = numbers.count().filter(|&count| count <= BLOCK)?;
+    let mut values = Vec::with_capacity(count);
+    for _ in 0..count {
+        values.push(u32::try_from(numbers.next()?).ok()?);
     }
-    let values = &values[..count];
     let mut end = block.begin;
     for _ in 0..block.count {
         let head = numbers.next()?;

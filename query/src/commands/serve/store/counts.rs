@@ -1,4 +1,4 @@
-//! How many events of a table there are in any part of the time: counts of aligned intervals with at most 256 events each.
+//! How many events of a table there are in any part of the time: counts of aligned intervals with at most some hundred events each.
 //!
 //! ```text
 //! events    |||·|····|·······|      count 3 in 4 ns from 0, 1 at 4, 1 at 9, …
@@ -8,8 +8,11 @@
 
 use super::numbers::{Numbers, put};
 
-/// Events of an interval of more than one nanosecond.
-const MOST: usize = 256;
+/// Events of an interval of more than one nanosecond, and of a table with so many rows that its intervals would need much memory.
+pub(crate) const MOST: usize = 256;
+pub(crate) const MOST_OF_LARGE: usize = 1024;
+/// Rows of a large table.
+const LARGE: u64 = 100_000_000;
 /// Times that are divided at once.
 const PIECE: usize = 1 << 16;
 
@@ -18,9 +21,30 @@ const PIECE: usize = 1 << 16;
 pub(crate) struct Interval {
     /// Time of the first event.
     pub(crate) first: i64,
+    /// Number of events, and in the lowest bits that of the length: there are millions of these in memory.
+    size: u64,
+}
+
+const LENGTH_BITS: u32 = 6;
+
+impl Interval {
+    /// `None` if these are none of an interval.
+    fn new(first: i64, bits: u32, count: u64) -> Option<Interval> {
+        let size = count.checked_mul(1 << LENGTH_BITS)?;
+        (bits < 1 << LENGTH_BITS).then_some(Interval {
+            first,
+            size: size | u64::from(bits),
+        })
+    }
+
     /// Its length is 2^bits.
-    pub(crate) bits: u8,
-    pub(crate) count: u64,
+    pub(crate) fn bits(self) -> u32 {
+        (self.size & ((1 << LENGTH_BITS) - 1)) as u32
+    }
+
+    pub(crate) fn count(self) -> u64 {
+        self.size >> LENGTH_BITS
+    }
 }
 
 /// The intervals of a table, in order: no event of one is after the first of the next.
@@ -41,6 +65,15 @@ pub(crate) struct Parts {
 const MOST_RANGES: usize = 32;
 
 impl Counts {
+    /// Divides times; `None` if they do not come in order.
+    pub(crate) fn of(times: &[i64], most: usize) -> Option<Counts> {
+        let mut intervals = Vec::new();
+        times
+            .is_sorted()
+            .then(|| divide(times, most, &mut intervals))?;
+        Some(Counts { intervals })
+    }
+
     /// The intervals in a window of multiples of 2^bits.
     pub(crate) fn parts(&self, from: i64, to: i64, bits: u32) -> Parts {
         let after = self
@@ -53,7 +86,7 @@ impl Counts {
         for at in before.saturating_sub(1)..after {
             let interval = self.intervals[at];
             let next = self.intervals.get(at + 1).map_or(to, |next| next.first);
-            if u32::from(interval.bits) <= bits {
+            if interval.bits() <= bits {
                 // It is in one step, so it is in the window or outside of it.
                 if interval.first >= from {
                     parts.counted.push(interval);
@@ -82,8 +115,8 @@ impl Counts {
         let mut first = 0;
         for interval in &self.intervals {
             put(out, interval.first.wrapping_sub(first).cast_unsigned());
-            put(out, interval.bits.into());
-            put(out, interval.count);
+            put(out, interval.bits().into());
+            put(out, interval.count());
             first = interval.first;
         }
     }
@@ -94,14 +127,8 @@ impl Counts {
         let mut first = 0_i64;
         for _ in 0..count {
             first = first.wrapping_add(numbers.next()?.cast_signed());
-            let bits = u8::try_from(numbers.next()?)
-                .ok()
-                .filter(|&bits| bits < 64)?;
-            intervals.push(Interval {
-                first,
-                bits,
-                count: numbers.next()?,
-            });
+            let bits = u32::try_from(numbers.next()?).ok()?;
+            intervals.push(Interval::new(first, bits, numbers.next()?)?);
         }
         let is_sorted = intervals.is_sorted_by_key(|interval| interval.first);
         is_sorted.then_some(Counts { intervals })
@@ -109,14 +136,29 @@ impl Counts {
 }
 
 /// Divides times, which come in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counter {
+    /// Events of an interval.
+    most: usize,
     intervals: Vec<Interval>,
     times: Vec<i64>,
     last: Option<i64>,
 }
 
 impl Counter {
+    /// Of a table with this many rows.
+    pub(crate) fn of(rows: u64) -> Counter {
+        Counter {
+            most: match rows {
+                ..LARGE => MOST,
+                LARGE.. => MOST_OF_LARGE,
+            },
+            intervals: Vec::new(),
+            times: Vec::new(),
+            last: None,
+        }
+    }
+
     /// Adds a time; `false` if it is before the last one.
     #[inline]
     pub(crate) fn add(&mut self, time: i64) -> bool {
@@ -128,15 +170,11 @@ impl Counter {
         if self.times.len() >= PIECE {
             self.divide_all();
             // The events of the last interval may have others near them.
-            let last = self.intervals.pop().map_or(0, |last| last.count);
+            let last = self.intervals.pop().map_or(0, Interval::count);
             // Of the same time, any number.
             if last as usize >= PIECE / 2 {
                 self.times.clear();
-                self.intervals.push(Interval {
-                    first: time,
-                    bits: 0,
-                    count: last,
-                });
+                self.intervals.extend(Interval::new(time, 0, last));
             } else {
                 self.times.drain(..self.times.len() - last as usize);
             }
@@ -146,20 +184,21 @@ impl Counter {
 
     fn divide_all(&mut self) {
         let times = std::mem::take(&mut self.times);
-        divide(&times, &mut self.intervals);
+        divide(&times, self.most, &mut self.intervals);
         self.times = times;
     }
 
     pub(crate) fn finish(mut self) -> Counts {
         self.divide_all();
+        self.intervals.shrink_to_fit();
         Counts {
             intervals: self.intervals,
         }
     }
 }
 
-/// Adds the intervals of sorted times: the shortest ones around at most [`MOST`] of them.
-fn divide(times: &[i64], intervals: &mut Vec<Interval>) {
+/// Adds the intervals of sorted times: the shortest ones around at most this many of them.
+fn divide(times: &[i64], most: usize, intervals: &mut Vec<Interval>) {
     let (Some(&first), Some(&last)) = (times.first(), times.last()) else {
         return;
     };
@@ -167,12 +206,8 @@ fn divide(times: &[i64], intervals: &mut Vec<Interval>) {
     let bits = (first ^ last).checked_ilog2().map_or(0, |bit| bit + 1);
     // Times with different signs are in no common interval.
     let is_one = (first < 0) == (last < 0);
-    if is_one && (times.len() <= MOST || bits == 0) {
-        intervals.push(Interval {
-            first,
-            bits: bits as u8,
-            count: times.len() as u64,
-        });
+    if is_one && (times.len() <= most || bits == 0) {
+        intervals.extend(Interval::new(first, bits, times.len() as u64));
         return;
     }
     let middle = if is_one {
@@ -181,8 +216,8 @@ fn divide(times: &[i64], intervals: &mut Vec<Interval>) {
         0
     };
     let place = times.partition_point(|&time| time < middle);
-    divide(&times[..place], intervals);
-    divide(&times[place..], intervals);
+    divide(&times[..place], most, intervals);
+    divide(&times[place..], most, intervals);
 }
 
 #[cfg(test)]
@@ -190,7 +225,7 @@ mod tests {
     use super::*;
 
     fn counts(times: &[i64]) -> Counts {
-        let mut counter = Counter::default();
+        let mut counter = Counter::of(0);
         assert!(times.iter().all(|&time| counter.add(time)));
         counter.finish()
     }
@@ -200,7 +235,7 @@ mod tests {
         let parts = counts(times).parts(from, to, bits);
         let mut found = std::collections::BTreeMap::new();
         for interval in &parts.counted {
-            *found.entry(interval.first >> bits).or_insert(0) += interval.count;
+            *found.entry(interval.first >> bits).or_insert(0) += interval.count();
         }
         let mut read = 0;
         for &(begin, end) in &parts.unread {
@@ -248,6 +283,12 @@ mod tests {
         }
         assert_eq!(check(&times, -(1 << 30), 1 << 40, 30), 0);
         let all = counts(&times);
+        // Times that come at once are divided in the same way, in as many intervals.
+        let large = Counts::of(&times, MOST_OF_LARGE).unwrap();
+        let events =
+            |counts: &Counts| -> u64 { counts.intervals.iter().map(|one| one.count()).sum() };
+        assert_eq!(events(&large), events(&all));
+        assert!(2 * large.intervals.len() < all.intervals.len());
         let mut bytes = Vec::new();
         all.write(&mut bytes);
         assert_eq!(Counts::read(&mut Numbers::new(&bytes)).unwrap(), all);
@@ -260,8 +301,9 @@ mod tests {
 
     #[test]
     fn a_time_before_the_last_one_is_refused() {
-        let mut counter = Counter::default();
+        let mut counter = Counter::of(0);
         assert!(counter.add(5) && counter.add(5) && !counter.add(4));
+        assert_eq!(Counts::of(&[5, 4], MOST), None);
         assert_eq!(counts(&[]).parts(0, 8, 3), Parts::default());
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use flate2::Crc;
@@ -22,6 +23,11 @@ const MOST_UNFINISHED: usize = 64 << 20;
 const MOST_IN_MEMORY: u64 = 512 << 20;
 /// Periods that are held back beyond a block: they may come slightly out of order.
 const HELD_BACK: usize = 64;
+/// Periods that wait for their blocks to be full. Of so many threads that there are more, blocks are smaller.
+const MOST_PENDING: usize = if cfg!(test) { 4096 } else { 2 << 20 };
+const SMALL_BLOCK: usize = 256;
+/// Tracks whose grids are computed and in memory at one time: each takes up to some thirty megabytes, however many CPUs there are.
+const GRIDS_AT_ONCE: usize = 4;
 
 /// Where the bytes go.
 pub(crate) enum Sink {
@@ -35,9 +41,11 @@ pub(crate) struct Writer {
     tracks: HashMap<Track, Unfinished, ahash::RandomState>,
     /// Bytes of unfinished chunks.
     unfinished: usize,
+    /// Periods that are in no block.
+    pending: usize,
     tids: Vec<i64>,
     places: HashMap<i64, u32, ahash::RandomState>,
-    counts: HashMap<String, Counts>,
+    counts: HashMap<String, Arc<Counts>>,
 }
 
 #[derive(Default)]
@@ -60,6 +68,7 @@ impl Writer {
             at: 0,
             tracks: HashMap::default(),
             unfinished: 0,
+            pending: 0,
             tids: Vec::new(),
             places: HashMap::default(),
             counts: HashMap::new(),
@@ -100,10 +109,17 @@ impl Writer {
     pub(crate) fn add(&mut self, track: Track, period: Period) -> Result<()> {
         let of_track = self.tracks.entry(track).or_default();
         of_track.pending.push(period);
-        if of_track.pending.len() < BLOCK + HELD_BACK {
+        self.pending += 1;
+        let block = match self.pending {
+            ..=MOST_PENDING => BLOCK,
+            _ => SMALL_BLOCK,
+        };
+        let count = of_track.pending.len().saturating_sub(HELD_BACK).min(BLOCK);
+        if count < block {
             return Ok(());
         }
-        self.unfinished += of_track.finish_block(BLOCK)?;
+        self.pending -= count;
+        self.unfinished += of_track.finish_block(count)?;
         if of_track.chunk.len() >= CHUNK {
             self.finish_chunk(track)?;
         }
@@ -116,7 +132,7 @@ impl Writer {
         Ok(())
     }
 
-    pub(crate) fn count(&mut self, table: &str, counts: Counts) {
+    pub(crate) fn count(&mut self, table: &str, counts: Arc<Counts>) {
         self.counts.insert(table.to_owned(), counts);
     }
 
@@ -156,6 +172,8 @@ impl Writer {
         let tracks = std::mem::take(&mut self.tracks).into_iter();
         let tracks = tracks.map(|(track, mut unfinished)| {
             unfinished.track.complete();
+            unfinished.track.blocks.shrink_to_fit();
+            unfinished.track.sums.shrink_to_fit();
             (track, unfinished.track)
         });
         // A store of what is there so far, for the grids.
@@ -165,23 +183,27 @@ impl Writer {
             tids: std::mem::take(&mut self.tids),
             counts: std::mem::take(&mut self.counts),
         };
-        let grids = grids(&store, length, &make)?;
-        self.data = std::mem::replace(&mut store.data, Data::Memory(Vec::new()));
-        for (track, bits, bytes) in grids {
-            let chunk = Chunk {
-                at: self.at,
-                bytes: bytes.len() as u32,
-                checksum: checksum(&bytes),
-            };
-            // It would be refused when it is read.
-            if chunk.bytes > MOST_CHUNK {
-                continue;
+        for tracks in with_grids(&store, length).chunks(GRIDS_AT_ONCE) {
+            let grids = grids(&store, tracks, &make)?;
+            self.data = std::mem::replace(&mut store.data, Data::Memory(Vec::new()));
+            for (track, bits, bytes) in grids {
+                let chunk = Chunk {
+                    at: self.at,
+                    bytes: bytes.len() as u32,
+                    checksum: checksum(&bytes),
+                };
+                // It would be refused when it is read.
+                if chunk.bytes > MOST_CHUNK {
+                    continue;
+                }
+                self.write(&bytes)?;
+                if let Some(blocks) = store.tracks.get_mut(&track) {
+                    blocks.grids.push((bits, chunk));
+                }
             }
-            self.write(&bytes)?;
-            if let Some(blocks) = store.tracks.get_mut(&track) {
-                blocks.grids.push((bits, chunk));
-            }
+            store.data = std::mem::replace(&mut self.data, Data::Memory(Vec::new()));
         }
+        self.data = std::mem::replace(&mut store.data, Data::Memory(Vec::new()));
         let mut bytes = Vec::new();
         put(&mut bytes, store.tids.len() as u64);
         store
@@ -210,12 +232,8 @@ impl Writer {
     }
 }
 
-/// The grids of all tracks that have many periods in a step, as bytes.
-fn grids(
-    store: &Store,
-    length: i64,
-    make: &(impl Fn(&Store, Track, &[u32]) -> Result<Vec<Grid>> + Sync),
-) -> Result<Vec<(Track, u32, Vec<u8>)>> {
+/// The tracks that have many periods in a step, and the bits of such steps; the ones with most periods first.
+fn with_grids(store: &Store, length: i64) -> Vec<(Track, Vec<u32>)> {
     let mut wanted = Vec::new();
     for (&track, blocks) in &store.tracks {
         let periods: u64 = blocks
@@ -235,8 +253,18 @@ fn grids(
     }
     // The longest work first.
     wanted.sort_unstable_by_key(|(periods, ..)| std::cmp::Reverse(*periods));
-    let made = parallel(wanted.len(), |at| {
-        let (_, track, bits) = &wanted[at];
+    let wanted = wanted.into_iter();
+    wanted.map(|(_, track, bits)| (track, bits)).collect()
+}
+
+/// The grids of some tracks, as bytes.
+fn grids(
+    store: &Store,
+    tracks: &[(Track, Vec<u32>)],
+    make: &(impl Fn(&Store, Track, &[u32]) -> Result<Vec<Grid>> + Sync),
+) -> Result<Vec<(Track, u32, Vec<u8>)>> {
+    let made = parallel(tracks.len(), |at| {
+        let (track, bits) = &tracks[at];
         let grids = make(store, *track, bits)?.into_iter();
         let grids = bits.iter().zip(grids);
         Ok(grids
