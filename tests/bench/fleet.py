@@ -3,7 +3,8 @@
     perfquet-convert traces/*.pqt --to lake -o small --partition date,host
     python3 tests/bench/fleet.py small large 10000
 
-Each trace of the small lake is there again and again, under another name and host, half of them on each of two dates. The files of Parquet
+Each trace of the small lake is there again and again, under another name and host: the first half of them on one date, the others on the next.
+fleet_samples.py makes traces with many samples. The files of Parquet
 are links, so that they have the names of the small lake in their column `trace`: perfquet-query, which takes the name from the record, reads
 them as traces of their own; other engines do not.
 """
@@ -35,9 +36,11 @@ def main():
     (large / own / "lake.json").write_text(json.dumps(head))
     made = set()
     for number in range(count):
-        record = records[number % len(records)]
+        day = number * 2 // count
+        half = records[len(records) * day // 2 : max(1, len(records) * (day + 1) // 2)]
+        record = half[number % len(half)]
         path, manifest = manifests[record["trace"]]
-        host, date = f"h{number:05}", ["2026-11-22", "2026-11-23"][number * 2 // count]
+        host, date = f"h{number:05}", ["2026-11-22", "2026-11-23"][day]
         trace = f"h{number:05}-{number:016x}"
         place = f"date={date}/host={host}/{trace}.parquet"
         names = {path: f"{own}/manifests/{trace}.json"}
