@@ -30,6 +30,13 @@ fn write(catalog: &Catalog, out: &mut dyn Write, tally: &mut Tally) -> Result<()
          -- Spark decodes a host that is not ASCII as Latin-1: decode(encode(host, 'ISO-8859-1'), 'UTF-8') is its name.",
         catalog.subject()
     )?;
+    if catalog.is_lake() && !catalog.is_remote() {
+        // By default, more than 32 directories are listed by a task each: minutes for the partitions of 10,000 hosts, seconds without.
+        writeln!(
+            out,
+            "SET spark.sql.sources.parallelPartitionDiscovery.threshold=1000000;"
+        )?;
+    }
     if catalog.root.contains("${") {
         writeln!(out, "SET spark.sql.variable.substitute=false;")?;
     }
