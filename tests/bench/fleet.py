@@ -54,6 +54,8 @@ def main():
                 made.add(folder)
                 (large / folder).mkdir(parents=True, exist_ok=True)
             os.link(small / file["path"], large / name)
+        manifest["facts"]["host"] = host
+        manifest["facts"]["other"]["lake.date"] = date
         text = json.dumps(manifest)
         for table in manifest["tables"].values():
             for part in table["parts"]:

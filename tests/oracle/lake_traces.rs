@@ -133,7 +133,7 @@ fn a_lake_answers_as_its_traces() {
     for table in &tables {
         let what = match table.as_str() {
             "main.trace_info" => "SELECT * FROM trace_info WHERE name NOT IN ('path', 'host', \
-                                  'lake.recorded_host')"
+                                  'lake.date', 'lake.recorded_host')"
                 .to_owned(),
             table => format!("SELECT * FROM {table}"),
         };
@@ -189,6 +189,18 @@ fn a_lake_answers_as_its_traces() {
             "{select}"
         );
     }
+    // The dates of its directories, by which SQL groups traces.
+    let sql = "SELECT value, count(*) FROM trace_info WHERE name = 'lake.date' GROUP BY 1";
+    let (_, dates) = asked(&lake, &["sql", sql, "--format", "csv"]);
+    assert_eq!(
+        dates,
+        [
+            "2026-11-20,4",
+            "2026-11-21,4",
+            "2026-11-22,2",
+            "value,count(*)"
+        ]
+    );
     // In front of other traces, behind them, and twice.
     let mixed = [
         traces[8].clone(),

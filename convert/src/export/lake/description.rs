@@ -32,6 +32,8 @@ pub(super) struct PublishedTable {
 
 /// Fact about tables that the lake lacks.
 const OMITTED: &str = "lake.omitted_tables";
+/// Fact about the date in the path, by which SQL groups traces.
+const DATE: &str = "lake.date";
 /// Fact about the host of the recording, if `--partition` gives another one.
 const RECORDED_HOST: &str = "lake.recorded_host";
 
@@ -48,6 +50,10 @@ pub(super) fn manifest(
         let other = host.map(|host| (RECORDED_HOST.to_owned(), host));
         manifest.facts.other.extend(other);
     }
+    manifest.facts.other.remove(DATE);
+    let date = place.date.clone();
+    let date = date.map(|date| (DATE.to_owned(), date));
+    manifest.facts.other.extend(date);
     if !omitted.is_empty() {
         let names = omitted.join(", ");
         manifest.facts.other.insert(OMITTED.to_owned(), names);
