@@ -20,6 +20,7 @@ use perfquet_cli::nearest;
 use perfquet_cli::quantity::time_range;
 use perfquet_trace::count::counted;
 
+use crate::text::shell_word;
 use crate::totals;
 
 /// Filters for rows.
@@ -51,6 +52,8 @@ pub(crate) struct Scope {
     #[arg(long, value_name = "TID", value_delimiter = ',')]
     tid: Vec<i32>,
     /// Keep only threads with these names; comma-separated
+    ///
+    /// A name with a comma needs a condition: --where "comm = 'a,b'".
     #[arg(long, value_name = "COMM", value_delimiter = ',')]
     comm: Vec<String>,
     /// Keep only these CPUs; comma-separated
@@ -183,10 +186,7 @@ impl Filters {
             if near.is_empty() {
                 near = found.iter().take(5).map(String::as_str).collect();
             }
-            let hint: Vec<String> = near
-                .iter()
-                .map(|name| format!("--{column} {name}"))
-                .collect();
+            let hint: Vec<String> = near.iter().map(|name| option_for(column, name)).collect();
             let of_trace = format!(
                 "SELECT 1 FROM threads WHERE CAST({column} AS TEXT) IN ({}) LIMIT 1",
                 wanted
@@ -274,6 +274,15 @@ impl Scope {
         one_of("comm", self.comm.iter().map(|name| literal(name)).collect());
         Ok(all)
     }
+}
+
+/// Returns the option that keeps one value of a column. A comma separates values, so a name with one needs a condition.
+fn option_for(column: &str, name: &str) -> String {
+    let (option, value) = match name.contains(',') || name.is_empty() {
+        true => ("where", format!("{column} = {}", literal(name))),
+        false => (column, name.to_owned()),
+    };
+    format!("--{option} {}", shell_word(&value))
 }
 
 /// Returns the condition for the range in each trace, because each trace has its own start.

@@ -262,9 +262,36 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
+/// A word for the shell: in single quotes, or in double quotes if it has single ones.
+pub(crate) fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-=,:+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    if !word.contains('\'') {
+        return format!("'{word}'");
+    }
+    let mut text = String::from("\"");
+    for letter in word.chars() {
+        if "\"\\$`".contains(letter) {
+            text.push('\\');
+        }
+        text.push(letter);
+    }
+    text + "\""
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_for_the_shell() {
+        assert_eq!(shell_word("--time=3s..4s"), "--time=3s..4s");
+        assert_eq!(shell_word("a b"), "'a b'");
+        assert_eq!(shell_word("x = 'a$b'"), "\"x = 'a\\$b'\"");
+        assert_eq!(shell_word(""), "''");
+    }
 
     #[test]
     fn names_are_shortened_from_the_front() {

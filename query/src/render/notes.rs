@@ -15,7 +15,7 @@ use arrow::array::RecordBatch;
 use perfquet::stacks::strings;
 
 use super::width;
-use crate::text::{columns, harmless, wrapped};
+use crate::text::{columns, harmless, shell_word, wrapped};
 
 /// Rows with the columns severity, title, detail, why and sql.
 pub(crate) struct Notes {
@@ -59,10 +59,10 @@ impl Notes {
 /// The command on lines of at most `width` columns, which a shell reads as one command: they end with a backslash, or within the quotes
 /// around the SQL, between its words. Longer words stay whole.
 fn command_lines(command: &[String], sql: &str, width: usize) -> Vec<String> {
-    let quoted_sql = quoted(sql);
+    let quoted_sql = shell_word(sql);
     let words = ["perfquet-query", "sql"].into_iter().map(str::to_owned);
     let words: Vec<String> = words
-        .chain(command.iter().map(|word| quoted(word)))
+        .chain(command.iter().map(|word| shell_word(word)))
         .collect();
     let pieces = pieces(&quoted_sql);
     let mut lines = Vec::new();
@@ -109,36 +109,9 @@ fn pieces(quoted: &str) -> Vec<&str> {
     found
 }
 
-/// A word for the shell: in single quotes, or in double quotes if it has single ones.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-=,:+".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    if !word.contains('\'') {
-        return format!("'{word}'");
-    }
-    let mut text = String::from("\"");
-    for letter in word.chars() {
-        if "\"\\$`".contains(letter) {
-            text.push('\\');
-        }
-        text.push(letter);
-    }
-    text + "\""
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_for_the_shell() {
-        assert_eq!(quoted("--time=3s..4s"), "--time=3s..4s");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("x = 'a$b'"), "\"x = 'a\\$b'\"");
-        assert_eq!(quoted(""), "''");
-    }
 
     #[test]
     fn commands_on_several_lines_stay_the_same_command() {

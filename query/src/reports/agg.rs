@@ -204,6 +204,12 @@ fn largest(batch: &RecordBatch, count: usize) -> Result<RecordBatch> {
 fn imported_values(session: &Session, filters: &Filters) -> Result<RecordBatch> {
     let condition = format!("value IS NOT NULL AND {}", filters.condition(session)?);
     let Some(rows) = stored_aggregates::query(session, &condition)? else {
+        if filters.are_given() {
+            bail!(
+                "no matching aggregates\n{}",
+                stored_aggregates::OF_INTERVALS
+            );
+        }
         bail!("the trace has only distributions\nhint: perfquet-query hist TRACE");
     };
     let traces = stored_aggregates::traces(session, &rows)?;

@@ -22,6 +22,9 @@ use crate::text::harmless;
 /// One bar: low, high (exclusive), count.
 type Bucket = (Option<i64>, Option<i64>, i64);
 
+/// How to find values of a part of a recording.
+pub(super) const OF_INTERVALS: &str = "hint: their totals are of the whole recording; values of intervals (--every): perfquet-query sql TRACE \"SELECT name, keys, since, time, value FROM aggregates WHERE since IS NOT NULL\"";
+
 /// The latest printing of each key, in the order of the output.
 pub(super) fn query(session: &Session, condition: &str) -> Result<Option<RecordBatch>> {
     let (column, key) = trace_column(session);

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::{Field, Int64Type, Schema};
 use clap::{Args, ValueEnum};
@@ -339,6 +339,12 @@ fn batch(
 /// Returns stacks that are already aggregated, their summary and unit.
 fn aggregated(session: &Session, condition: &str) -> Result<(String, Folded, String)> {
     let summed = stored_aggregates::stacks(session, condition)?;
+    if summed.folded.weight == 0 {
+        bail!(
+            "no matching aggregates with stacks\n{}",
+            stored_aggregates::OF_INTERVALS
+        );
+    }
     let unit = summed.unit();
     let name = summed
         .name

@@ -287,6 +287,8 @@ fn no_column(field: &Column, valid: &[Column], is_quoted: bool) -> String {
     let hint = if is_quoted {
         let string = crate::sql::names::literal(&field.name);
         format!("double quotes are for names; a string: {string}")
+    } else if names.contains(&"keys") && near.is_empty() {
+        "the key of an aggregation is the list keys: keys[1] = 'sh'".to_owned()
     } else if let Some(hint) = expression.filter(|_| is_other) {
         hint.to_owned()
     } else if !near.is_empty() {

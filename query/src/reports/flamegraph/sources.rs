@@ -186,7 +186,10 @@ fn from_aggregates(graph: &Flamegraph, session: &Session) -> Result<Boxes> {
     let summed = stored_aggregates::stacks(session, &condition)?;
     let folded = &summed.folded;
     if folded.weight == 0 {
-        bail!("no matching aggregates with stacks");
+        bail!(
+            "no matching aggregates with stacks\n{}",
+            stored_aggregates::OF_INTERVALS
+        );
     }
     let name = summed
         .name
