@@ -7,7 +7,7 @@
 //! vm     events        -3.120 s   1.2 ppm    1.100 us    412      time 5 of vm is aligned(time) 5 - 3.12 s of host
 //! ```
 //! The times that are stored stay as they are; a [`Placement`] maps those of one trace. Traces are placed by what they say of their
-//! clocks when they are opened ([`by_facts`]), or by an alignment that was written before ([`file`]).
+//! clocks when they are opened ([`by_facts`]), or by an alignment that was written before ([`file`](mod@file)).
 
 pub mod file;
 pub mod line;
