@@ -16,6 +16,7 @@ mod failure;
 mod flight;
 mod ftrace;
 mod journal;
+mod kept_code;
 mod lifecycle;
 mod limit;
 mod list;

@@ -115,6 +115,7 @@ const WORDS: &[(&str, &str)] = &[
         "--function, --function-graph or --kfi-config",
         "--function vfs_*",
     ),
+    ("--keep-code", "--keep-code"),
     ("--live", "--live"),
     ("--live, of samples", "--live"),
     ("--max-cpu", "--max-cpu 5"),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use perfquet_tests::{bin, needs, root};
+use perfquet_tests::{bin, kept_code, needs, root};
 use serde_json::Value;
 
 use super::server::{Server, converted};
@@ -285,6 +285,23 @@ fn code_is_that_of_annotate() {
         missing["command"].as_str().unwrap().ends_with(" -- --all"),
         "{missing}"
     );
+}
+
+/// Code that the recorder kept has its origin.
+#[test]
+fn kept_code_is_that_of_annotate() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = kept_code::trace(directory.path());
+    let server = Server::of(&[&trace]);
+    let length = server.get("/api/meta")["traces"][0]["length"]
+        .as_i64()
+        .unwrap();
+    let code = server.get(&format!(
+        "/api/code?trace=0&from=0&to={length}&ids=&function=countdown"
+    ));
+    let lines = lines_of_command(&code);
+    let origin = "  code kept by the recorder at 3.013 s";
+    assert!(lines.iter().any(|line| line[1] == origin), "{code}");
 }
 
 /// Code and functions are of the events that one chooses: one, or several side by side.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use perfquet_tests::{bin, needs, root};
+use perfquet_tests::{bin, kept_code, needs, root};
 
 use super::keys::browsed;
 use super::{opened, output, report};
@@ -79,4 +79,23 @@ fn code_on_a_page_is_that_of_annotate() {
             .arg(&none),
     );
     assert!(!opened(&none, "").contains("<section id=\"code\""));
+}
+
+/// Code that the recorder kept is on a page, with its origin.
+#[test]
+fn kept_code_is_on_a_page() {
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let trace = kept_code::trace(directory.path());
+    let page = report(directory.path(), &[&trace]);
+    let shown = opened(&page, "view=sandwich&function=countdown");
+    for line in [
+        "code kept by the recorder at 3.013 s",
+        "(2 versions): 24 samples before then may be of earlier code",
+        "7fa8c4d4f043",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
 }

@@ -8,6 +8,7 @@ pub mod corpus;
 pub mod demo;
 pub mod dist;
 pub mod fuzz;
+pub mod kept_code;
 pub mod load;
 pub mod needs;
 pub mod pairs;

@@ -470,6 +470,87 @@ sort: vec!["time".to_owned()],
     }
 }
 
+/// Machine code of sampled functions, as the recorder read it: a row for each version that it saw. Only with --keep-code.
+pub mod code {
+    use super::*;
+
+    /// Name of the table.
+    pub const NAME: &str = "code";
+
+    /// Declaration of the table.
+    pub fn schema() -> TableSchema {
+        TableSchema {
+name: NAME.to_owned(),
+doc: "Machine code of sampled functions, as the recorder read it: a row for each version that it saw. Only with --keep-code.".to_owned(),
+columns: vec![column("time", ColumnType::Int64, true, "ns", Encoding::Delta, "Time at which the recorder read this version."),column("pid", ColumnType::Int32, true, "", Encoding::Dictionary, "Process whose code it is; NULL for the kernel."),column("module", ColumnType::Text, false, "", Encoding::Dictionary, "Module of the function, as in frames."),column("build_id", ColumnType::Text, true, "", Encoding::Dictionary, "Build ID of the module, hexadecimal."),column("function_start", ColumnType::Bits, false, "address", Encoding::Plain, "Start of the function, in the terms of frames: module_offset, or address if that is NULL, less function_offset."),column("address", ColumnType::Bits, false, "address", Encoding::Plain, "Address of the first byte: in memory, or as in the symbol table of the module's file."),column("size", ColumnType::Int64, false, "bytes", Encoding::Dictionary, "Length of the function; the code is shorter if the recorder kept only its beginning."),column("machine", ColumnType::Text, false, "", Encoding::Dictionary, "x86_64, i386, aarch64 or the machine number of ELF."),column("code", ColumnType::Binary, false, "", Encoding::Plain, "Machine code, from the start of the function."),],
+sort: vec!["time".to_owned()],
+}
+    }
+
+    /// A row to be written.
+    #[derive(Debug, Clone, Copy, Default)]
+    pub struct Row<'a> {
+        /// Time at which the recorder read this version.
+        pub time: Option<i64>,
+        /// Process whose code it is; NULL for the kernel.
+        pub pid: Option<i32>,
+        /// Module of the function, as in frames.
+        pub module: &'a [u8],
+        /// Build ID of the module, hexadecimal.
+        pub build_id: Option<&'a [u8]>,
+        /// Start of the function, in the terms of frames: module_offset, or address if that is NULL, less function_offset.
+        pub function_start: u64,
+        /// Address of the first byte: in memory, or as in the symbol table of the module's file.
+        pub address: u64,
+        /// Length of the function; the code is shorter if the recorder kept only its beginning.
+        pub size: i64,
+        /// x86_64, i386, aarch64 or the machine number of ELF.
+        pub machine: &'a [u8],
+        /// Machine code, from the start of the function.
+        pub code: &'a [u8],
+    }
+
+    impl Row<'_> {
+        /// Pushes the values to the columns of this table; `Writer::end_row` ends the row.
+        #[inline]
+        pub fn push(&self, rows: &mut Rows) {
+            let [
+                to_time,
+                to_pid,
+                to_module,
+                to_build_id,
+                to_function_start,
+                to_address,
+                to_size,
+                to_machine,
+                to_code,
+            ] = rows.columns_mut()
+            else {
+                debug_assert!(false, "rows of another table than code");
+                return;
+            };
+            match self.time {
+                Some(value) => to_time.push_i64(value),
+                None => to_time.push_null(),
+            }
+            match self.pid {
+                Some(value) => to_pid.push_i64(i64::from(value)),
+                None => to_pid.push_null(),
+            }
+            to_module.push_bytes(self.module);
+            match self.build_id {
+                Some(value) => to_build_id.push_bytes(value),
+                None => to_build_id.push_null(),
+            }
+            to_function_start.push_u64(self.function_start);
+            to_address.push_u64(self.address);
+            to_size.push_i64(self.size);
+            to_machine.push_bytes(self.machine);
+            to_code.push_bytes(self.code);
+        }
+    }
+}
+
 /// The first columns of every event table.
 pub mod common {
     use super::*;
@@ -2592,6 +2673,7 @@ pub fn all() -> Vec<TableSchema> {
 pub fn declared() -> Vec<TableSchema> {
     let mut tables = all();
     tables.extend([
+        code::schema(),
         counts::schema(),
         open_files::schema(),
         summary_durations::schema(),

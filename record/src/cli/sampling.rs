@@ -27,6 +27,12 @@ pub(crate) struct SamplingOptions {
     pub(crate) cpu_limit: CpuLimitOptions,
     #[command(flatten, next_help_heading = SAMPLING)]
     pub(crate) stacks: StackOptions,
+    /// Keep the code of sampled functions that will be gone later, for annotate
+    ///
+    /// Code generated at run time, that of files that were removed or replaced, and the running kernel's (as root, if
+    /// /proc/kcore is readable). Generated code is read when a function is first sampled, again while recording, and at the end.
+    #[arg(long, help_heading = SAMPLING)]
+    pub(crate) keep_code: bool,
     #[command(flatten, next_help_heading = SAMPLING)]
     pub(crate) extras: ExtraOptions,
     #[command(flatten, next_help_heading = SAMPLING)]

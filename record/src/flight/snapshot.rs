@@ -315,7 +315,7 @@ fn write(path: &Path, form: Form, held: &Held, roots: Roots, last: Option<Last>)
         journal: output.journal_path(),
         settled: journal.settled(),
         packing: Packing::Never,
-        displayed: None,
+        others: Vec::new(),
     };
     let encoder = Encoder::start(source, path.to_owned(), &all, roots);
     match last {

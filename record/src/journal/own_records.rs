@@ -3,9 +3,12 @@
 //! So the journal contains the whole recording, in order of time, and needs one reader. formats/events/src/wire/ has the
 //! layout.
 
-use perfquet_events::event::{Action, AggregateValue, Bucket, CounterValue, ProcessState};
+use perfquet_events::event::{
+    Action, AggregateValue, Bucket, CounterValue, KeptCode, ProcessState,
+};
 use perfquet_events::wire::{
-    AggregateRecord, CountRecord, FilesRecord, LossRecord, PauseRecord, ProcessRecord, RateRecord,
+    AggregateRecord, CodeRecord, CountRecord, FilesRecord, LossRecord, PauseRecord, ProcessRecord,
+    RateRecord,
 };
 
 use super::record::{Records, kind};
@@ -110,6 +113,11 @@ impl OwnRecords {
         let files = files.iter().map(|(fd, path)| (*fd, path.as_slice()));
         let files = files.collect();
         self.sample(FilesRecord { pid, files }.encode());
+    }
+
+    /// Adds the code of a function, at most 48 KiB of it.
+    pub(crate) fn code(&mut self, kept: &KeptCode<'_>) {
+        self.sample(CodeRecord(*kept).encode());
     }
 
     /// Returns the records.

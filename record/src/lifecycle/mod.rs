@@ -19,6 +19,7 @@ use crate::flight::Snapshots;
 use crate::ftrace::Tracing;
 use crate::journal::header;
 use crate::journal::own_records::OwnRecords;
+use crate::kept_code::{self, Keeper};
 use crate::live::{self, Display};
 use crate::output::progress::{Progress, Shown, TICK};
 use crate::periods::Periods;
@@ -54,7 +55,7 @@ pub(crate) struct Running {
     pub(crate) tracing: Option<Tracing>,
     counters: Option<Counters>,
     pub(crate) containers: Containers,
-    runtimes: Option<Runtimes>,
+    beside: Beside,
     pub(crate) extent: Extent,
     on: On,
     /// Aggregates are read at these times.
@@ -63,6 +64,12 @@ pub(crate) struct Running {
     cpu_limit: Option<(CpuLimit, Arc<Mutex<Periods>>)>,
     moments: Moments,
     screen: Screen,
+}
+
+/// What looks into processes beside the drain.
+struct Beside {
+    runtimes: Option<Runtimes>,
+    code: Option<Keeper>,
 }
 
 /// The recorded command, if there is one.
@@ -123,6 +130,11 @@ impl Running {
         self.screen.display = Some(Display::start(request));
     }
 
+    /// Keeps the code of sampled functions that will be gone.
+    pub(crate) fn keep_code(&mut self, request: kept_code::Request) {
+        self.beside.code = Some(Keeper::start(request, self.drain.added()));
+    }
+
     /// Waits for the end of the command, a signal, the given duration, or the requested number of events. Snapshots are
     /// written during the wait.
     pub(crate) fn until_end(
@@ -176,7 +188,7 @@ impl Running {
             self.moments.look();
             self.reap();
             let pids = self.containers.look(&self.target, self.command.pid);
-            if let (Some(runtimes), Some(pids)) = (&self.runtimes, pids) {
+            if let (Some(runtimes), Some(pids)) = (&self.beside.runtimes, pids) {
                 runtimes.look(pids);
             }
             let is_orphaned = self.on.handover.as_ref().is_some_and(Handover::is_orphaned);

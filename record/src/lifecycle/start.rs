@@ -11,7 +11,7 @@ use perfquet_events::event::Selection;
 use perfquet_trace::count::counted;
 use perfquet_trace::symbols::limits::{HELD_FILES_MAX, UNWOUND_FILES_MAX};
 
-use super::{Extent, On, Readings, Running, RunningCommand, Screen, command};
+use super::{Beside, Extent, On, Readings, Running, RunningCommand, Screen, command};
 use crate::bpf::{Live, Programs};
 use crate::control::{Control, Delay};
 use crate::cpu_limit::CpuLimit;
@@ -206,7 +206,10 @@ impl Running {
             tracing,
             counters,
             containers,
-            runtimes,
+            beside: Beside {
+                runtimes,
+                code: None,
+            },
             extent: Extent {
                 selection,
                 seen,

@@ -10,6 +10,7 @@ use crate::bpf::Programs;
 use crate::cpu_limit::CpuLimit;
 use crate::drain::Sink;
 use crate::ftrace::Tracing;
+use crate::kept_code::{Keeper, Kept};
 use crate::output::progress::Progress;
 use crate::probe::definition::Definitions;
 use crate::process_states;
@@ -54,7 +55,7 @@ impl Running {
         self.recording.disable();
         self.screen.progress.step("finishing");
         // Recording has stopped, and the command still runs unless it exited.
-        let runtimes = self.runtimes.take().map(Runtimes::finish);
+        let runtimes = self.beside.runtimes.take().map(Runtimes::finish);
         self.reap();
         if let (Some(pid), Some(ended), Some(_)) =
             (self.command.pid, self.command.ended, self.recording.own_id)
@@ -65,6 +66,8 @@ impl Running {
             display.note(self.shown());
         }
         let (sink, drained, user_stacks) = self.drain.finish();
+        // The command still runs unless it has ended by itself.
+        let code = self.beside.code.take().map(Keeper::finish);
         if let Some(display) = self.screen.display.take() {
             display.finish();
         }
@@ -81,6 +84,7 @@ impl Running {
             traced,
             user_stacks,
             runtimes: runtimes.unwrap_or_default(),
+            code,
         };
         (sink, drained, stopped)
     }
@@ -106,6 +110,8 @@ pub(crate) struct Stopped {
     pub(crate) user_stacks: Option<Counts>,
     /// Results of the requests for perf maps.
     pub(crate) runtimes: runtimes::Summary,
+    /// The code that was kept.
+    pub(crate) code: Option<Kept>,
 }
 
 impl Stopped {

@@ -23,13 +23,13 @@ use crate::sys::thread;
 
 /// The source of the records.
 pub(crate) enum Source {
-    /// A growing journal, to be read up to its settled length; parts already encoded may be packed, as far as a display has read
-    /// them, too.
+    /// A growing journal, to be read up to its settled length; parts already encoded may be packed, as far as the other
+    /// readers have read them, too.
     Following {
         journal: PathBuf,
         settled: Arc<AtomicU64>,
         packing: Packing,
-        displayed: Option<Arc<AtomicU64>>,
+        others: Vec<Arc<AtomicU64>>,
     },
     /// The complete journal of this trace: a flight recorder's memory, which no longer grows.
     Whole(PathBuf),
@@ -179,14 +179,14 @@ fn encode(
         Source::Whole(trace) => journal_inputs(trace)?,
     };
     let is_growing = matches!(source, Source::Following { .. });
-    let (mut packer, displayed) = match source {
+    let (mut packer, others) = match source {
         Source::Following {
             journal,
             packing,
-            displayed,
+            others,
             ..
-        } => (Packer::new(journal, *packing), displayed.clone()),
-        Source::Whole(_) => (None, None),
+        } => (Packer::new(journal, *packing), others.clone()),
+        Source::Whole(_) => (None, Vec::new()),
     };
     let trace = output.to_owned();
     // Read after the rings' bytes: files added when the recording ends.
@@ -212,9 +212,8 @@ fn encode(
                 packer = None;
             }
             if let Some(packer) = &mut packer {
-                let displayed = displayed.as_ref();
-                let displayed = displayed.map_or(u64::MAX, |read| read.load(Ordering::Relaxed));
-                packer.follow(progress.done.min(displayed));
+                let others = others.iter().map(|read| read.load(Ordering::Relaxed));
+                packer.follow(others.fold(progress.done, u64::min));
             }
         })),
         later: Some(Box::new(beside)),

@@ -15,6 +15,7 @@ enum Wish {
     Force,
     FunctionTracing,
     Group,
+    KeepCode,
     Live,
     MaxCpu,
     MaxEvents,
@@ -54,6 +55,7 @@ const EXCLUSIONS: &[(Wish, &[Wish], &str)] = &[
     // The first sample of a cut trace would have all that was counted before.
     (Wish::Group, &[Wish::Ring, Wish::Triggers], DROP_ONE),
     (Wish::MaxCpu, &[Wish::Ring, Wish::PerfData], DROP_ONE),
+    (Wish::KeepCode, &[Wish::Ring, Wish::PerfData], DROP_ONE),
     (Wish::Stat, &[Wish::Ring, Wish::PerfData], DROP_ONE),
     // The journal has other events than the trace, or comes too late.
     (
@@ -97,6 +99,7 @@ impl Wish {
             Wish::Force => "--force",
             Wish::FunctionTracing => "--function, --function-graph or --kfi-config",
             Wish::Group => "a group {A,B}:S",
+            Wish::KeepCode => "--keep-code",
             Wish::Live => "--live",
             Wish::MaxCpu => "--max-cpu",
             Wish::MaxEvents => "--max-events",
@@ -117,6 +120,7 @@ impl Wish {
             Wish::Force => cli.output.force,
             Wish::FunctionTracing => cli.functions_traced.is_requested(),
             Wish::Group => cli.events.names.iter().any(|event| event.contains('{')),
+            Wish::KeepCode => cli.sampling.keep_code,
             Wish::Live => cli.displays_samples(),
             Wish::MaxCpu => cli.sampling.cpu_limit.is_given(),
             Wish::MaxEvents => cli.calls.max_events.is_some(),
@@ -161,6 +165,7 @@ mod tests {
             Wish::Force => "--force",
             Wish::FunctionTracing => "--function vfs_*",
             Wish::Group => "-e {cpu-clock,page-faults}:S",
+            Wish::KeepCode => "--keep-code",
             Wish::Live => "--live",
             Wish::MaxCpu => "--max-cpu 5",
             Wish::MaxEvents => "--max-events 9",

@@ -66,6 +66,12 @@ pub(crate) fn print(cli: &Cli) -> Result<String> {
         }
         (stacks, _) => lines.add("stacks", stacks.to_owned()),
     }
+    if cli.sampling.keep_code {
+        lines.add(
+            "code",
+            "of sampled functions that will be gone later".to_owned(),
+        );
+    }
     lines.limits(&plan, cli);
     lines.output(cli);
     lines.add("privileges", privileges(&plan, cli));

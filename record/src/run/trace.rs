@@ -15,6 +15,7 @@ use crate::cpu_limit::CpuLimit;
 use crate::drain::Sink;
 use crate::failure::{Failure, failed};
 use crate::journal::{Journal, Packing, header, samples_by_id};
+use crate::kept_code;
 use crate::lifecycle::{Running, Start, Stopped};
 use crate::live;
 use crate::output::closing_line;
@@ -134,7 +135,7 @@ fn started(
     Running::start(start, Sink::Journal(journal), written, &folder)
 }
 
-/// Starts the readers of the growing journal: the encoder, unless the journal is the output, and the display of samples.
+/// Starts the readers of the growing journal: the encoder, unless the journal is the output, the display of samples, and what keeps code.
 fn follow(
     cli: &Cli,
     running: &mut Running,
@@ -143,12 +144,13 @@ fn follow(
     selection: &Selection,
 ) -> Option<Encoder> {
     let displayed = cli.displays_samples().then(Arc::<AtomicU64>::default);
+    let kept = cli.sampling.keep_code.then(Arc::<AtomicU64>::default);
     let encoder = (cli.output.format == Format::Pqt).then(|| {
         let source = Source::Following {
             journal: output.journal_path(),
             settled: Arc::clone(&lengths.settled),
             packing: packing(cli),
-            displayed: displayed.clone(),
+            others: displayed.iter().chain(&kept).cloned().collect(),
         };
         let path = output.path().to_owned();
         Encoder::start(source, path, selection, running.containers.roots())
@@ -162,6 +164,14 @@ fn follow(
             roots: running.containers.roots(),
             every,
             has_command: !cli.command.is_empty(),
+        });
+    }
+    if let Some(read) = kept {
+        running.keep_code(kept_code::Request {
+            journal: output.journal_path(),
+            settled: Arc::clone(&lengths.settled),
+            read,
+            roots: running.containers.roots(),
         });
     }
     encoder
@@ -179,6 +189,7 @@ fn summary_of(stopped: &mut Stopped, is_segment: bool) -> Vec<String> {
         .chain(cpu_limit.as_ref().and_then(CpuLimit::sentence))
         .chain(user_stacks.iter().flat_map(user_stacks::Counts::sentences))
         .chain(of_runtimes)
+        .chain(stopped.code.iter().map(kept_code::Kept::sentence))
         .collect()
 }
 
@@ -250,6 +261,9 @@ fn complete_journal(
             journal.append(&early_end())?;
         }
         journal.append(&std::mem::take(&mut stopped.counts))?;
+        if let Some(kept) = &mut stopped.code {
+            journal.append(&std::mem::take(&mut kept.records))?;
+        }
         journal.append(&header::whole(
             &stopped.recording,
             MOMENTS,

@@ -125,6 +125,7 @@ pub(crate) const OTHERS: &[Choice] = &[
     choice("--agg", &["--off-cpu"]),
     choice("--agg", &["--profile"]),
     choice("--mode", &["--mode", "640"]),
+    choice("--keep-code", &["--keep-code"]),
     choice("frames", &["--no-interpreter-frames", "--no-runtime-maps"]),
 ];
 

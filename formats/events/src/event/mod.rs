@@ -18,6 +18,7 @@
 mod aggregate;
 pub mod bars;
 mod call;
+mod code;
 mod counter_value;
 mod flags;
 mod hit;
@@ -28,6 +29,7 @@ mod selection;
 
 pub use aggregate::{Action, Aggregate, AggregateValue, Bucket};
 pub use call::{Call, Common, Context, Enter, Function, Leave, Switch};
+pub use code::KeptCode;
 pub use counter_value::{Counted, CounterValue};
 pub use flags::Flags;
 pub use hit::{Hit, Id, Stacks};
@@ -95,6 +97,8 @@ pub enum Event<'a> {
     Process(ProcessState<'a>),
     /// A file was open in a process.
     OpenFile(OpenFile<'a>),
+    /// The code of a function, which will be gone later.
+    KeptCode(KeptCode<'a>),
     /// The path of a cgroup, to which samples refer.
     Cgroup(Cgroup<'a>),
     /// A file, or anonymous memory, was mapped into a process or the kernel.

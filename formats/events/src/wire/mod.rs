@@ -18,11 +18,13 @@
 //! | rate | perfquet-record, with `--max-cpu` | [`RateRecord`] |
 //! | process | perfquet-record, for each process that it sees | [`ProcessRecord`] |
 //! | files | perfquet-record, with system calls | [`FilesRecord`] |
+//! | code | perfquet-record, with `--keep-code` | [`CodeRecord`] |
 //!
 //! Numbers and layouts shared with C code are compared with its source in the tests.
 
 mod aggregate;
 mod call;
+mod code;
 mod count;
 mod files;
 mod loss;
@@ -36,6 +38,7 @@ use crate::bytes::{Cursor, Endian, Short};
 
 pub use aggregate::AggregateRecord;
 pub use call::{CallRecord, Caller};
+pub use code::CodeRecord;
 pub use count::CountRecord;
 pub use files::FilesRecord;
 pub use loss::LossRecord;
@@ -74,6 +77,8 @@ pub enum Kind {
     Process = 8,
     /// Files that are open in a process.
     Files = 9,
+    /// The code of a function.
+    Code = 10,
 }
 
 impl Kind {
@@ -89,6 +94,7 @@ impl Kind {
             Kind::Rate,
             Kind::Process,
             Kind::Files,
+            Kind::Code,
         ];
         all.into_iter().find(|kind| *kind as u32 == number)
     }
@@ -96,7 +102,9 @@ impl Kind {
     /// Whether the record is the recorder's, and of no event.
     pub fn is_of_recorder(self) -> bool {
         match self {
-            Kind::Pause | Kind::Count | Kind::Rate | Kind::Process | Kind::Files => true,
+            Kind::Pause | Kind::Count | Kind::Rate | Kind::Process | Kind::Files | Kind::Code => {
+                true
+            }
             Kind::Stack | Kind::Aggregate | Kind::Loss | Kind::Call => false,
         }
     }
@@ -171,9 +179,9 @@ mod tests {
             assert!(program.contains(&format!("#define RECORD_STACK {}\n", Kind::Stack as u32)));
             assert!(calls.contains(&format!("#define RECORD_CALL {}\n", Kind::Call as u32)));
         }
-        for number in 0..11 {
+        for number in 0..12 {
             let kind = Kind::of_number(number);
-            assert_eq!(kind.is_some(), (1..=9).contains(&number));
+            assert_eq!(kind.is_some(), (1..=10).contains(&number));
             assert!(kind.is_none_or(|kind| kind as u32 == number));
         }
     }

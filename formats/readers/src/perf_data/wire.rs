@@ -6,12 +6,12 @@ use perfquet_events::Error;
 use perfquet_events::bytes::{Cursor, Short};
 use perfquet_events::event::{
     Aggregate, Bucket, Call, CallFunction, Common, Context, CounterValue, Event, Fields, Function,
-    Loss, OpenFile, PairedCall, ProcessState, Sample, Space, Stack, StackDefinition, Value,
-    time_of,
+    KeptCode, Loss, OpenFile, PairedCall, ProcessState, Sample, Space, Stack, StackDefinition,
+    Value, time_of,
 };
 use perfquet_events::wire::{
-    AggregateRecord, CallRecord, CountRecord, FilesRecord, Kind, LossRecord, PREFIX, PauseRecord,
-    ProcessRecord, RateRecord, StackRecord,
+    AggregateRecord, CallRecord, CodeRecord, CountRecord, FilesRecord, Kind, LossRecord, PREFIX,
+    PauseRecord, ProcessRecord, RateRecord, StackRecord,
 };
 
 use crate::perf_data::attr::{Attr, event_type, sample_type};
@@ -107,6 +107,11 @@ impl Unfinished {
                 out.event(Event::Process(ProcessState { time, ..state }))?;
             }
             Some(Kind::Files) => files(sample, &FilesRecord::decode(body)?, out)?,
+            Some(Kind::Code) => {
+                let CodeRecord(kept) = CodeRecord::decode(body)?;
+                let time = sample.time;
+                out.event(Event::KeptCode(KeptCode { time, ..kept }))?;
+            }
             Some(Kind::Call) => return call(sample, CallRecord::decode(body)?, functions, out),
             None => return Err(Wrong::Kind(kind)),
         }

@@ -20,4 +20,6 @@ pub(crate) struct FixedTables {
     pub(crate) counts: Option<TableId>,
     /// Only if open files were recorded.
     pub(crate) open_files: Option<TableId>,
+    /// Only if code was kept.
+    pub(crate) code: Option<TableId>,
 }

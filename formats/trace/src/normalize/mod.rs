@@ -23,6 +23,7 @@ mod frames;
 mod generated;
 mod heads;
 mod hits;
+mod kept_code;
 mod kernel_texts;
 mod life;
 mod limits;
@@ -52,7 +53,9 @@ mod unwinding;
 mod window;
 
 pub use limits::Limits;
-pub use live::{EventHits, Function, FunctionNames, Interval, Tally, ThreadWeight};
+pub use live::{
+    CodeFinder, EventHits, Function, FunctionNames, Interval, SampledFunction, Tally, ThreadWeight,
+};
 pub use output::{Counts, Output};
 pub use spans::InputSummary;
 pub use window::TimeRange;
@@ -534,6 +537,7 @@ impl Normalizer<'_> {
             }
             Event::Process(state) => self.life.threads.process(&state),
             Event::OpenFile(file) => return self.open_file(&file),
+            Event::KeptCode(kept) => return self.kept_code(&kept),
             Event::Cgroup(cgroup) => self.life.threads.cgroup(&cgroup),
             Event::Mapping(mapping) => {
                 self.age.see_mapping(mapping.time);

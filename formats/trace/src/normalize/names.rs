@@ -21,8 +21,8 @@ use super::modules::{ModuleId, Modules, Placing};
 use super::output::Output;
 use super::texts::{TextId, Texts};
 use crate::symbols::{
-    FRAMES_AT_ONCE, FileIdentity, FirstMapped, KernelFacts, Name, Options, Origin, Request,
-    Symbolizer,
+    CodePlace, FRAMES_AT_ONCE, FileIdentity, FirstMapped, KernelFacts, Name, Options, Origin,
+    Request, Symbolizer,
 };
 use crate::tables;
 
@@ -86,6 +86,35 @@ pub(super) struct Module {
     file: Option<FileIdentity>,
     first_mapped: FirstMapped,
     placing: Placing,
+}
+
+impl Module {
+    /// The place of code at an offset of its file, for a reader of code.
+    pub(super) fn code_place(&self, offset: u64) -> CodePlace<'_> {
+        CodePlace {
+            module: &self.path,
+            build_id: self.build_id.as_deref(),
+            file: self.file,
+            first_mapped: self.first_mapped,
+            offset,
+            function: ("", 0),
+        }
+    }
+
+    /// Path, or a name in brackets.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Time of its first mapping.
+    pub(super) fn first_mapped(&self) -> FirstMapped {
+        self.first_mapped
+    }
+
+    /// Build ID.
+    pub(super) fn build_id(&self) -> Option<&[u8]> {
+        self.build_id.as_deref()
+    }
 }
 
 /// A frame before symbolization.

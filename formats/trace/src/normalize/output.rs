@@ -159,6 +159,7 @@ impl Output {
             event_types: writer.add_table(tables::event_types::schema())?,
             counts: None,
             open_files: None,
+            code: None,
         };
         Ok(Output {
             writer,

@@ -40,6 +40,7 @@ impl Normalizer<'_> {
             Event::Exit(exit) => check(&mut exit.time),
             Event::Process(state) => check(&mut state.time),
             Event::OpenFile(file) => check(&mut file.time),
+            Event::KeptCode(kept) => check(&mut kept.time),
             Event::Mapping(mapping) => check(&mut mapping.time),
             Event::KernelSymbol(symbol) => check(&mut symbol.time),
             Event::Loss(loss) => check(&mut loss.time),

@@ -7,6 +7,7 @@
 //! The code is that of the recorded file, found as its symbols are: a file with another build ID is never shown.
 //! Memory is not: code that was patched while it ran (a kernel's alternatives, breakpoints) is shown as in the file.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -18,13 +19,19 @@ use perfquet_events::Error;
 use super::demangle::demangle;
 use super::elf::{EM_AARCH64, EM_X86_64, Elf};
 use super::files::{Files, Found, ModuleKey};
+use super::jit::is_generated;
 use super::lines::{Lines, Location};
-use super::origin::Origin;
+use super::origin::{FileIdentity, FirstMapped, Origin};
 use super::user::Module;
 use super::{KERNEL, KernelSource, Options};
 
+/// Not EM_X86_64: with 32 bits.
+const EM_386: u16 = 3;
 /// Longer functions are cut: half a million instructions with their texts and lines take 0.4 GB.
 const FUNCTION_BYTES_MAX: usize = 1 << 20;
+
+/// The reason for generated code without its bytes.
+pub const GENERATED: &str = "its code was generated at run time, and the recording did not keep it";
 
 /// Where code was sampled.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +40,10 @@ pub struct CodePlace<'a> {
     pub module: &'a str,
     /// Its build ID.
     pub build_id: Option<&'a [u8]>,
+    /// The mapped file, if the recording identifies it.
+    pub file: Option<FileIdentity>,
+    /// The time of its first mapping.
+    pub first_mapped: FirstMapped,
     /// Offset in the module's file; for the kernel, an absolute address.
     pub offset: u64,
     /// Name and start of the function, which locate the kernel's code: it runs at other addresses than those of its file.
@@ -52,6 +63,48 @@ pub enum Machine {
     Other(u16),
 }
 
+impl Machine {
+    /// The instruction set with a machine number of ELF.
+    pub fn of_number(number: u16) -> Machine {
+        match number {
+            EM_386 => Machine::X86,
+            EM_X86_64 => Machine::X86_64,
+            EM_AARCH64 => Machine::Aarch64,
+            other => Machine::Other(other),
+        }
+    }
+
+    /// The machine number of ELF.
+    pub fn number(self) -> u16 {
+        match self {
+            Machine::X86 => EM_386,
+            Machine::X86_64 => EM_X86_64,
+            Machine::Aarch64 => EM_AARCH64,
+            Machine::Other(number) => number,
+        }
+    }
+
+    /// The name in the table `code`.
+    pub fn name(self) -> Cow<'static, str> {
+        match self {
+            Machine::X86 => "i386".into(),
+            Machine::X86_64 => "x86_64".into(),
+            Machine::Aarch64 => "aarch64".into(),
+            Machine::Other(number) => number.to_string().into(),
+        }
+    }
+
+    /// The instruction set with such a name.
+    pub fn of_name(name: &str) -> Option<Machine> {
+        match name {
+            "i386" => Some(Machine::X86),
+            "x86_64" => Some(Machine::X86_64),
+            "aarch64" => Some(Machine::Aarch64),
+            number => number.parse().ok().map(Machine::Other),
+        }
+    }
+}
+
 /// The code of a function.
 pub struct Code {
     /// Demangled name.
@@ -68,12 +121,37 @@ pub struct Code {
     pub is_verified: bool,
     /// Time of the file's last change.
     pub changed: Option<SystemTime>,
+    /// Length of the function.
+    pub size: u64,
     /// Difference between [`CodePlace::offset`] and the address in the file.
     to_offset: u64,
-    module: Rc<Module>,
+    /// The module, if the code is from its file.
+    module: Option<Rc<Module>>,
 }
 
 impl Code {
+    /// Code of a function that a recorder kept. Places have the same origin as `start`.
+    pub fn kept(
+        (function, start): (String, u64),
+        address: u64,
+        machine: Machine,
+        bytes: Vec<u8>,
+        size: u64,
+    ) -> Code {
+        Code {
+            function,
+            address,
+            is_cut: (bytes.len() as u64) < size,
+            bytes,
+            machine,
+            is_verified: true,
+            changed: None,
+            to_offset: start.wrapping_sub(address),
+            module: None,
+            size,
+        }
+    }
+
     /// The address in the file of a sampled place.
     pub fn address_of(&self, offset: u64) -> u64 {
         offset.wrapping_sub(self.to_offset)
@@ -86,7 +164,7 @@ impl Code {
 
     /// Demangled name of the function that contains an address, and the distance from its start.
     pub fn name_at(&self, address: u64) -> Option<(String, u64)> {
-        let (start, _, name) = self.module.function_at(address)?;
+        let (start, _, name) = self.module.as_ref()?.function_at(address)?;
         Some((demangle(name), address - start))
     }
 }
@@ -133,12 +211,10 @@ impl CodeReader {
         if place.module == KERNEL {
             return self.kernel_function(place);
         }
-        let key = ModuleKey {
-            path: place.module.to_owned(),
-            build_id: place.build_id.map(<[u8]>::to_vec),
-            file: None,
-            first_mapped: None,
-        };
+        if is_generated(place.module) {
+            return Err(GENERATED.to_owned());
+        }
+        let key = key_of(place);
         let files = &mut self.files;
         let module = self.modules.entry(key.clone()).or_insert_with(|| {
             let found = files.find(&key).map_err(|missing| missing.to_string())?;
@@ -152,6 +228,20 @@ impl CodeReader {
         let address = image.address_of_offset(place.offset);
         let address = address.ok_or("the offset is in none of its segments")?;
         code_of(module, address, place.offset.wrapping_sub(address))
+    }
+
+    /// Whether the file with the code is found.
+    pub fn has_file(&mut self, place: &CodePlace<'_>) -> bool {
+        match place.module {
+            KERNEL => self.kernel.is_some() || place.build_id.and_then(installed).is_some(),
+            _ => self.files.find(&key_of(place)).is_ok(),
+        }
+    }
+
+    /// Releases the files; they are found again.
+    pub fn forget(&mut self) {
+        self.modules.clear();
+        self.files.forget();
     }
 
     /// The kernel's code from a vmlinux, whose function of the same name shows how far the kernel was moved.
@@ -190,11 +280,11 @@ impl CodeReader {
         code: &Code,
         addresses: &[u64],
     ) -> (Vec<Vec<SourcePlace>>, Option<&'static str>) {
-        let Some(lines) = &mut self.lines else {
+        let (Some(lines), Some(module)) = (&mut self.lines, &code.module) else {
             return (vec![Vec::new(); addresses.len()], None);
         };
         let mut reason = None;
-        let located = lines.locate(code.module.described(), addresses);
+        let located = lines.locate(module.described(), addresses);
         let places = located.into_iter().map(|located| match located {
             Ok(location) => places(location),
             Err(missing) => {
@@ -203,6 +293,15 @@ impl CodeReader {
             }
         });
         (places.collect(), reason)
+    }
+}
+
+fn key_of(place: &CodePlace<'_>) -> ModuleKey {
+    ModuleKey {
+        path: place.module.to_owned(),
+        build_id: place.build_id.map(<[u8]>::to_vec),
+        file: place.file,
+        first_mapped: place.first_mapped,
     }
 }
 
@@ -222,7 +321,7 @@ fn code_of(module: &Rc<Module>, address: u64, to_offset: u64) -> Result<Code, St
         is_cut: kept < length,
         machine: match (image.machine, image.is_wide()) {
             (EM_X86_64, _) => Machine::X86_64,
-            (3, false) => Machine::X86,
+            (EM_386, false) => Machine::X86,
             (EM_AARCH64, _) => Machine::Aarch64,
             (other, _) => Machine::Other(other),
         },
@@ -231,7 +330,8 @@ fn code_of(module: &Rc<Module>, address: u64, to_offset: u64) -> Result<Code, St
             .file()
             .and_then(|file| file.metadata().ok()?.modified().ok()),
         to_offset,
-        module: Rc::clone(module),
+        module: Some(Rc::clone(module)),
+        size: end - start,
     })
 }
 
@@ -298,6 +398,8 @@ mod tests {
         CodePlace {
             module,
             build_id,
+            file: None,
+            first_mapped: None,
             offset,
             function: ("main", 0xffff_ffff_8100_0000),
         }

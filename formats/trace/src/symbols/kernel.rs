@@ -64,6 +64,13 @@ impl Known {
         })
     }
 
+    /// Start and end of the function at an address of the trace.
+    pub(super) fn range_at(&self, address: u64) -> Option<(u64, u64)> {
+        let symbol = self.table.at(address.wrapping_sub(self.shift))?;
+        let moved = |address: u64| address.wrapping_add(self.shift);
+        Some((moved(symbol.start), moved(symbol.end)))
+    }
+
     /// The source of the names, as a sentence for the report.
     pub(super) fn about(&self) -> String {
         let shift = match self.shift {

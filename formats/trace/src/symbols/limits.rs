@@ -119,6 +119,20 @@ limits! {
     CODE_CACHE_RULES_MAX = 1 << 17, Count, "stacks end in other code";
     /// CPU time for reading code caches
     CODE_CACHES_PERCENT_MAX = 10, Percent, "newly compiled code has no rules until it is below";
+    /// Code kept of a function
+    KEPT_FUNCTION_BYTES_MAX = 48 << 10, Bytes, "the rest is not kept";
+    /// Code kept of a process
+    KEPT_PROCESS_BYTES_MAX = 8 << 20, Bytes, "later functions and versions are not kept";
+    /// Code kept in a trace
+    KEPT_BYTES_MAX = 64 << 20, Bytes, "later functions and versions are not kept";
+    /// Sampled instructions whose code is looked for
+    KEPT_PLACES_MAX = 1 << 17, Count, "functions of later ones are not kept";
+    /// Processes whose memory is held open for their code
+    KEPT_PROCESSES_MAX = 256, Count, "those held so far are closed, and opened again when needed";
+    /// CPU time for finding and reading code
+    KEPT_PERCENT_MAX = 5, Percent, "later functions are read when it is below, or at the end";
+    /// Time for keeping code when the recording ends
+    KEPT_LAST_MS_MAX = 3000, Milliseconds, "the rest is not kept";
     /// Mappings of a process that existed at the start, as text
     MAPPINGS_BYTES_MAX = 16 << 20, Bytes, "addresses in the others have no module";
     /// Length of a command line

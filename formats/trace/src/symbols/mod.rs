@@ -50,11 +50,13 @@ use kernel::Kernel;
 use lines::Lines;
 use user::{Module, NoName, Place};
 
-pub use code::{Code, CodePlace, CodeReader, Machine, SourcePlace};
+pub use code::{Code, CodePlace, CodeReader, GENERATED, Machine, SourcePlace};
 pub use debuginfod::{Debuginfod, DebuginfodCounts};
 pub use demangle::{demangle, may_be_mangled};
 pub(crate) use files::own_vdso_build_id;
-pub(crate) use jit::{Change, Follower, is_dump, is_generated, module_of as generated_module};
+pub(crate) use jit::{
+    Change, DumpedCode, Follower, is_dump, is_generated, module_of as generated_module,
+};
 pub use kernel::kernel_debug_files;
 pub(crate) use kernel::running_build_id;
 pub use lines::{LineReader, serve_lines};
@@ -351,6 +353,32 @@ impl Symbolizer {
     /// Reads the lists and dumps of generated code again: processes append to them.
     pub(crate) fn reread_generated(&mut self) {
         self.generated.forget();
+    }
+
+    /// Start and end of the generated function at an address of a process.
+    pub(crate) fn generated_range(
+        &mut self,
+        pid: i32,
+        address: u64,
+        first_mapped: FirstMapped,
+    ) -> Option<(u64, u64)> {
+        self.generated.range_at(pid, address, first_mapped)
+    }
+
+    /// The function at an offset of a jitdump's file, with its code.
+    pub(crate) fn dumped_code(&mut self, module: &str, offset: u64) -> Option<DumpedCode> {
+        self.generated.code_in_dump(module, offset)
+    }
+
+    /// Start and end of the kernel's function at an address.
+    pub(crate) fn kernel_range(&mut self, address: u64) -> Option<(u64, u64)> {
+        if matches!(self.kernel, Kernel::Unasked) {
+            self.kernel = kernel::find(&self.options, &self.facts);
+        }
+        match &self.kernel {
+            Kernel::Known(known) => known.range_at(address),
+            Kernel::Unasked | Kernel::Unknown(_) => None,
+        }
     }
 
     /// Frames without a name, and the reasons.

@@ -210,7 +210,7 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "annotate",
         about: "Shows the instructions and source lines of a function with their share of its samples, hottest function first. \
-            The code is that of the recorded files; where it is not found, the answer says why.",
+            The code is that of the recorded files, or what the recorder kept (--keep-code); where there is none, the answer says why.",
         command: &["annotate"],
         is_of_one: true,
         parameters: &[

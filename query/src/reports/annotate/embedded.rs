@@ -7,13 +7,13 @@
 use anyhow::Result;
 use clap::{Args, FromArgMatches};
 use perfquet::Session;
-use perfquet_trace::symbols::CodeReader;
 use serde_json::{Value, json};
 
+use super::Annotate;
+use super::code::Codes;
 use super::listed;
 use super::sampled::Sampled;
 use super::source_text::SourceText;
-use super::{Annotate, origin};
 use crate::render::shaded_lines;
 
 /// Bytes of the lines of a function; the command prints the others.
@@ -39,7 +39,7 @@ pub(in crate::reports) fn hottest(
     let subjects = annotate.subjects(session)?;
     let condition = annotate.filters.condition(session)?;
     let sampled = Sampled::query(session, &subjects, &condition)?;
-    let mut reader = CodeReader::new(&annotate.symbol_options()?, origin(session));
+    let mut codes = Codes::new(session, &subjects, &condition, &annotate.symbol_options()?);
     let mut source = SourceText::new(Vec::new());
     let names: Vec<&str> = (subjects.iter())
         .map(|subject| subject.name.as_str())
@@ -57,7 +57,7 @@ pub(in crate::reports) fn hottest(
             "event": event, "function": function.name, "module": function.module,
             "percent": (percent * 100.0).round() / 100.0,
         });
-        match annotate.annotated(&mut reader, &mut source, (function, hits), &sampled) {
+        match annotate.annotated(&mut codes, &mut source, (function, hits), &sampled)? {
             Ok(annotated) => {
                 let listed = listed::instructions(&annotated, &names, &mut source, false);
                 let lines = shaded_lines(&listed);

@@ -108,11 +108,15 @@ impl Annotated {
             .all(|one| one.innermost().is_none())
     }
 
-    /// Adds messages about incomplete or unverified code, and about missing or newer sources.
-    pub(super) fn note(&mut self, code: &Code, source: &mut SourceText) {
+    /// Adds messages about the origin of the code, incomplete or unverified code, and about missing or newer sources.
+    pub(super) fn note(&mut self, origin: Vec<String>, code: &Code, source: &mut SourceText) {
+        self.notes.extend(origin);
         if code.is_cut {
-            self.notes
-                .push("only the first 1 MiB of the function".to_owned());
+            self.notes.push(format!(
+                "only the first {} of the function, which has {}",
+                counted(code.bytes.len() as u64, "byte"),
+                grouped(code.size)
+            ));
         }
         if !code.is_verified {
             self.notes.push(

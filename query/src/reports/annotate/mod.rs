@@ -9,8 +9,9 @@
 //!   45.30   11a3  │  imul    %rdx,%rax
 //!   12.00   11a7  ╰─ jb     11a0
 //! ```
-//! The code is that of the recorded file, found by its build ID; percentages are of the function, as in `perf annotate`.
+//! The code is that of the recorded file, found by its build ID, or what the recorder kept of it; percentages are of the function, as in `perf annotate`.
 
+mod code;
 pub(super) mod embedded;
 mod instructions;
 mod listed;
@@ -25,7 +26,7 @@ use perfquet::Session;
 use perfquet::failure::Misuse;
 use perfquet_cli::{nearest, suggestion};
 use perfquet_trace::count::counted;
-use perfquet_trace::symbols::{self, Code, CodePlace, CodeReader, LineReader, Origin};
+use perfquet_trace::symbols::{self, GENERATED, LineReader, Origin};
 
 use super::event_weight::{EventChoice, WeightedEvent};
 use crate::commands::Subcommand;
@@ -35,6 +36,7 @@ use crate::render::{Answered, Form, Listing, Section};
 use crate::report::{self, Report};
 use crate::settings::Output;
 use crate::text::shortest;
+use code::Codes;
 use instructions::Syntax;
 use listed::Annotated;
 use sampled::{Function, Hits, Sampled};
@@ -144,14 +146,14 @@ impl Report for Annotate {
         let condition = self.filters.condition(session)?;
         let sampled = Sampled::query(session, &subjects, &condition)?;
         let wanted = self.wanted(session, &subjects, &sampled)?;
-        let mut reader = CodeReader::new(&self.symbol_options()?, origin(session));
+        let mut codes = Codes::new(session, &subjects, &condition, &self.symbol_options()?);
         let mut source = SourceText::new(self.code.source.clone());
         let (mut shown, mut skipped) = (Vec::new(), Vec::new());
         for (function, hits) in wanted {
             if shown.len() == usize::from(self.limit) || skipped.len() == SKIPPED_MAX {
                 break;
             }
-            match self.annotated(&mut reader, &mut source, (function, hits), &sampled) {
+            match self.annotated(&mut codes, &mut source, (function, hits), &sampled)? {
                 Ok(annotated) => shown.push(annotated),
                 Err(reason) => skipped.push(skipped_sentence(function, hits, &sampled, &reason)),
             }
@@ -315,38 +317,39 @@ impl Annotate {
     /// Reads a function's code and its lines; or the reason why not.
     fn annotated(
         &self,
-        reader: &mut CodeReader,
+        codes: &mut Codes<'_>,
         source: &mut SourceText,
         (function, hits): (&Function, &Hits),
         sampled: &Sampled,
-    ) -> Result<Annotated, String> {
-        let build_id = function.build_id.as_deref().and_then(bytes_of);
-        // Any sampled place is in the function; its start may be that of another name.
-        let place = hits.places.keys().next().copied();
-        let code: Code = reader.function(&CodePlace {
-            module: &function.module,
-            build_id: build_id.as_deref(),
-            offset: place.unwrap_or(function.start),
-            function: (&function.name, function.start),
-        })?;
+    ) -> Result<Result<Annotated, String>> {
+        let (code, notes) = match codes.of(function, hits)? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
         let syntax = match self.intel {
             true => Syntax::Intel,
             false => Syntax::Att,
         };
-        let instructions = instructions::disassembled(&code, syntax)?;
+        let instructions = match instructions::disassembled(&code, syntax) {
+            Ok(instructions) => instructions,
+            Err(reason) => return Ok(Err(reason)),
+        };
         let addresses: Vec<u64> = instructions.iter().map(|one| one.address).collect();
-        let (places, without) = reader.lines(&code, &addresses);
+        let (places, without) = codes.reader.lines(&code, &addresses);
         let mut annotated = Annotated::new(function, hits, &code, instructions, places, sampled);
         if self.by == By::Line && annotated.has_no_lines() {
-            return Err(without.unwrap_or("it has no source lines").to_owned());
+            return Ok(Err(without.unwrap_or("it has no source lines").to_owned()));
         }
-        annotated.note(&code, source);
-        Ok(annotated)
+        annotated.note(notes, &code, source);
+        Ok(Ok(annotated))
     }
 
     fn hint(&self, skipped: &[String]) -> &'static str {
         if skipped.iter().any(|sentence| sentence.contains("vmlinux")) {
-            return "\nhint: use --symbols VMLINUX, with that of the recorded kernel";
+            return "\nhint: use --symbols VMLINUX, with that of the recorded kernel, or record with --keep-code as root";
+        }
+        if skipped.iter().all(|sentence| sentence.ends_with(GENERATED)) {
+            return "\nhint: record with perfquet-record --keep-code";
         }
         match self.code.symbols.is_empty() {
             true => "\nhint: use --symbols DIR, with the recorded programs below it",

@@ -37,14 +37,30 @@ pub struct Tally {
     /// Index of the sampled event whose weights are taken, once there is one.
     weighed: Option<u32>,
     frames: Frames,
-    /// Weights by sampled event and frame.
-    by_frame: HashMap<(u32, FrameId), u64>,
+    /// By sampled event and frame.
+    by_frame: HashMap<(u32, FrameId), Hot>,
     /// Weights by thread: of a sampled event, or of the hits of all other events.
     by_thread: HashMap<(Option<u32>, i32, Option<TextId>), u64>,
     /// Weights of frames and threads beyond the limit, by the same events.
     beyond_frames: HashMap<u32, u64>,
     beyond_threads: HashMap<Option<u32>, u64>,
     done_bytes: u64,
+}
+
+/// A frame's weight, and the last sample in it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Hot {
+    weight: u64,
+    last: Place,
+}
+
+/// Where a sample was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Place {
+    /// Process; -1 if unknown.
+    pub(super) pid: i32,
+    pub(super) address: u64,
+    pub(super) time: i64,
 }
 
 struct Counted {
@@ -75,6 +91,8 @@ pub struct Interval {
     /// Number of bytes of the journal that were read.
     pub done_bytes: u64,
     pub(super) frames: Vec<(FrameKey, u64)>,
+    /// Of each frame of any sampled event, the last sample.
+    pub(super) places: Vec<(FrameKey, Place)>,
     pub(super) modules: Vec<names::Module>,
     pub(super) input: InputSymbols,
     pub(super) kernel: KernelFacts,
@@ -132,11 +150,16 @@ impl Tally {
         }
         let weighed = self.weighed;
         let (first, keys) = self.frames.kept();
-        let of_weighed = self.by_frame.drain().filter_map(|((event, id), weight)| {
-            let key = keys.get(id.wrapping_sub(first) as usize)?;
-            (Some(event) == weighed).then_some((*key, weight))
-        });
-        let frames = of_weighed.collect();
+        let (mut frames, mut places) = (Vec::new(), Vec::new());
+        for ((event, id), hot) in self.by_frame.drain() {
+            let Some(key) = keys.get(id.wrapping_sub(first) as usize) else {
+                continue;
+            };
+            places.push((*key, hot.last));
+            if Some(event) == weighed {
+                frames.push((*key, hot.weight));
+            }
+        }
         self.frames.restart(1);
         let beyond_frames = weighed.and_then(|event| self.beyond_frames.get(&event).copied());
         let beyond_threads = self.beyond_threads.get(&weighed).copied();
@@ -155,6 +178,7 @@ impl Tally {
             newest: self.age.last(),
             done_bytes: self.done_bytes,
             frames,
+            places,
             modules: names::resolve(&mut self.life.modules),
             input,
             kernel: self.kernel.clone(),
@@ -258,7 +282,13 @@ impl Tally {
         let frame = self
             .frames
             .at(address, false, space, map, &self.life.modules);
-        add(self.by_frame.entry((number, frame)).or_default(), weight);
+        let hot = self.by_frame.entry((number, frame)).or_default();
+        add(&mut hot.weight, weight);
+        hot.last = Place {
+            pid: pid.or(known).unwrap_or(-1),
+            address,
+            time: sample.time.unwrap_or(0),
+        };
     }
 
     fn note(&mut self, event: Event<'_>) {
@@ -319,6 +349,7 @@ impl Tally {
             | Event::KernelText(_)
             | Event::Process(_)
             | Event::OpenFile(_)
+            | Event::KeptCode(_)
             | Event::Cgroup(_)
             | Event::Loss(_)
             | Event::Problem(_) => {}

@@ -3,8 +3,8 @@
 use perfquet_events::event::*;
 
 use super::super::tests::{at, clock, comm, mapping, send, stack};
-use super::{FunctionNames, Interval, Tally, ThreadWeight};
-use crate::symbols::{KernelSource, Options};
+use super::{CodeFinder, FunctionNames, Interval, SampledFunction, Tally, ThreadWeight};
+use crate::symbols::{KernelSource, Object, Options};
 
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 /// Frames, and threads, that are distinguished in an interval.
@@ -184,4 +184,68 @@ fn weights_beyond_the_limits_are_counted_together() {
         [format!("[sh]: {}", u64::MAX)]
     );
     assert_eq!((interval.beyond_frames, interval.beyond_threads), (0, 0));
+}
+
+/// Generated code has the bounds of the list, of which a later line counts; a file that exists is not asked for, others are.
+#[test]
+fn functions_whose_code_will_be_gone_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("perf-40.map");
+    std::fs::write(&list, "7000 20 hot\n7020 10 cold\n").unwrap();
+    let own = std::env::current_exe().unwrap();
+    let object = Object::open(&own).unwrap();
+    let options = Options {
+        kernel: KernelSource::None,
+        directories: vec![folder.path().to_owned()],
+        ..Options::default()
+    };
+    let mut tally = tally();
+    let Event::Mapping(file) = mapping(40, 0x1000, own.as_os_str().as_encoded_bytes()) else {
+        panic!("no mapping")
+    };
+    let file = Mapping {
+        build_id: object.build_id(),
+        ..file
+    };
+    let generated = Mapping {
+        build_id: None,
+        start: 0x7000,
+        path: b"//anon",
+        protection: Some(7),
+        ..file
+    };
+    send(&mut tally, Event::Mapping(file));
+    send(&mut tally, Event::Mapping(generated));
+    for address in [0x1010, 0x7004, 0x7010, 0x7100] {
+        send(&mut tally, Event::Sample(&user(40, &[address], 1)));
+    }
+    let mut finder = CodeFinder::new(options);
+    let interval = tally.take();
+    assert!(finder.add(&interval).unwrap());
+    let expected = |start: u64, size: u64| SampledFunction {
+        pid: Some(40),
+        module: "/tmp/perf-40.map".to_owned(),
+        build_id: None,
+        start,
+        address: start,
+        size,
+        code: None,
+        sampled: 100,
+    };
+    assert_eq!(finder.generated(), [expected(0x7000, 0x20)]);
+    let mut others = Vec::new();
+    finder.others(&interval, &mut |function| {
+        others.push(function);
+        true
+    });
+    assert_eq!(others, []);
+    // Nothing new; then a function beside it, and one that has been compiled again.
+    send(&mut tally, Event::Sample(&user(40, &[0x7010], 1)));
+    assert!(!finder.add(&tally.take()).unwrap());
+    send(&mut tally, Event::Sample(&user(40, &[0x7024], 1)));
+    assert!(finder.add(&tally.take()).unwrap());
+    std::fs::write(&list, "7000 20 hot\n7020 10 cold\n7000 8 hot\n").unwrap();
+    // The sample at 0x7010 is in no function any more.
+    let both = [expected(0x7000, 8), expected(0x7020, 0x10)];
+    assert_eq!(finder.generated(), both);
 }

@@ -20,7 +20,7 @@ use std::path::Path;
 use perfquet_events::bytes::{Cursor, Endian, Short};
 
 use crate::symbols::demangle::demangle;
-use crate::symbols::limits::MAP_FUNCTIONS_MAX;
+use crate::symbols::limits::{KEPT_FUNCTION_BYTES_MAX, MAP_FUNCTIONS_MAX};
 use crate::symbols::{Name, Options};
 
 const MAGIC: &[u8; 4] = b"DTiJ";
@@ -59,6 +59,7 @@ pub(crate) struct Change {
 struct Records {
     file: File,
     endian: Endian,
+    machine: u16,
     flags: u64,
     at: u64,
     length: u64,
@@ -87,13 +88,14 @@ impl Records {
             _ => return Err(wrong("no jitdump")),
         };
         let mut cursor = Cursor::new(&head, 0, endian);
-        let mut numbers = || -> Result<(u32, u32, u64), Short> {
+        let mut numbers = || -> Result<(u32, u32, u32, u64), Short> {
             cursor.u32()?;
             let (version, head_bytes) = (cursor.u32()?, cursor.u32()?);
-            cursor.bytes(20)?;
-            Ok((version, head_bytes, cursor.u64()?))
+            let machine = cursor.u32()?;
+            cursor.bytes(16)?;
+            Ok((version, head_bytes, machine, cursor.u64()?))
         };
-        let (version, head_bytes, flags) = numbers().map_err(|_| wrong("no jitdump"))?;
+        let (version, head_bytes, machine, flags) = numbers().map_err(|_| wrong("no jitdump"))?;
         if version != 1 || (head_bytes as usize) < HEAD_BYTES {
             return Err(wrong("a jitdump of another version than 1"));
         }
@@ -101,6 +103,7 @@ impl Records {
             length: file.metadata()?.len(),
             file,
             endian,
+            machine: u16::try_from(machine).unwrap_or_default(),
             flags,
             at: head_bytes.into(),
             is_damaged: false,
@@ -162,6 +165,20 @@ impl Records {
         let mut cursor = Cursor::new(body.get(40..)?, record.at, self.endian);
         Some((cursor.u64().ok()?, cursor.u64().ok()?, cursor.u64().ok()?))
     }
+}
+
+/// The code of a function in a dump.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DumpedCode {
+    /// Offset of its first byte in the file.
+    pub(crate) start: u64,
+    /// Address at which it was generated.
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    /// Machine number of ELF.
+    pub(crate) machine: u16,
+    /// Its beginning, as far as code is kept.
+    pub(crate) code: Vec<u8>,
 }
 
 /// Follows the locations of code, in time order.
@@ -324,9 +341,37 @@ impl Dump {
         })
     }
 
+    /// The function at an offset of the file, with its code.
+    pub(super) fn code(&self, offset: u64) -> Option<DumpedCode> {
+        let (&start, function) = self.functions.range(..=offset).next_back()?;
+        if offset - start >= function.bytes {
+            return None;
+        }
+        let kept = function.bytes.min(KEPT_FUNCTION_BYTES_MAX);
+        Some(DumpedCode {
+            start,
+            address: function.address,
+            size: function.bytes,
+            machine: self.records.machine,
+            code: self.records.read(start, kept)?,
+        })
+    }
+
+    /// Start and end of the last function at an address of the process.
+    pub(super) fn range_at(&mut self, address: u64) -> Option<(u64, u64)> {
+        let (&start, &(end, _)) = self.last().range(..=address).next_back()?;
+        (address < end).then_some((start, end))
+    }
+
     /// The last function at an address of the process.
     pub(super) fn name_at(&mut self, code: u64, address: u64) -> Option<Name> {
-        let last = self.last.get_or_insert_with(|| {
+        let (&start, &(end, offset)) = self.last().range(..=code).next_back()?;
+        let place = |address: u64| offset.wrapping_add(address.wrapping_sub(start));
+        (code < end).then(|| self.name(place(code), place(address)))?
+    }
+
+    fn last(&mut self) -> &BTreeMap<u64, (u64, u64)> {
+        self.last.get_or_insert_with(|| {
             let mut last = BTreeMap::new();
             for (&offset, function) in &self.functions {
                 let end = function.address.saturating_add(function.bytes);
@@ -336,10 +381,7 @@ impl Dump {
                 }
             }
             last
-        });
-        let (&start, &(end, offset)) = last.range(..=code).next_back()?;
-        let place = |address: u64| offset.wrapping_add(address.wrapping_sub(start));
-        (code < end).then(|| self.name(place(code), place(address)))?
+        })
     }
 
     /// The last line that begins at or before an address.

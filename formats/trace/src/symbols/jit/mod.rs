@@ -23,7 +23,7 @@ use super::roots::Roots;
 use super::{FirstMapped, Name, Options, Origin};
 
 use dump::Dump;
-pub(crate) use dump::{Change, Follower};
+pub(crate) use dump::{Change, DumpedCode, Follower};
 
 /// The module of a process's generated code.
 pub(crate) fn module_of(pid: i32) -> String {
@@ -97,6 +97,8 @@ impl Generated {
     /// Forgets the files, which are read again when they are needed: they grow.
     pub(super) fn forget(&mut self) {
         self.forget_lists();
+        // The limit is one of a reading: a list that is read again is not another one.
+        self.list_bytes_left = MAPS_BYTES_MAX;
         self.dumps.clear();
     }
 
@@ -109,14 +111,11 @@ impl Generated {
         address: u64,
         first_mapped: FirstMapped,
     ) -> Result<Name, String> {
-        if !self.lists.contains_key(&pid) {
-            let list = self.read_list(pid, first_mapped);
-            self.lists.insert(pid, list);
-        }
+        self.load_list(pid, first_mapped);
         let missing = Err(String::new());
         let list = self.lists.get(&pid).unwrap_or(&missing);
         if let Ok(list) = list
-            && let Some((start, name)) = list.at(code)
+            && let Some((start, _, name)) = list.at(code)
         {
             return Ok(Name::of(demangle(name), address.wrapping_sub(start)));
         }
@@ -129,6 +128,35 @@ impl Generated {
         };
         let dump = self.dump(&path)?;
         dump.name_at(code, address).ok_or(reason)
+    }
+
+    /// Start and end of the function at an address of a process.
+    pub(super) fn range_at(
+        &mut self,
+        pid: i32,
+        address: u64,
+        first_mapped: FirstMapped,
+    ) -> Option<(u64, u64)> {
+        self.load_list(pid, first_mapped);
+        if let Some(Ok(list)) = self.lists.get(&pid)
+            && let Some((start, end, _)) = list.at(address)
+        {
+            return Some((start, end));
+        }
+        let path = self.dump_of.get(&pid)?.clone();
+        self.dump(&path).ok()?.range_at(address)
+    }
+
+    /// The function at an offset of a jitdump's file, with its code.
+    pub(super) fn code_in_dump(&mut self, module: &str, offset: u64) -> Option<DumpedCode> {
+        self.dump(module).ok()?.code(offset)
+    }
+
+    fn load_list(&mut self, pid: i32, first_mapped: FirstMapped) {
+        if !self.lists.contains_key(&pid) {
+            let list = self.read_list(pid, first_mapped);
+            self.lists.insert(pid, list);
+        }
     }
 
     /// Reads the list of a process; the lists of others are released if they are too long.
@@ -312,11 +340,12 @@ impl List {
         }
     }
 
-    fn at(&self, address: u64) -> Option<(u64, &[u8])> {
+    /// Start, end and name of the function at an address.
+    fn at(&self, address: u64) -> Option<(u64, u64, &[u8])> {
         let (&start, listed) = self.functions.range(..=address).next_back()?;
         let from = listed.at as usize;
         let name = self.text.get(from..from + listed.length as usize)?;
-        (address < listed.end).then(|| (start, name.trim_ascii_end()))
+        (address < listed.end).then(|| (start, listed.end, name.trim_ascii_end()))
     }
 }
 
@@ -367,7 +396,7 @@ mod tests {
     use crate::symbols::limits::NAME_BYTES_MAX;
 
     fn at(list: &List, address: u64) -> Option<(u64, String)> {
-        let (start, name) = list.at(address)?;
+        let (start, _, name) = list.at(address)?;
         Some((start, String::from_utf8_lossy(name).into_owned()))
     }
 
@@ -400,8 +429,26 @@ mod tests {
         let mut text = b"1000 10 ".to_vec();
         text.resize(1 << 20, b'x');
         let list = List::parse(Part::owned(text));
-        let (_, name) = list.at(0x1000).unwrap();
+        let (_, _, name) = list.at(0x1000).unwrap();
         assert!(demangle(name).len() < NAME_BYTES_MAX as usize + 32);
+    }
+
+    #[test]
+    fn a_list_that_is_read_again_counts_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("perf-12.map");
+        std::fs::write(list, "1000 10 function\n").unwrap();
+        let options = Options {
+            directories: vec![folder.path().to_owned()],
+            ..Options::default()
+        };
+        let mut generated = Generated::new(&options, Origin::default());
+        generated.list_bytes_left = 20;
+        for _ in 0..3 {
+            assert_eq!(generated.range_at(12, 0x100f, None), Some((0x1000, 0x1010)));
+            assert_eq!(generated.range_at(12, 0x1010, None), None);
+            generated.forget();
+        }
     }
 
     #[test]
