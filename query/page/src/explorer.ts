@@ -57,7 +57,9 @@ function start(meta: Meta): void {
     document.title = `${harmless(name)} · perfquet`;
     facts.classList.toggle("live", !isComplete);
     const counts = [...(events > 0 || calls === 0 ? [counted(events, "event")] : []), ...(calls > 0 ? [counted(calls, "call")] : [])];
-    facts.textContent = [duration(recorded ?? length), ...counts, ...(isComplete ? [] : ["still being recorded"])].join(" · ");
+    // Of a recording whose first part is not complete, nothing is known.
+    const known = isComplete || events > 0 || calls > 0 ? [duration(recorded ?? length), ...counts] : [];
+    facts.textContent = [...known, ...(isComplete ? [] : ["still being recorded"])].join(" · ");
     try {
       const [list, { counters }] = await Promise.all([get<TrackList>("tracks", { trace }), get<{ counters: Counter[] }>("counters", { trace })]);
       if (opened !== trace) return;

@@ -513,7 +513,9 @@ export class Timeline {
     const { about, progress } = this.tiles;
     const part = about !== null && about < 1000 ? `${Math.max(1, Math.round(about / 10))}% of this time` : "this time alone";
     const aboutNote = about === null ? [] : [`states from ${part}, exact once all are read: ${Math.floor((progress ?? 0) / 10)}%`];
-    const text = errors[0] ?? (this.lines.error || null) ?? [...(measured === "" ? [] : [measured]), ...(this.tiles.isLoading ? [this.tiles.progress === null ? "reading…" : `reading all states, once: ${Math.floor(this.tiles.progress / 10)}%…`] : []), `${about === null ? "" : "about "}${grouped(all)} in these rows`, `step ${duration(step)}`, ...aboutNote, ...cutNote].join(" · ");
+    const isEmpty = visible.length === 0 && this.list !== null && !this.view.trace.is_complete;
+    const emptyNote = "nothing to show yet: no part of this recording is complete, and most tables are written at its end";
+    const text = errors[0] ?? (isEmpty ? emptyNote : null) ?? (this.lines.error || null) ?? [...(measured === "" ? [] : [measured]), ...(this.tiles.isLoading ? [this.tiles.progress === null ? "reading…" : `reading all states, once: ${Math.floor(this.tiles.progress / 10)}%…`] : []), `${about === null ? "" : "about "}${grouped(all)} in these rows`, `step ${duration(step)}`, ...aboutNote, ...cutNote].join(" · ");
     if (this.status.textContent !== text) this.status.textContent = text;
     this.status.classList.toggle("bad", errors.length > 0 || this.lines.error !== "");
     const { dataset } = document.documentElement;
