@@ -59,6 +59,8 @@ pub(super) struct CatalogEvent {
     pub(super) is_wire: Option<bool>,
     /// Whether its samples have only their members; determined by the first one.
     is_exact: Cell<Option<bool>>,
+    /// Number of hits without a sample, of a tracepoint that is sampled at a rate; `None`: every hit is recorded.
+    pub(super) unsampled: Option<Cell<u64>>,
     /// Where its samples have their members, if these are the usual ones.
     usual: Option<UsualLayout>,
 }
@@ -104,6 +106,15 @@ impl CatalogEvent {
             plan: Plan::default(),
             is_wire: None,
             is_exact: Cell::new(None),
+            unsampled: None,
+        }
+    }
+
+    /// Adds the hits that a sample stands for, besides its own.
+    #[inline]
+    pub(super) fn add_unsampled(&self, period: Option<u64>) {
+        if let (Some(sum), Some(period)) = (&self.unsampled, period) {
+            sum.set(sum.get().saturating_add(period.saturating_sub(1)));
         }
     }
 

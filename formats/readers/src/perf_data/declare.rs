@@ -3,6 +3,8 @@
 //! A type is declared when its first event is emitted, or at the end. By then, names (EVENT_DESC, EVENT_UPDATE,
 //! simpleperf's meta information) and formats (tracing data), which follow the attrs in a pipe, are known.
 
+use std::cell::Cell;
+
 use perfquet_events::Error;
 use perfquet_events::event::{
     Event, EventId, EventKind, EventType, Extras, Field, FieldPlace, FieldType, Layout, Plan,
@@ -44,15 +46,19 @@ impl Catalog {
     #[cold]
     fn declare(&mut self, index: usize, out: &mut Output<'_>) -> Result<EventId, Error> {
         let id = self.declared.next();
-        let event_type = match self.get(index) {
+        let declared = match self.get(index) {
             Some(event) => self.event_type(index, event),
             None => EventType::default(),
         };
         if let Some(event) = self.get_mut(index) {
             event.id = Some(id);
-            event.plan = Plan::new(&event_type.fields, event_type.big_endian);
+            event.plan = Plan::new(&declared.fields, declared.big_endian);
+            let is_thinned = event.attr.kind == event_type::TRACEPOINT
+                && event.attr.freq()
+                && !counts_itself(&declared.system, &declared.name);
+            event.unsampled = is_thinned.then(Cell::default);
         }
-        out.event(Event::Type(&event_type))?;
+        out.event(Event::Type(&declared))?;
         Ok(id)
     }
 

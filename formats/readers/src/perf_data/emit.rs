@@ -1,6 +1,8 @@
 //! Emission of ordered records as events: threads, mappings and losses. Samples are in `emit_sample.rs`, records that
 //! are event types themselves in `emit_recorder.rs`.
 
+use std::cell::Cell;
+
 use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::bytes::Cursor;
@@ -222,6 +224,7 @@ impl<'s> Emission<'s> {
                 catalog.event_of(index, out)?;
             }
         }
+        report_unsampled(catalog, out)?;
         std::mem::take(&mut self.losses).finish(catalog.is_switched, out)?;
         std::mem::take(&mut self.undecoded).finish(out)?;
         if late > 0 {
@@ -231,6 +234,25 @@ impl<'s> Emission<'s> {
         }
         out.finish()
     }
+}
+
+/// Reports hits of tracepoints of which perf recorded a rate only (`perf record -F`): views of switches and calls would take the rest for
+/// all.
+fn report_unsampled(catalog: &Catalog, out: &mut Output<'_>) -> Result<(), Error> {
+    for event in catalog.iter() {
+        let count = event.unsampled.as_ref().map_or(0, Cell::get);
+        if count > 0 {
+            out.event(Event::Loss(Loss {
+                time: None,
+                cpu: None,
+                event: event.id,
+                count: Some(count),
+                in_all: None,
+                reason: "sampled at a rate: not every hit was recorded",
+            }))?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a LOST_SAMPLES record is from the recorder, not from the kernel: perf writes it without a time,

@@ -82,13 +82,18 @@ impl Emission<'_> {
             name_read_values(&mut lists.read, catalog, &mut self.out)?;
         }
         let lists = &self.lists;
-        let plan = catalog.get(index).map(|event| &event.plan);
+        let period = members.period.or(fixed_period);
+        let event = catalog.get(index);
+        if let Some(event) = event {
+            event.add_unsampled(period);
+        }
+        let plan = event.map(|event| &event.plan);
         let payload = |(bytes, plan)| Fields::Raw(Payload { bytes, plan });
         let fields = members.raw.zip(plan).map_or(Fields::None, payload);
         let sample = Sample {
             event: event_id,
             space: space_of(header.misc),
-            period: members.period.or(fixed_period),
+            period,
             fields,
             ..row_of(&members, lists)
         };

@@ -71,6 +71,8 @@ impl Emission<'_> {
         } else if !rest.is_empty() {
             return Ok(false);
         }
+        let period = layout.period.of(words).or(layout.fixed_period);
+        event.add_unsampled(period);
         let thread = |id| threads.map_or(Id::NONE, |_| Id::of(id));
         self.out.sink.hit(&Hit {
             event: id,
@@ -81,7 +83,7 @@ impl Emission<'_> {
             stacks,
             space,
             ip: layout.ip.of(words),
-            period: layout.period.of(words).or(layout.fixed_period),
+            period,
             payload,
         })?;
         Ok(true)
