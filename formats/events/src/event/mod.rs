@@ -35,7 +35,7 @@ pub use flags::Flags;
 pub use hit::{Hit, Id, Stacks};
 pub use paired_call::{CallArgument, CallFunction, PairedCall};
 pub use payload::{Array, Integer, Op, Payload, Plan, decode_field};
-pub use process::{Cgroup, OpenFile, ProcessState};
+pub use process::{Cgroup, Namespaces, OpenFile, ProcessState};
 pub use selection::{CallEdge, Contexts, Purpose, Selection, span};
 
 use crate::Error;
@@ -101,6 +101,8 @@ pub enum Event<'a> {
     KeptCode(KeptCode<'a>),
     /// The path of a cgroup, to which samples refer.
     Cgroup(Cgroup<'a>),
+    /// The namespaces of a thread.
+    Namespaces(Namespaces<'a>),
     /// A file, or anonymous memory, was mapped into a process or the kernel.
     Mapping(Mapping<'a>),
     /// The build ID of a path, found after its mapping (perf's header, its BUILD_ID records).

@@ -28,6 +28,17 @@ pub struct OpenFile<'a> {
     pub path: &'a [u8],
 }
 
+/// The namespaces of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Namespaces<'a> {
+    /// Thread.
+    pub tid: i32,
+    /// Its process.
+    pub pid: Option<i32>,
+    /// Name and inode of each: `("pid", 4026531836)`.
+    pub inodes: &'a [(&'a str, u64)],
+}
+
 /// A cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cgroup<'a> {

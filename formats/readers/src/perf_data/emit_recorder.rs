@@ -1,7 +1,7 @@
 //! Emission of kernel records that are event types themselves (`recorder.rs`).
 
 use perfquet_events::bytes::Cursor;
-use perfquet_events::event::{Cgroup, Event, Loss, ReadValue, Value};
+use perfquet_events::event::{Cgroup, Event, Loss, Namespaces, ReadValue, Value};
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::emit::Emission;
@@ -43,6 +43,7 @@ impl Emission<'_> {
                 for slot in values.iter_mut().take(count.saturating_mul(2) as usize) {
                     *slot = Value::UInt(body.u64()?);
                 }
+                emit_namespaces(&trailer, &values, &mut self.out)?;
                 (RecorderEvent::Namespaces, &{ values })
             }
             kind::CGROUP => {
@@ -97,6 +98,31 @@ impl Emission<'_> {
         emit_values(event, &trailer, values, declared, &mut self.out)?;
         Ok(())
     }
+}
+
+/// Passes the inodes of a thread's namespaces on; `values` has device and inode of each.
+fn emit_namespaces(
+    trailer: &Trailer,
+    values: &[Value<'_>],
+    out: &mut Output<'_>,
+) -> Result<(), Fault> {
+    let inodes: Vec<(&str, u64)> = NAMESPACES
+        .into_iter()
+        .zip(values.as_chunks::<2>().0)
+        .filter_map(|(name, place)| match place {
+            [_, Value::UInt(inode)] => Some((name, *inode)),
+            _ => None,
+        })
+        .collect();
+    let Some(tid) = trailer.tid else {
+        return Ok(());
+    };
+    out.event(Event::Namespaces(Namespaces {
+        tid,
+        pid: trailer.pid,
+        inodes: &inodes,
+    }))?;
+    Ok(())
 }
 
 fn emit_throttle(

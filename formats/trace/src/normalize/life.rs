@@ -153,6 +153,10 @@ impl Life {
         rows.sort_by_key(|(row, _)| (row.start, row.tid));
         let table = fixed.threads;
         for (row, details) in rows {
+            let namespaces: Option<Vec<&[u8]>> = details
+                .namespaces
+                .as_ref()
+                .map(|names| names.iter().map(|name| name.as_bytes()).collect());
             tables::threads::Row {
                 tid: row.tid,
                 pid: row.pid,
@@ -163,6 +167,7 @@ impl Life {
                 exit_code: row.exit_code,
                 cmdline: details.cmdline.as_deref(),
                 cgroup: details.cgroup.as_deref(),
+                namespaces: namespaces.as_deref(),
                 ..tables::threads::Row::default()
             }
             .push(writer.rows(table));

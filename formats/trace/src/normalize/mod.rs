@@ -539,6 +539,7 @@ impl Normalizer<'_> {
             Event::OpenFile(file) => return self.open_file(&file),
             Event::KeptCode(kept) => return self.kept_code(&kept),
             Event::Cgroup(cgroup) => self.life.threads.cgroup(&cgroup),
+            Event::Namespaces(namespaces) => self.life.threads.namespaces(&namespaces),
             Event::Mapping(mapping) => {
                 self.age.see_mapping(mapping.time);
                 return self.map(&mapping);

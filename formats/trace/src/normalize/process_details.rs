@@ -1,4 +1,4 @@
-//! Command lines and cgroups of threads.
+//! Command lines, cgroups and namespaces of threads.
 //!
 //! ```text
 //! Process { pid: 40, cmdline: "sh -c make" }     40 runs this
@@ -27,6 +27,8 @@ const HELD_BYTES: usize = 16 << 20;
 pub(crate) struct Details {
     pub(crate) cmdline: Option<Arc<[u8]>>,
     pub(crate) cgroup: Option<Arc<[u8]>>,
+    /// As `pid:4026531836`.
+    pub(crate) namespaces: Option<Arc<[Box<str>]>>,
     /// ID of the cgroup in the last sample.
     cgroup_id: Option<u64>,
     /// Whether it runs something other than the process that created it.
@@ -38,6 +40,8 @@ pub(crate) struct Details {
 pub(crate) struct DetailsOfThreads {
     known: HashMap<u32, Details>,
     cgroups: HashMap<u64, Arc<[u8]>>,
+    /// The namespaces that were added last: most threads have the same.
+    last_namespaces: Option<Arc<[Box<str>]>>,
     /// By creator, processes created before its command line was known.
     waiting: HashMap<u32, Vec<u32>>,
     waiting_count: usize,
@@ -123,6 +127,23 @@ impl DetailsOfThreads {
         }
     }
 
+    /// Adds the namespaces of a thread: names and inodes.
+    pub(super) fn namespaces(&mut self, index: u32, inodes: &[(&str, u64)]) {
+        let named: Arc<[Box<str>]> = inodes
+            .iter()
+            .map(|(name, inode)| format!("{name}:{inode}").into_boxed_str())
+            .collect();
+        let shared = match self.last_namespaces.take() {
+            Some(last) if last == named => last,
+            _ => {
+                self.added_bytes += named.iter().map(|name| name.len()).sum::<usize>();
+                named
+            }
+        };
+        self.known.entry(index).or_default().namespaces = Some(Arc::clone(&shared));
+        self.last_namespaces = Some(shared);
+    }
+
     /// A sample of a thread has the ID of its cgroup.
     pub(super) fn is_in_cgroup(&mut self, index: u32, id: u64) {
         let details = self.known.entry(index).or_default();
@@ -138,10 +159,14 @@ impl DetailsOfThreads {
         self.no_longer_waiting(index);
         if let Some(of_process) = first.and_then(|first| self.known.get(&first)) {
             let Details {
-                cmdline, cgroup, ..
+                cmdline,
+                cgroup,
+                namespaces,
+                ..
             } = of_process;
             details.cmdline = details.cmdline.or_else(|| cmdline.clone());
             details.cgroup = details.cgroup.or_else(|| cgroup.clone());
+            details.namespaces = details.namespaces.or_else(|| namespaces.clone());
         }
         details
     }

@@ -13,7 +13,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
-use perfquet_events::event::{Cgroup, Comm, Exit, Fork, Id, ProcessState};
+use perfquet_events::event::{Cgroup, Comm, Exit, Fork, Id, Namespaces, ProcessState};
 
 use super::process_details::{Details, DetailsOfThreads};
 use super::texts::{SharedTexts, TextId};
@@ -243,6 +243,12 @@ impl Threads {
         self.details.cgroup(cgroup);
     }
 
+    /// Adds the namespaces of a thread.
+    pub(crate) fn namespaces(&mut self, namespaces: &Namespaces<'_>) {
+        let index = self.at(namespaces.tid, namespaces.pid).0;
+        self.details.namespaces(index, namespaces.inodes);
+    }
+
     /// A sample of a thread has the ID of its cgroup.
     pub(crate) fn is_in_cgroup(&mut self, index: ThreadIndex, id: u64) {
         self.details.is_in_cgroup(index.0, id);
@@ -450,6 +456,39 @@ mod tests {
     fn finished(threads: &mut Threads) -> Vec<Thread> {
         let rows = threads.take_finished(true);
         rows.into_iter().map(|(thread, _)| thread).collect()
+    }
+
+    #[test]
+    fn namespaces_of_threads() {
+        let mut threads = Threads::default();
+        threads.comm(&comm(40, None, b"unshare"));
+        let inodes = |inode| [("pid", inode), ("mnt", 5)];
+        let enter = |threads: &mut Threads, tid, inode| {
+            threads.namespaces(&Namespaces {
+                tid,
+                pid: Some(tid),
+                inodes: &inodes(inode),
+            });
+        };
+        enter(&mut threads, 40, 7);
+        // Its thread has the same; its child has its own.
+        threads.fork(&Fork {
+            pid: 40,
+            ..fork(41, 40, 100)
+        });
+        threads.fork(&fork(42, 40, 101));
+        enter(&mut threads, 42, 8);
+        let mut rows = threads.take_finished(true);
+        rows.sort_by_key(|(row, _)| row.tid);
+        let found: Vec<String> = rows
+            .iter()
+            .map(|(row, details)| format!("{} {:?}", row.tid, details.namespaces))
+            .collect();
+        let expected = ["40", "41", "42"].map(|tid| {
+            let pid = if tid == "42" { 8 } else { 7 };
+            format!("{tid} Some([\"pid:{pid}\", \"mnt:5\"])")
+        });
+        assert_eq!(found, expected);
     }
 
     #[test]

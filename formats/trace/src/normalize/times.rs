@@ -76,6 +76,7 @@ impl Normalizer<'_> {
             Event::Sample(_) | Event::Stack(_) | Event::Fact(_) => {}
             Event::Selection(_) | Event::Type(_) | Event::BuildId(_) | Event::KernelText(_) => {}
             Event::Symbol(_) | Event::Problem(_) | Event::Progress(_) | Event::Cgroup(_) => {}
+            Event::Namespaces(_) => {}
         }
         self.window.beyond += u64::from(is_any);
         self.side_band(event)

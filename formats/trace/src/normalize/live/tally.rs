@@ -351,6 +351,7 @@ impl Tally {
             | Event::OpenFile(_)
             | Event::KeptCode(_)
             | Event::Cgroup(_)
+            | Event::Namespaces(_)
             | Event::Loss(_)
             | Event::Problem(_) => {}
         }
