@@ -1,6 +1,7 @@
 //! From the plan to opened events: the first steps that change the kernel.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -145,6 +146,7 @@ impl Probes {
                 &stat::Places {
                     target: &self.target,
                     command,
+                    program: cli.command.first().map(OsString::as_os_str),
                     cpus: &self.cpus,
                     are_cpus_chosen: cli.target.cpus.is_some(),
                     per: cli.events.stat.per(),

@@ -2,8 +2,11 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use perfquet_events::event::{Counted, CounterValue};
@@ -31,6 +34,8 @@ pub(crate) struct Places<'a> {
     pub(crate) target: &'a Target,
     /// PID of the waiting command.
     pub(crate) command: Option<i32>,
+    /// Its program, whose name its thread will have.
+    pub(crate) program: Option<&'a OsStr>,
     pub(crate) cpus: &'a [u32],
     /// Whether the user selected these CPUs.
     pub(crate) are_cpus_chosen: bool,
@@ -172,7 +177,11 @@ impl Counters {
         let presences = all.iter().map(|place| opening.presence(*place)).collect();
         let mut comms = BTreeMap::new();
         for tid in all.iter().filter_map(|place| place.key.tid) {
-            comms.insert(tid, comm_of(tid).unwrap_or_default());
+            let comm = match places.command == Some(tid) {
+                true => places.program.and_then(comm_after_exec),
+                false => comm_of(tid),
+            };
+            comms.insert(tid, comm.unwrap_or_default());
         }
         let now = clock::monotonic();
         Ok(Counters {
@@ -609,9 +618,29 @@ fn comm_of(tid: i32) -> Option<String> {
     Some(String::from_utf8_lossy(comm.trim_ascii_end()).into_owned())
 }
 
+/// The name that the kernel gives a thread at the exec of a program.
+fn comm_after_exec(program: &OsStr) -> Option<String> {
+    /// TASK_COMM_LEN without the NUL.
+    const MOST: usize = 15;
+    let name = Path::new(program).file_name()?.as_bytes();
+    let name = name.get(..MOST).unwrap_or(name);
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_has_the_name_of_its_program() {
+        let comm = |program: &str| comm_after_exec(program.as_ref());
+        assert_eq!(comm("./work").as_deref(), Some("work"));
+        assert_eq!(
+            comm("/usr/bin/a-very-long-name").as_deref(),
+            Some("a-very-long-nam")
+        );
+        assert_eq!(comm("/"), None);
+    }
 
     #[test]
     fn pauses_are_no_time_of_counting() {
