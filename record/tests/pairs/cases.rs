@@ -265,7 +265,7 @@ impl Case {
             "--max-cpu" => is_traced && ["-a", "-C"].contains(&target) && has_clock,
             "--no-inherit" => !["-a", "-C"].contains(&target),
             "--max-events" | "--stop-on" | "--start-on" => !["ring", "publish"].contains(&output),
-            "--stat" | "--agg" => is_traced,
+            "--stat" | "--agg" | "--keep-code" => is_traced,
             _ => true,
         }
     }
