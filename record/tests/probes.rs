@@ -153,6 +153,16 @@ fn processes_in_parallel_lose_no_hit() {
     let uprobe = ["--uprobe", "./forks:work"];
     assert_eq!(hits(&uprobe, "events/probe_forks/work"), 8_000);
     assert_eq!(hits(&["--call", "./forks:work"], "calls"), 8_000);
+    // Counted in the kernel.
+    for arguments in [
+        &["--uprobe", "./forks:work", "--agg", "count() by comm"][..],
+        &["--call", "./forks:work", "--agg", "count() by comm"],
+    ] {
+        let command = ["--", "./forks", "400"];
+        let all = [arguments, &command[..]].concat();
+        let counted = record(&room, &all, "aggregates", &["value"]);
+        assert_eq!(counted, ["8000.0"], "{arguments:?}");
+    }
 }
 
 /// The same with a probe that another tool defined, recorded and counted.

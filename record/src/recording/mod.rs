@@ -569,11 +569,11 @@ pub(crate) fn for_program(probe: &Probe, reach: Reach<'_>) -> Result<Vec<Event>>
             .find_map(|&tid| Event::open(&attr, tid, -1).ok());
         // A child has the breakpoints of its parent, and the program that it executes gets them, too.
         attr.set_inherit(1);
-        let heirs = tids.iter().map(|&tid| Event::open(&attr, tid, -1));
-        let events: Vec<Event> = carrier
-            .into_iter()
-            .chain(heirs.filter_map(Result::ok))
-            .collect();
+        let heirs = tids.iter().filter_map(|&tid| {
+            let kept = Event::open(&of_one_task(attr), tid, -1);
+            kept.or_else(|_| Event::open(&attr, tid, -1)).ok()
+        });
+        let events: Vec<Event> = carrier.into_iter().chain(heirs).collect();
         if events.len() > 1 {
             return Ok(events);
         }
