@@ -323,19 +323,20 @@ fn corpus_damaged_kfi() {
         let facts = Facts::of(&KFI, &folder.join(file));
         assert_eq!((facts.rows, facts.problems), (rows, problems), "{file}");
     };
-    // Three lines that are not rows and a truncated one, five odd rows, and 8 rows instead of 12 announced.
+    // Three lines that are not rows and a truncated one, five odd rows, 8 rows instead of 12 announced, and no line
+    // ending at the end.
     check(
         root(),
         "formats/readers/src/kfi/golden/damaged.lst",
         8,
-        4 + 5 + 1,
+        4 + 5 + 1 + 1,
     );
     let Some(corpus) = foreign_corpus() else {
         return;
     };
     let check = |file, rows, problems| check(&corpus, file, rows, problems);
-    // Four lines that are not rows, three odd rows, and 9 rows instead of 12 announced.
-    check("kfi/damaged.lst", 9, 4 + 3 + 1);
+    // Four lines that are not rows, three odd rows, 9 rows instead of 12 announced, and no line ending at the end.
+    check("kfi/damaged.lst", 9, 4 + 3 + 1 + 1);
     // Three lines of a dot, and 38 rows instead of 1757 announced.
     check("kfi/elinux-boot-excerpt.lst", 38, 3 + 1);
 }

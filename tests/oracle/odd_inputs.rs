@@ -142,10 +142,11 @@ const CASES: &[Case] = &[
         "SELECT count(*), (SELECT count(*) AS problems FROM problems) FROM samples",
         &["15,0"],
     ),
+    // The empty line after its last stack is missing: an excerpt.
     (
         "ps-real-srccode.txt",
-        "SELECT count(*), (SELECT count(*) AS problems FROM problems) FROM samples",
-        &["15,0"],
+        "SELECT count(*), (SELECT min(message) FROM problems) LIKE '%empty line%' AS is_cut FROM samples",
+        &["15,true"],
     ),
     // Thread names with spaces, digits, brackets and colons; symbols with operators.
     (
