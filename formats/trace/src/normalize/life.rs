@@ -168,7 +168,6 @@ impl Life {
                 cmdline: details.cmdline.as_deref(),
                 cgroup: details.cgroup.as_deref(),
                 namespaces: namespaces.as_deref(),
-                ..tables::threads::Row::default()
             }
             .push(writer.rows(table));
             writer.end_row(table)?;
