@@ -26,6 +26,7 @@ mod paired_call;
 mod payload;
 mod process;
 mod selection;
+mod stack;
 
 pub use aggregate::{Action, Aggregate, AggregateValue, Bucket};
 pub use call::{Call, Common, Context, Enter, Function, Leave, Switch};
@@ -37,6 +38,7 @@ pub use paired_call::{CallArgument, CallFunction, PairedCall};
 pub use payload::{Array, Integer, Op, Payload, Plan, decode_field};
 pub use process::{Cgroup, Namespaces, OpenFile, ProcessState};
 pub use selection::{CallEdge, Contexts, Purpose, Selection, span};
+pub use stack::{NamedFrame, Stack, StackDefinition};
 
 use crate::Error;
 
@@ -419,79 +421,6 @@ impl Sample<'_> {
             fields: Fields::None,
         }
     }
-}
-
-/// A stack, leaf first.
-#[derive(Debug, Clone, Copy, Default)]
-pub enum Stack<'a> {
-    /// Not recorded.
-    #[default]
-    None,
-    /// Addresses: the first is the current instruction, the others are return addresses.
-    Addresses {
-        /// Address space of all frames.
-        space: Space,
-        /// Leaf first, without context markers.
-        addresses: &'a [u64],
-        /// Whether outer frames are known to be missing.
-        is_cut: bool,
-        /// Whether the callers are from unwind information or the CPU. Frame pointers may lead to data.
-        is_unwound: bool,
-    },
-    /// Named frames, in text formats.
-    Named(&'a [NamedFrame<'a>]),
-    /// ID of an earlier [`Event::Stack`].
-    Id(u64),
-}
-
-impl<'a> Stack<'a> {
-    /// A stack of addresses from frame pointers, or as the input states them.
-    pub fn of(space: Space, addresses: &'a [u64]) -> Stack<'a> {
-        Stack::Addresses {
-            space,
-            addresses,
-            is_cut: false,
-            is_unwound: false,
-        }
-    }
-}
-
-/// A stack that later events reference by ID. Passed while its addresses can be resolved.
-#[derive(Debug, Clone, Copy)]
-pub struct StackDefinition<'a> {
-    /// ID of the stack.
-    pub id: u64,
-    /// Time of the event.
-    pub time: Option<i64>,
-    /// ID of its process.
-    pub pid: Option<i32>,
-    /// The stack.
-    pub stack: Stack<'a>,
-}
-
-/// A named frame. Empty strings are unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct NamedFrame<'a> {
-    /// Function name.
-    pub function: &'a [u8],
-    /// Offset from the function's start in bytes.
-    pub function_offset: Option<u64>,
-    /// Module.
-    pub module: &'a [u8],
-    /// Build ID of the module, hexadecimal.
-    pub build_id: &'a [u8],
-    /// Offset of the instruction in the module's file.
-    pub module_offset: Option<u64>,
-    /// Absolute address.
-    pub address: Option<u64>,
-    /// Source file.
-    pub file: &'a [u8],
-    /// Line in the source file, from 1.
-    pub line: Option<u32>,
-    /// Address space.
-    pub space: Space,
-    /// Inlined into the next frame.
-    pub inlined: bool,
 }
 
 /// Address space of code.
