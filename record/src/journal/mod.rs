@@ -17,6 +17,7 @@
 //! commands read pipes. (tools/perf/Documentation/perf.data-file-format.txt)
 
 pub(crate) mod build_ids;
+pub(crate) mod follower;
 pub(crate) mod header;
 mod kernel_maps;
 pub(crate) mod own_records;

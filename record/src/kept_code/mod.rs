@@ -12,17 +12,15 @@ mod memory;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use perfquet_events::event::{Event, Hit, KeptCode, Sink};
-use perfquet_events::{Error, Input};
+use perfquet_events::Error;
+use perfquet_events::event::KeptCode;
 use perfquet_trace::count::counted;
-use perfquet_trace::normalize::{CodeFinder, Interval, SampledFunction, Tally};
+use perfquet_trace::normalize::{CodeFinder, Interval, SampledFunction};
 use perfquet_trace::symbols::limits::{
     KEPT_BYTES_MAX, KEPT_FUNCTION_BYTES_MAX, KEPT_LAST_MS_MAX, KEPT_PERCENT_MAX, KEPT_PLACES_MAX,
     KEPT_PROCESS_BYTES_MAX,
@@ -30,6 +28,7 @@ use perfquet_trace::symbols::limits::{
 use perfquet_trace::symbols::{Machine, Options, Roots};
 
 use crate::added_records::AddedRecords;
+use crate::journal::follower::{Followed, Follower, Growing, wait_for};
 use crate::journal::own_records::OwnRecords;
 use crate::recording::OWN_ID;
 use crate::sys::clock;
@@ -45,38 +44,22 @@ const REREAD_MAX: Duration = Duration::from_secs(60);
 const FREE: Duration = Duration::from_millis(200);
 /// Memory for a version besides its code.
 const VERSION_BYTES: u64 = 256;
-/// Polling interval at the end.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// The recording whose code is to be kept.
 pub(crate) struct Request {
-    /// The growing journal.
-    pub(crate) journal: PathBuf,
-    /// Length up to which it is not truncated any more.
-    pub(crate) settled: Arc<AtomicU64>,
-    /// Number of its bytes that are no longer needed here.
-    pub(crate) read: Arc<AtomicU64>,
+    pub(crate) growing: Growing,
     /// Roots of processes, and the files held open.
     pub(crate) roots: Roots,
 }
 
 /// The running threads.
 pub(crate) struct Keeper {
-    shared: Arc<Shared>,
+    kept: Arc<Mutex<Kept>>,
     added: AddedRecords,
     /// Ends the worker when dropped.
     end: Sender<()>,
-    reader: JoinHandle<()>,
+    reader: Follower,
     worker: JoinHandle<()>,
-}
-
-struct Shared {
-    tally: Mutex<Tally>,
-    read: Arc<AtomicU64>,
-    journal_is_whole: Arc<AtomicBool>,
-    /// Whether the rest of the journal is not needed.
-    is_over: AtomicBool,
-    kept: Mutex<Kept>,
 }
 
 /// What was kept.
@@ -117,24 +100,17 @@ impl Keeper {
             roots: request.roots,
             ..Options::default()
         };
-        let shared = Arc::new(Shared {
-            tally: Mutex::new(Tally::new(options.clone())),
-            read: request.read,
-            journal_is_whole: Arc::default(),
-            is_over: AtomicBool::new(false),
-            kept: Mutex::default(),
-        });
+        let reader = Follower::start(request.growing, options.clone(), "--keep-code");
+        let kept = Arc::<Mutex<Kept>>::default();
         let (end, ended) = channel();
-        // Both keep the inherited thread name: the filter that excludes the recorder matches by name.
-        let of_reader = Arc::clone(&shared);
-        let reader =
-            std::thread::spawn(move || follow(&request.journal, request.settled, &of_reader));
-        let (of_worker, added_by_worker) = (Arc::clone(&shared), added.clone());
+        // It keeps the inherited thread name: the filter that excludes the recorder matches by name.
+        let of_worker = (reader.followed(), Arc::clone(&kept), added.clone());
         let worker = std::thread::spawn(move || {
-            Worker::new(of_worker, added_by_worker, options).run(&ended);
+            let (followed, kept, added) = of_worker;
+            Worker::new(followed, kept, added, options).run(&ended);
         });
         Keeper {
-            shared,
+            kept,
             added,
             end,
             reader,
@@ -142,17 +118,15 @@ impl Keeper {
         }
     }
 
-    /// Reads what is to be kept at the end. The journal has all samples, and the processes that did not end by themselves still run.
+    /// Reads the rest of the code. The journal is complete, and processes that have not exited still run.
     pub(crate) fn finish(self) -> Kept {
         let deadline = Instant::now() + Duration::from_millis(KEPT_LAST_MS_MAX);
-        self.shared.journal_is_whole.store(true, Ordering::Release);
-        // It may be waiting for more.
-        self.reader.thread().unpark();
-        wait_for(&self.reader, deadline);
+        self.reader.end_of_journal();
+        self.reader.wait(deadline);
         drop(self.end);
         wait_for(&self.worker, deadline);
-        self.shared.is_over.store(true, Ordering::Relaxed);
-        let mut kept = std::mem::take(&mut *lock(&self.shared.kept));
+        self.reader.give_up();
+        let mut kept = std::mem::take(&mut *lock(&self.kept));
         kept.is_cut = !self.worker.is_finished();
         // Added after the last pass of the drain.
         let mut records = self.added.take();
@@ -162,54 +136,13 @@ impl Keeper {
     }
 }
 
-fn wait_for(thread: &JoinHandle<()>, deadline: Instant) {
-    while !thread.is_finished() && Instant::now() < deadline {
-        std::thread::sleep(PAUSE);
-    }
-}
-
-/// Notes the places of the journal's samples until its end.
-fn follow(journal: &Path, settled: Arc<AtomicU64>, shared: &Arc<Shared>) {
-    let is_whole = Arc::clone(&shared.journal_is_whole);
-    let read = Input::following(journal, settled, is_whole).and_then(|mut input| {
-        input.set_prompt();
-        perfquet_import::read(&mut input, &mut Noting(shared))
-    });
-    if let Err(error) = read
-        && !shared.is_over.load(Ordering::Relaxed)
-    {
-        log::warn!("--keep-code: {error}");
-    }
-    // From now on, the whole journal may be packed.
-    shared.read.store(u64::MAX, Ordering::Relaxed);
-}
-
-/// Passes events to the tally, whose lock is nearly always free.
-struct Noting<'a>(&'a Shared);
-
-impl Sink for Noting<'_> {
-    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
-        if let Event::Progress(progress) = event {
-            self.0.read.store(progress.done, Ordering::Relaxed);
-            if self.0.is_over.load(Ordering::Relaxed) {
-                let reason = std::io::ErrorKind::Interrupted.into();
-                return Err(Error::io("journal")(reason));
-            }
-        }
-        lock(&self.0.tally).event(event)
-    }
-
-    fn hit(&mut self, hit: &Hit<'_>) -> Result<(), Error> {
-        lock(&self.0.tally).hit(hit)
-    }
-}
-
 /// A function as its records name it: process, module, start.
 type Key = (Option<i32>, String, u64);
 
 /// Finds functions and reads their code.
 struct Worker {
-    shared: Arc<Shared>,
+    followed: Arc<Followed>,
+    kept: Arc<Mutex<Kept>>,
     added: AddedRecords,
     finder: CodeFinder,
     memories: Memories,
@@ -228,9 +161,15 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(shared: Arc<Shared>, added: AddedRecords, options: Options) -> Worker {
+    fn new(
+        followed: Arc<Followed>,
+        kept: Arc<Mutex<Kept>>,
+        added: AddedRecords,
+        options: Options,
+    ) -> Worker {
         Worker {
-            shared,
+            followed,
+            kept,
             added,
             finder: CodeFinder::new(options),
             memories: Memories::default(),
@@ -280,12 +219,12 @@ impl Worker {
 
     /// Reads generated functions that are new, or all of them.
     fn look(&mut self, all: bool) -> Result<Interval, Error> {
-        let interval = lock(&self.shared.tally).take();
+        let interval = self.followed.take();
         let is_new = self.finder.add(&interval)?;
         if is_new || all {
             self.memories.forget_mappings();
             for function in self.finder.generated() {
-                if self.is_over() {
+                if self.followed.is_over() {
                     break;
                 }
                 if all || !self.versions.contains_key(&key_of(&function)) {
@@ -294,10 +233,6 @@ impl Worker {
             }
         }
         Ok(interval)
-    }
-
-    fn is_over(&self) -> bool {
-        self.shared.is_over.load(Ordering::Relaxed)
     }
 
     fn keep_of_memory(&mut self, function: &SampledFunction) {
@@ -313,7 +248,7 @@ impl Worker {
         }
     }
 
-    /// Reads what is in files that others will not find, and the kernel's code.
+    /// Reads the code of files that cannot be opened later, and the kernel's.
     fn read_others(&mut self, interval: &Interval) {
         let mut finder = std::mem::replace(&mut self.finder, CodeFinder::new(Options::default()));
         let mut kernel = None;
@@ -332,7 +267,7 @@ impl Worker {
                     }
                 },
             }
-            !self.is_over()
+            !self.followed.is_over()
         });
         self.finder = finder;
     }
@@ -372,7 +307,7 @@ impl Worker {
         let records = records.into_bytes();
         match self.is_last {
             true => {
-                let mut kept = lock(&self.shared.kept);
+                let mut kept = lock(&self.kept);
                 kept.records.extend(records);
                 kept.functions = self.versions.len() as u64;
                 kept.bytes = self.code_bytes;
@@ -392,7 +327,7 @@ impl Worker {
 
     /// Passes on what was kept.
     fn report(&self) {
-        let mut kept = lock(&self.shared.kept);
+        let mut kept = lock(&self.kept);
         kept.functions = self.versions.len() as u64;
         kept.bytes = self.code_bytes;
         kept.missing.clear();
@@ -437,15 +372,14 @@ mod tests {
     }
 
     fn worker() -> Worker {
-        let shared = Shared {
-            tally: Mutex::new(Tally::new(Options::default())),
-            read: Arc::default(),
-            journal_is_whole: Arc::default(),
-            is_over: AtomicBool::new(false),
-            kept: Mutex::default(),
-        };
+        let followed = Followed::new(Arc::default(), Options::default());
         let added = AddedRecords::default();
-        Worker::new(Arc::new(shared), added, Options::default())
+        Worker::new(
+            Arc::new(followed),
+            Arc::default(),
+            added,
+            Options::default(),
+        )
     }
 
     #[test]
@@ -464,7 +398,7 @@ mod tests {
         worker.miss(&function(7, 0x1000), "gone");
         worker.miss(&function(7, 0x2000), "gone");
         worker.report();
-        let sentence = lock(&worker.shared.kept).sentence();
+        let sentence = lock(&worker.kept).sentence();
         assert_eq!(sentence, "code of 1 function kept (1 KiB), 1 not: gone");
     }
 
@@ -487,7 +421,7 @@ mod tests {
         assert!(worker.bytes > KEPT_BYTES_MAX - 2 * KEPT_PROCESS_BYTES_MAX);
         assert!(records < KEPT_BYTES_MAX + KEPT_BYTES_MAX / 100);
         worker.report();
-        let sentence = lock(&worker.shared.kept).sentence();
+        let sentence = lock(&worker.kept).sentence();
         assert!(
             sentence.ends_with("not: there is more than the limit"),
             "{sentence}"

@@ -11,18 +11,15 @@ mod painter;
 mod ranking;
 mod screen;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use perfquet_events::event::{Event, Hit, Sink};
-use perfquet_events::{Error, Input};
-use perfquet_trace::normalize::Tally;
 use perfquet_trace::symbols::{Options, Roots};
 
+use crate::journal::follower::{Followed, Follower, Growing};
 use crate::output::progress::Shown;
 use crate::sys::keyboard::Keyboard;
 use painter::Painter;
@@ -37,14 +34,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// The recording to display.
 pub(crate) struct Request {
-    /// The growing journal.
-    pub(crate) journal: PathBuf,
-    /// Number of bytes in it.
+    pub(crate) growing: Growing,
+    /// Number of bytes in the journal.
     pub(crate) written: Arc<AtomicU64>,
-    /// Length up to which it is not truncated any more.
-    pub(crate) settled: Arc<AtomicU64>,
-    /// Number of its bytes that the display no longer needs.
-    pub(crate) read: Arc<AtomicU64>,
     /// Roots of processes with another view of the file system.
     pub(crate) roots: Roots,
     /// Time between two refreshes.
@@ -61,19 +53,15 @@ pub(crate) struct Display {
     keyboard: Option<Keyboard>,
     /// Ends the painter when dropped.
     end: Option<Sender<()>>,
-    reader: JoinHandle<()>,
+    reader: Follower,
     painter: JoinHandle<()>,
 }
 
 /// State shared by the threads of a display.
 struct Shared {
-    tally: Mutex<Tally>,
+    followed: Arc<Followed>,
     shown: Mutex<Shown>,
     written: Arc<AtomicU64>,
-    read: Arc<AtomicU64>,
-    journal_is_whole: Arc<AtomicBool>,
-    /// Whether the rest of the journal is not needed.
-    is_over: AtomicBool,
     /// Whether the reader of stdout has closed it.
     is_closed: AtomicBool,
 }
@@ -85,22 +73,17 @@ impl Display {
             roots: request.roots,
             ..Options::default()
         };
+        let reader = Follower::start(request.growing, options.clone(), "--live");
         let shared = Arc::new(Shared {
-            tally: Mutex::new(Tally::new(options.clone())),
+            followed: reader.followed(),
             shown: Mutex::default(),
             written: request.written,
-            read: request.read,
-            journal_is_whole: Arc::default(),
-            is_over: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         });
         let screen = Arc::new(Mutex::new(Screen::open(request.has_command)));
         let keyboard = lock(&screen).is_full().then(Keyboard::open).flatten();
         let (end, ended) = channel();
-        // Both keep the inherited thread name: the filter that excludes the recorder matches by name.
-        let of_reader = Arc::clone(&shared);
-        let reader =
-            std::thread::spawn(move || follow(&request.journal, request.settled, &of_reader));
+        // It keeps the inherited thread name: the filter that excludes the recorder matches by name.
         let (of_painter, its_screen) = (Arc::clone(&shared), Arc::clone(&screen));
         let painter = std::thread::spawn(move || {
             Painter::new(of_painter, its_screen, options, request.every).run(&ended);
@@ -134,13 +117,13 @@ impl Display {
     /// Displays the last interval, unless the terminal is restored anyway. The rings are drained, so the journal has all samples.
     pub(crate) fn finish(mut self) {
         let deadline = Instant::now() + LAST_PAINT;
-        self.end_of_journal();
+        self.reader.end_of_journal();
         let blocked = Instant::now() + BLOCKED;
         let is_text = lock_soon(&self.screen, blocked).is_some_and(|screen| !screen.is_full());
         if is_text {
-            wait_for(&self.reader, deadline);
+            self.reader.wait(deadline);
         } else {
-            self.shared.is_over.store(true, Ordering::Relaxed);
+            self.reader.give_up();
         }
         drop(self.end.take());
         if is_text && !self.is_painted(deadline) {
@@ -163,65 +146,17 @@ impl Display {
         }
         true
     }
-
-    fn end_of_journal(&self) {
-        self.shared.journal_is_whole.store(true, Ordering::Release);
-        // It may be waiting for more.
-        self.reader.thread().unpark();
-    }
 }
 
 impl Drop for Display {
     /// Restores the terminal, even if the recording failed.
     fn drop(&mut self) {
-        self.shared.is_over.store(true, Ordering::Relaxed);
-        self.end_of_journal();
+        self.reader.give_up();
+        self.reader.end_of_journal();
         // A painter that waits for a stopped terminal holds it.
         if let Some(mut screen) = lock_soon(&self.screen, Instant::now() + BLOCKED) {
             screen.close();
         }
-    }
-}
-
-fn wait_for(thread: &JoinHandle<()>, deadline: Instant) {
-    while !thread.is_finished() && Instant::now() < deadline {
-        std::thread::sleep(PAUSE);
-    }
-}
-
-/// Counts the journal's events until its end.
-fn follow(journal: &std::path::Path, settled: Arc<AtomicU64>, shared: &Arc<Shared>) {
-    let is_whole = Arc::clone(&shared.journal_is_whole);
-    let read = Input::following(journal, settled, is_whole).and_then(|mut input| {
-        input.set_prompt();
-        perfquet_import::read(&mut input, &mut Counting(shared))
-    });
-    if let Err(error) = read
-        && !shared.is_over.load(Ordering::Relaxed)
-    {
-        log::warn!("--live: {error}");
-    }
-    // From now on, the whole journal may be packed.
-    shared.read.store(u64::MAX, Ordering::Relaxed);
-}
-
-/// Passes events to the tally, whose lock is nearly always free.
-struct Counting<'a>(&'a Shared);
-
-impl Sink for Counting<'_> {
-    fn event(&mut self, event: Event<'_>) -> Result<(), Error> {
-        if let Event::Progress(progress) = event {
-            self.0.read.store(progress.done, Ordering::Relaxed);
-            if self.0.is_over.load(Ordering::Relaxed) {
-                let reason = std::io::ErrorKind::Interrupted.into();
-                return Err(Error::io("journal")(reason));
-            }
-        }
-        lock(&self.0.tally).event(event)
-    }
-
-    fn hit(&mut self, hit: &Hit<'_>) -> Result<(), Error> {
-        lock(&self.0.tally).hit(hit)
     }
 }
 

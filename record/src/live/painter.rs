@@ -83,7 +83,7 @@ impl Painter {
 
     /// Shows what has arrived since the last time.
     fn paint(&mut self) {
-        let interval = lock(&self.shared.tally).take();
+        let interval = self.shared.followed.take();
         let contents = self.contents(&interval);
         self.show(contents);
     }

@@ -14,6 +14,7 @@ use crate::cli::Cli;
 use crate::cpu_limit::CpuLimit;
 use crate::drain::Sink;
 use crate::failure::{Failure, failed};
+use crate::journal::follower::Growing;
 use crate::journal::{Journal, Packing, header, samples_by_id};
 use crate::kept_code;
 use crate::lifecycle::{Running, Start, Stopped};
@@ -145,6 +146,11 @@ fn follow(
 ) -> Option<Encoder> {
     let displayed = cli.displays_samples().then(Arc::<AtomicU64>::default);
     let kept = cli.sampling.keep_code.then(Arc::<AtomicU64>::default);
+    let growing = |read: Arc<AtomicU64>| Growing {
+        journal: output.journal_path(),
+        settled: Arc::clone(&lengths.settled),
+        read,
+    };
     let encoder = (cli.output.format == Format::Pqt).then(|| {
         let source = Source::Following {
             journal: output.journal_path(),
@@ -157,10 +163,8 @@ fn follow(
     });
     if let (Some(read), Some(every)) = (displayed, cli.in_kernel.bpf.every()) {
         running.display(live::Request {
-            journal: output.journal_path(),
+            growing: growing(read),
             written: Arc::clone(&lengths.written),
-            settled: Arc::clone(&lengths.settled),
-            read,
             roots: running.containers.roots(),
             every,
             has_command: !cli.command.is_empty(),
@@ -168,9 +172,7 @@ fn follow(
     }
     if let Some(read) = kept {
         running.keep_code(kept_code::Request {
-            journal: output.journal_path(),
-            settled: Arc::clone(&lengths.settled),
-            read,
+            growing: growing(read),
             roots: running.containers.roots(),
         });
     }
