@@ -1,5 +1,7 @@
 //! Attributes of events for the kernel: contents of each record, and when to wake up the reader.
 
+use std::sync::Once;
+
 use perfquet_events::event::Purpose;
 
 use super::Settings;
@@ -153,6 +155,16 @@ pub(crate) fn of_one_task(attr: Attr) -> Attr {
     let mut attr = attr;
     attr.sample_type |= u64::from(abi::PERF_SAMPLE_READ | abi::PERF_SAMPLE_TID);
     attr
+}
+
+/// Says, once, that the kernel cannot do so.
+pub(super) fn warn_of_exchanged_events() {
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        log::warn!(
+            "this kernel loses hits of uprobes in processes and threads that run at the same time (Linux before 6.12); -a records them all"
+        );
+    });
 }
 
 /// Whether it is such an event.

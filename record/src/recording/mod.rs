@@ -570,8 +570,12 @@ pub(crate) fn for_program(probe: &Probe, reach: Reach<'_>) -> Result<Vec<Event>>
         // A child has the breakpoints of its parent, and the program that it executes gets them, too.
         attr.set_inherit(1);
         let heirs = tids.iter().filter_map(|&tid| {
-            let kept = Event::open(&of_one_task(attr), tid, -1);
-            kept.or_else(|_| Event::open(&attr, tid, -1)).ok()
+            let kept = Event::open(&of_one_task(attr), tid, -1).ok();
+            kept.or_else(|| {
+                let exchanged = Event::open(&attr, tid, -1).ok()?;
+                attr::warn_of_exchanged_events();
+                Some(exchanged)
+            })
         });
         let events: Vec<Event> = carrier.into_iter().chain(heirs).collect();
         if events.len() > 1 {

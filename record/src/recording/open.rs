@@ -445,9 +445,7 @@ impl<'a> Opening<'a> {
                 match open_at(&attr, *place) {
                     Ok(_) => {
                         if is_of_one_task && !attr::is_of_one_task(&attr) {
-                            log::warn!(
-                                "this kernel loses hits of uprobes in processes and threads that run at the same time (Linux before 6.12); -a records them all"
-                            );
+                            attr::warn_of_exchanged_events();
                         }
                         return Ok(attr);
                     }
