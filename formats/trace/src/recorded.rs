@@ -151,19 +151,6 @@ fn clipped(ranges: &[(i64, i64)], from: i64, to: i64) -> Vec<(i64, i64)> {
     parts.filter(|(begin, end)| begin <= end).collect()
 }
 
-/// Joins ranges that overlap or touch, in the order of time.
-pub(crate) fn joined(mut ranges: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
-    ranges.sort_unstable();
-    let mut joined: Vec<(i64, i64)> = Vec::with_capacity(ranges.len());
-    for (begin, end) in ranges {
-        match joined.last_mut() {
-            Some(last) if begin <= last.1 => last.1 = last.1.max(end),
-            _ => joined.push((begin, end)),
-        }
-    }
-    joined
-}
-
 /// The fact of ranges.
 pub(crate) fn printed(ranges: &[(i64, i64)]) -> String {
     let ranges: Vec<String> = ranges
@@ -222,10 +209,6 @@ mod tests {
         assert_eq!(
             (recorded.known_by, recorded.length()),
             (KnownBy::Events, 20)
-        );
-        assert_eq!(
-            joined(vec![(50, 60), (0, 10), (5, 20), (20, 30)]),
-            [(0, 30), (50, 60)]
         );
     }
 

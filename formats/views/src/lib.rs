@@ -56,6 +56,9 @@ const FILES: &[(&str, &str)] = files!("sql":
     wakeups
 );
 
+/// Columns of tables that hold times; others in nanoseconds hold durations.
+pub const TIMES: [&str; 4] = ["time", "since", "start_time", "end_time"];
+
 /// Every view of this program.
 pub static VIEWS: LazyLock<Vec<Arc<View>>> = LazyLock::new(|| {
     let views = FILES.iter().map(|(name, sql)| View::new(name, sql));

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use perfquet_views::TIMES;
+
 /// Key in a field's metadata: the unit of its values. Tables for people have [`DURATION`] as `1.234 ms`, [`SHARE`] as `12.3%`;
 /// addresses and masks are written in hexadecimal, in CSV and JSON too.
 pub const UNIT: &str = "unit";
@@ -20,9 +22,6 @@ pub const SHARE: &str = "share";
 
 /// Units whose values are written in hexadecimal.
 const HEXADECIMAL: [&str; 2] = ["address", "mask"];
-
-/// Columns of tables that hold times; others in nanoseconds hold durations.
-const TIMES: [&str; 4] = ["time", "since", "start_time", "end_time"];
 
 /// Whether values of this unit are written in hexadecimal.
 pub fn is_hexadecimal(unit: &str) -> bool {

@@ -4,9 +4,10 @@ use std::cmp::Ordering;
 
 use arrow_array::{Array, RecordBatch};
 use perfquet_events::event::Value;
+use perfquet_views::TIMES;
 
 use super::super::batch::value_at;
-use super::{Condition, Expression, Literal, TIMES};
+use super::{Condition, Expression, Literal};
 
 /// TRUE, FALSE, or NULL.
 type Truth = Option<bool>;

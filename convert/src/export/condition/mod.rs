@@ -14,9 +14,6 @@ mod tokens;
 
 use std::cmp::Ordering;
 
-/// Columns with times on the clock of the trace.
-const TIMES: [&str; 4] = ["time", "since", "start_time", "end_time"];
-
 /// A parsed condition.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Condition {

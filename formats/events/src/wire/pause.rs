@@ -25,17 +25,23 @@ impl PauseRecord {
     }
 
     /// The times between these spans of recorded time, first and last nanosecond each, in which nothing was recorded; in order.
-    pub fn between(mut spans: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
-        spans.sort_unstable();
-        let mut pauses = Vec::new();
-        let mut recorded = None;
-        for (first, last) in spans {
-            if let Some(until) = recorded.filter(|until| *until < first) {
-                pauses.push((until, first));
+    pub fn between(spans: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+        let recorded = PauseRecord::joined(spans);
+        let pairs = recorded.iter().zip(recorded.iter().skip(1));
+        pairs.map(|(one, next)| (one.1, next.0)).collect()
+    }
+
+    /// Joins ranges that overlap or touch, in the order of time.
+    pub fn joined(mut ranges: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+        ranges.sort_unstable();
+        let mut joined: Vec<(i64, i64)> = Vec::with_capacity(ranges.len());
+        for (begin, end) in ranges {
+            match joined.last_mut() {
+                Some(last) if begin <= last.1 => last.1 = last.1.max(end),
+                _ => joined.push((begin, end)),
             }
-            recorded = recorded.max(Some(last));
         }
-        pauses
+        joined
     }
 
     /// Returns the payload.
@@ -57,6 +63,13 @@ impl PauseRecord {
 mod tests {
     use super::*;
     use crate::wire::{NATIVE, open};
+
+    #[test]
+    fn spans_that_overlap_or_touch_are_one() {
+        let spans = vec![(50, 60), (0, 10), (5, 20), (20, 30)];
+        assert_eq!(PauseRecord::joined(spans.clone()), [(0, 30), (50, 60)]);
+        assert_eq!(PauseRecord::between(spans), [(30, 50)]);
+    }
 
     #[test]
     fn encoding_round_trips() {

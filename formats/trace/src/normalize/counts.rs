@@ -4,6 +4,7 @@ use perfquet_events::Error;
 use perfquet_events::event::{Counted, CounterValue};
 
 use super::Normalizer;
+use super::fixed_tables::added;
 use crate::tables;
 
 impl Normalizer<'_> {
@@ -12,13 +13,11 @@ impl Normalizer<'_> {
         self.age.see_call(value.since);
         self.age.see_call(value.time);
         let output = &mut self.output;
-        let table = match output.fixed.counts {
-            Some(table) => table,
-            None => *output
-                .fixed
-                .counts
-                .insert(output.writer.add_table(tables::counts::schema())?),
-        };
+        let table = added(
+            &mut output.fixed.counts,
+            &mut output.writer,
+            tables::counts::schema,
+        )?;
         output.counts.counter_values += 1;
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         tables::counts::Row {

@@ -1,6 +1,8 @@
 //! The tables that every trace has.
 
-use crate::store::TableId;
+use perfquet_events::Error;
+
+use crate::store::{TableId, TableSchema, Writer};
 
 /// The tables that every trace has and that are written here.
 #[derive(Clone, Copy)]
@@ -22,4 +24,16 @@ pub(crate) struct FixedTables {
     pub(crate) open_files: Option<TableId>,
     /// Only if code was kept.
     pub(crate) code: Option<TableId>,
+}
+
+/// Returns a table that a trace has only if there are rows for it; adds it for the first one.
+pub(super) fn added(
+    table: &mut Option<TableId>,
+    writer: &mut Writer,
+    schema: fn() -> TableSchema,
+) -> Result<TableId, Error> {
+    match *table {
+        Some(table) => Ok(table),
+        None => Ok(*table.insert(writer.add_table(schema())?)),
+    }
 }

@@ -4,6 +4,7 @@ use perfquet_events::Error;
 use perfquet_events::event::KeptCode;
 
 use super::Normalizer;
+use super::fixed_tables::added;
 use super::life::hexadecimal;
 use crate::symbols::Machine;
 use crate::tables;
@@ -12,13 +13,11 @@ impl Normalizer<'_> {
     /// Adds the code of a function.
     pub(super) fn kept_code(&mut self, kept: &KeptCode<'_>) -> Result<(), Error> {
         let output = &mut self.output;
-        let table = match output.fixed.code {
-            Some(table) => table,
-            None => *output
-                .fixed
-                .code
-                .insert(output.writer.add_table(tables::code::schema())?),
-        };
+        let table = added(
+            &mut output.fixed.code,
+            &mut output.writer,
+            tables::code::schema,
+        )?;
         let build_id = kept.build_id.map(hexadecimal);
         tables::code::Row {
             time: kept.time,

@@ -4,19 +4,18 @@ use perfquet_events::Error;
 use perfquet_events::event::OpenFile;
 
 use super::Normalizer;
+use super::fixed_tables::added;
 use crate::tables;
 
 impl Normalizer<'_> {
     /// Adds an open file.
     pub(super) fn open_file(&mut self, file: &OpenFile<'_>) -> Result<(), Error> {
         let output = &mut self.output;
-        let table = match output.fixed.open_files {
-            Some(table) => table,
-            None => *output
-                .fixed
-                .open_files
-                .insert(output.writer.add_table(tables::open_files::schema())?),
-        };
+        let table = added(
+            &mut output.fixed.open_files,
+            &mut output.writer,
+            tables::open_files::schema,
+        )?;
         tables::open_files::Row {
             time: file.time,
             pid: file.pid,

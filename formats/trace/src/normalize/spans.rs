@@ -15,7 +15,7 @@ use perfquet_events::event::{Place, Problem};
 use perfquet_events::wire::PauseRecord;
 
 use super::Output;
-use crate::recorded::{INPUTS, RANGES, joined, printed};
+use crate::recorded::{INPUTS, RANGES, printed};
 use crate::tables;
 
 /// First and last time; the first is after the last if there is none.
@@ -87,8 +87,8 @@ impl InputSummary {
     }
 }
 
-/// When several inputs were recorded: the fact and its value. `None` of one input, or if nothing but their events tells, and there is no time between
-/// them.
+/// Returns the fact that says when several inputs were recorded, and its value. `None` for a single input, and for inputs without gaps
+/// whose recorders do not say.
 fn recorded(inputs: &[InputSummary]) -> Option<(&'static str, String)> {
     let mut with_times = inputs.iter().filter(|input| input.times.is_some());
     let is_one = with_times.clone().count() < 2;
@@ -100,7 +100,7 @@ fn recorded(inputs: &[InputSummary]) -> Option<(&'static str, String)> {
         Some(ranges) => ranges.clone(),
         None => input.times.into_iter().collect(),
     });
-    let ranges = joined(ranges.collect());
+    let ranges = PauseRecord::joined(ranges.collect());
     (!is_one && (name == RANGES || !gaps(inputs).is_empty())).then(|| (name, printed(&ranges)))
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Threadless {
 }
 
 impl Threadless {
-    /// Whether an edge cannot be told from those of other threads.
+    /// Whether an edge may belong to any of several threads.
     #[inline]
     pub(super) fn is_of(&self, head: &Head, depth: Option<u32>, context: Option<Context>) -> bool {
         match head.tid() {
