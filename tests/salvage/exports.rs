@@ -1,4 +1,4 @@
-//! Exports that are cut off, read again: what is missing is reported.
+//! Imports truncated exports: each must report that something is missing.
 //!
 //! A cut between two records leaves a file that its format cannot tell from a whole one: only these may be silent.
 

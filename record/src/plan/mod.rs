@@ -77,7 +77,7 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    /// Whether no event is recorded with stacks of its own: what is requested is aggregated, or counted.
+    /// Whether everything requested is aggregated or counted, so that no event is recorded with its own stack.
     fn samples_nothing(&self) -> bool {
         let is_recorded = |what: &What| matches!(what, What::Rows(_) | What::Paired(_));
         let events = &self.requests.events;

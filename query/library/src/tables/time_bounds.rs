@@ -47,7 +47,7 @@ impl TimeBounds {
         let ScalarValue::Int64(Some(value)) = value else {
             return;
         };
-        // A bound that no time has, such as more than the largest one, is not worth a case of its own.
+        // `time > x` reads the parts that end at x, too: no rows are lost by that.
         let (first, last) = match op {
             Some(Operator::Eq) => (Some(*value), Some(*value)),
             Some(Operator::GtEq | Operator::Gt) => (Some(*value), None),

@@ -28,7 +28,7 @@ use super::tiles::Window;
 pub(super) const LEAST: u64 = 1_500_000;
 /// Events that are read of a window, about.
 const MOST_READ: u64 = 500_000;
-/// Events of a window that is read as a whole, about, and of what is before and after it.
+/// Approximate number of events in a window that is read as a whole, and in what is read before and after it.
 const MOST_WHOLE: u64 = 500_000;
 const AROUND: f64 = 125_000.0;
 /// Stretches of a window. Each is a query, which is planned in several milliseconds of CPU time.

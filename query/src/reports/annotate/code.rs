@@ -21,7 +21,7 @@ use super::{WeightedEvent, bytes_of, origin};
 /// The table of kept code.
 const TABLE: &str = "code";
 
-/// The code of functions, and what is to be said of it.
+/// The code of functions, and notes about where it came from.
 pub(super) struct Codes<'s> {
     session: &'s Session,
     subjects: &'s [WeightedEvent],

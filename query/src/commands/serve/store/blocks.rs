@@ -8,7 +8,7 @@
 
 use super::numbers::{Numbers, put, put_signed};
 
-/// Periods of a block: what is known of 10^9 events then takes some tens of megabytes of memory.
+/// Periods per block. The totals of the blocks of 10^9 events take some tens of megabytes.
 pub(super) const BLOCK: usize = 2048;
 /// Classes of values: the lowest bits of a value.
 pub(crate) const CLASSES: usize = 16;

@@ -8,7 +8,7 @@
 
 use super::numbers::{Numbers, put};
 
-/// Events of an interval of more than one nanosecond, and of a table with so many rows that its intervals would need much memory.
+/// Maximum number of events in an interval longer than one nanosecond; more in large tables, to save memory.
 pub(crate) const MOST: usize = 256;
 pub(crate) const MOST_OF_LARGE: usize = 1024;
 /// Rows of a large table.

@@ -23,7 +23,7 @@ const MOST_UNFINISHED: usize = 64 << 20;
 const MOST_IN_MEMORY: u64 = 512 << 20;
 /// Periods that are held back beyond a block: they may come slightly out of order.
 const HELD_BACK: usize = 64;
-/// Periods that wait for their blocks to be full. Of so many threads that there are more, blocks are smaller.
+/// Maximum number of periods in blocks that are not full yet. With more threads than fit, their blocks are smaller.
 const MOST_PENDING: usize = if cfg!(test) { 4096 } else { 2 << 20 };
 const SMALL_BLOCK: usize = 256;
 /// Tracks whose grids are computed and in memory at one time: each takes up to some thirty megabytes, however many CPUs there are.
