@@ -253,7 +253,7 @@ impl Align {
         if let (Some(sent), Some(received)) = (&self.sent, &self.received) {
             return sides.by_messages([sent, received], trace);
         }
-        let is_one_host = reference.fact("host") == trace.fact("host");
+        let is_one_host = trace.clock().has_wall_clock_of(&reference.clock());
         let plain = |placement: Placement| (placement, note(&placement, is_one_host).to_owned());
         let by_clock = || {
             by_facts(&reference.clock(), &trace.clock()).and_then(|placement| {
@@ -296,7 +296,7 @@ fn by_start(reference: &Trace, trace: &Trace) -> Found {
 /// What to know about a placement.
 fn note(placement: &Placement, is_one_host: bool) -> &'static str {
     match (placement.method, placement.error) {
-        (Method::WallClock, None) if !is_one_host => "wall clocks of two hosts",
+        (Method::WallClock, None) if !is_one_host => "wall clocks of two hosts or boots",
         (Method::TimeShift, _) => "by trace-cmd",
         (Method::Start, _) => "for comparison, not the same moment",
         _ => "",

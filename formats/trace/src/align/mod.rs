@@ -188,6 +188,13 @@ impl Clock<'_> {
     fn fact(&self, name: &str) -> Option<&str> {
         fact(self.facts, name)
     }
+
+    /// Whether both traces read the wall clock of one boot of one host: by the IDs of the boots where both have one, since a guest often has its
+    /// host's name, else by the names of the hosts.
+    pub fn has_wall_clock_of(&self, other: &Clock<'_>) -> bool {
+        let same = |name: &str| Some(self.fact(name)? == other.fact(name)?);
+        same(BOOT).or_else(|| same("host")).unwrap_or(false)
+    }
 }
 
 /// Returns a fact by its name.
@@ -243,18 +250,16 @@ pub fn by_wall(reference: &Clock<'_>, trace: &Clock<'_>) -> Result<Placement, St
         offset = i64::try_from(to_offset.at(time)).map_err(|_| too_far())?;
     }
     let shift = from_offset.value.checked_sub(offset).ok_or_else(too_far)?;
-    let of_one_host =
-        reference.fact("host").is_some() && reference.fact("host") == trace.fact("host");
     Ok(Placement {
         origin: from_offset.origin,
         shift,
         drift: (from_offset.slope - to_offset.slope).clamp(-DRIFT_MAX, DRIFT_MAX),
         method: Method::WallClock,
-        // No trace contains the difference between the wall clocks of two hosts.
+        // No trace contains the difference between the wall clocks of two hosts, or of two boots.
         error: from
             .error
             .zip(to.error)
-            .filter(|_| of_one_host)
+            .filter(|_| trace.has_wall_clock_of(reference))
             .map(|(a, b)| a.saturating_add(b)),
         pairs: (from.moments + to.moments) as u64,
     })
@@ -467,10 +472,28 @@ mod tests {
         assert_eq!(placement.place(60 * second), Some(70 * second + 120_000));
         assert_eq!((placement.error, placement.pairs), (Some(0), 10));
         facts[0].1 = "b";
-        assert_eq!(
-            by_facts(&first, &of_facts(&facts, None)).unwrap().error,
-            None
-        );
+        let error = |first: &Clock<'_>, facts: &[(&str, &str)]| {
+            by_facts(first, &of_facts(facts, None)).unwrap().error
+        };
+        assert_eq!(error(&first, &facts), None);
+    }
+
+    #[test]
+    fn a_guest_with_the_name_of_its_host_has_a_wall_clock_of_its_own() {
+        let of = |host: &str, boot: &str, clock: &str| {
+            let moments = (MOMENTS, "0=5 30000000000=30000000005");
+            of_facts(
+                &[("host", host), (BOOT, boot), ("clock", clock), moments],
+                None,
+            )
+        };
+        let error = |other: &Clock<'_>| {
+            let placement = by_facts(&of("vm", "b1", "monotonic"), other).unwrap();
+            assert_eq!(placement.method, Method::WallClock);
+            placement.error
+        };
+        assert_eq!(error(&of("vm", "b2", "monotonic")), None);
+        assert_eq!(error(&of("c1", "b1", "boottime")), Some(0));
     }
 
     #[test]
