@@ -26,6 +26,7 @@ mod merge;
 mod narrow_top;
 pub(crate) mod per_text;
 mod pivot;
+mod precedence;
 mod range_join;
 mod relations;
 mod replace;

@@ -23,8 +23,8 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace, Word};
 
-use super::pivot;
 use super::spelling::{self, is_word};
+use super::{pivot, precedence};
 
 /// The match conditions of DuckDB's forms.
 pub(super) const INNER: &str = "ASOF JOIN";
@@ -49,7 +49,7 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
     };
     let tokens = pivot::known(tokens, dialect.as_ref());
     let tokens = with_arrows(without_globs(spelling::known(tokens)));
-    let tokens = with_match_conditions(tokens);
+    let tokens = precedence::with_distinct(with_match_conditions(tokens));
     let mut statements = match with_where(&tokens) {
         // As written first: `(…) filter (…)` may also name a table and its columns.
         Some(completed) => parsed(tokens).or_else(|_| parsed(completed))?,
@@ -62,6 +62,10 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
     let mut statement = statements
         .pop_front()
         .ok_or_else(|| DataFusionError::Plan("expected a statement, found nothing".to_owned()))?;
+    let mut order = precedence::Order::default();
+    if visit_statement(&mut order, &mut statement).is_break() {
+        return Err(DataFusionError::Plan(order.wrong));
+    }
     let mut relations = TimeRelations::default();
     if visit_statement(&mut relations, &mut statement).is_break() {
         return Err(DataFusionError::Plan(relations.wrong));

@@ -184,6 +184,9 @@ impl VisitorMut for Shape {
                 "{terms} conditions joined by {operator}; the maximum is {MOST_TERMS}\nhint: use x IN (…) or x NOT IN (…), which take any number of values"
             ));
         }
+        if let Some(wrong) = wrong_answers::of_expr(expr) {
+            return self.refuse(wrong);
+        }
         self.depth += 1;
         if self.depth > DEEPEST {
             return self.refuse(&format!(
@@ -199,12 +202,9 @@ impl VisitorMut for Shape {
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
-        // The planner would ignore it silently, and return all rows.
-        match table {
-            TableFactor::Table {
-                sample: Some(_), ..
-            } => self.refuse("TABLESAMPLE is not supported\nhint: use WHERE random() < 0.1"),
-            _ => ControlFlow::Continue(()),
+        match wrong_answers::of_table(table) {
+            Some(wrong) => self.refuse(wrong),
+            None => ControlFlow::Continue(()),
         }
     }
 
