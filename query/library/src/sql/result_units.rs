@@ -133,7 +133,11 @@ fn of_operation(
 }
 
 /// The unit of `a + b` and `a - b`.
-fn of_sum(operator: Operator, left: Option<&str>, right: Option<&str>) -> Option<&'static str> {
+pub(super) fn of_sum(
+    operator: Operator,
+    left: Option<&str>,
+    right: Option<&str>,
+) -> Option<&'static str> {
     match (operator, left, right) {
         // From one time to another.
         (Operator::Minus, Some(TIME), Some(TIME)) => Some(DURATION),

@@ -81,13 +81,13 @@ fn wrap_argument(argument: &mut FunctionArg) {
     }
 }
 
-/// Puts a duration into the call that marks it: a literal, a sum of literals, or an INTERVAL.
+/// Puts a duration into the call that marks it: a literal, a sum of literals, or an INTERVAL. In a sum with other terms, each literal.
 fn wrap(expr: &mut Expr) {
     let marked = match inner(expr) {
         Expr::Interval(_) => inner(expr).clone(),
         _ => match duration(expr) {
             Some((sum, true)) => Expr::value(Value::Number(sum.to_string(), false)),
-            _ => return,
+            _ => return wrap_terms(expr),
         },
     };
     *expr = Expr::Function(Function {
@@ -104,6 +104,25 @@ fn wrap(expr: &mut Expr) {
         over: None,
         within_group: Vec::new(),
     });
+}
+
+/// Marks the durations among the terms of a sum. An INTERVAL may be added to a date, and stays one.
+fn wrap_terms(expr: &mut Expr) {
+    match expr {
+        Expr::Nested(expr) => wrap_terms(expr),
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::Plus | BinaryOperator::Minus,
+            right,
+        } => {
+            for term in [left, right] {
+                if !matches!(inner(term), Expr::Interval(_)) {
+                    wrap(term);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 fn inner(expr: &Expr) -> &Expr {
@@ -211,7 +230,11 @@ mod tests {
         check("t IN (1ns, 2)", "t IN (\"d\"(1), 2)");
         check("t > INTERVAL '1 s'", "t > \"d\"(INTERVAL '1 s')");
         check("t > at(1ns)", "t > at(\"d\"(1))");
-        check("time > x + 3s", "time > x + 3000000000L");
+        check("time > x + 3s", "time > x + \"d\"(3000000000)");
+        check(
+            "time - (5us) BETWEEN 1us AND INTERVAL '1 s' - x",
+            "time - \"d\"(5000) BETWEEN \"d\"(1000) AND INTERVAL '1 s' - x",
+        );
         check("time > 3 + 1e3", "time > 3 + 1e3");
     }
 }

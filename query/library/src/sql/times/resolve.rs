@@ -11,12 +11,15 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 
 use super::{MARK, Starts, several};
 use crate::sql::result_units;
-use crate::unit::{SECONDS, TIME, UNIT};
+use crate::unit::{DURATION, SECONDS, TIME, UNIT};
 
 /// The functions whose result depends on the trace of a row.
 const OF_TRACES: [&str; 4] = ["at", "since_start", "wall_time", ALIGNED];
 
 const ALIGNED: &str = "aligned";
+
+/// What stands for the unit of a literal, until what it is added to is known.
+const NUMBER: &str = "number";
 
 /// Resolves all marks, and gives functions of times the trace of the row if several are open.
 pub(crate) fn resolve(plan: LogicalPlan, starts: &Starts) -> Result<LogicalPlan> {
@@ -122,7 +125,9 @@ impl Scope<'_> {
         match expr {
             Expr::BinaryExpr(binary) if is_comparison(binary.op) => self.comparison(binary),
             Expr::Between(between)
-                if self.is_relative(&[&between.low, &between.high, &between.expr])? =>
+                if self.is_relative(&[&between.low, &between.high, &between.expr])?
+                    || self.is_time_with_duration(&between.expr, &between.low)
+                    || self.is_time_with_duration(&between.expr, &between.high) =>
             {
                 Ok(Transformed::yes(range(between)))
             }
@@ -196,6 +201,9 @@ impl Scope<'_> {
         }
         let since_start = called(value, "since_start").filter(|call| call.args.len() == 1);
         let Some(offset) = marked(with)? else {
+            if self.is_time_with_duration(value, with) {
+                return self.relative_to(value, op, with).map(Some);
+            }
             // `since_start(time) > 5.5`: reaches the scan as a condition on the time.
             return match (
                 since_start.and_then(|call| call.args.first()),
@@ -232,11 +240,26 @@ impl Scope<'_> {
         })
     }
 
+    /// Whether a time is compared with a duration that is computed, such as `1s - duration`.
+    fn is_time_with_duration(&self, value: &Expr, with: &Expr) -> bool {
+        self.unit(value).as_deref() == Some(TIME) && self.unit(with).as_deref() == Some(DURATION)
+    }
+
     /// The comparison of a time with one from the start of the trace: in each trace with another number.
     fn relative(&self, time: &Expr, op: Operator, offset: i64) -> Result<Expr> {
+        self.from_start(time, op, |start| lit(start.saturating_add(offset)))
+    }
+
+    /// The same with an offset that is computed.
+    fn relative_to(&self, time: &Expr, op: Operator, offset: &Expr) -> Result<Expr> {
+        self.from_start(time, op, |start| lit(start) + offset.clone())
+    }
+
+    /// The comparison of a time with a number that depends on the start of its trace.
+    fn from_start(&self, time: &Expr, op: Operator, with: impl Fn(i64) -> Expr) -> Result<Expr> {
         let compared = |start: i64| {
-            let with = lit(start.saturating_add(offset));
-            Expr::BinaryExpr(BinaryExpr::new(Box::new(time.clone()), op, Box::new(with)))
+            let (time, with) = (Box::new(time.clone()), Box::new(with(start)));
+            Expr::BinaryExpr(BinaryExpr::new(time, op, with))
         };
         if let [start] = self.starts.all.as_slice() {
             return Ok(compared(start.time.unwrap_or_default()));
@@ -349,7 +372,26 @@ impl Scope<'_> {
         Ok(Transformed::yes(if list.negated { !any } else { any }))
     }
 
+    /// The unit of a side of a comparison, where numbers that are added to a time or a duration are nanoseconds.
     fn unit(&self, expr: &Expr) -> Option<String> {
+        if let Some((op, left, right)) = operation(expr) {
+            let (left, right) = (self.term(left), self.term(right));
+            let (left, right) = (left.as_deref(), right.as_deref());
+            return match (op, left, right) {
+                (_, Some(NUMBER), Some(NUMBER)) => None,
+                (Operator::Multiply, Some(DURATION), Some(NUMBER))
+                | (Operator::Multiply, Some(NUMBER), Some(DURATION)) => Some(DURATION.to_owned()),
+                (Operator::Plus | Operator::Minus, left, right) => {
+                    let side = |unit: Option<&str>| match unit {
+                        Some(TIME) => Some(TIME),
+                        Some(DURATION | NUMBER) => Some(DURATION),
+                        _ => None,
+                    };
+                    result_units::of_sum(op, side(left), side(right)).map(str::to_owned)
+                }
+                _ => None,
+            };
+        }
         if let Expr::OuterReferenceColumn(field, _) = expr {
             return field.metadata().get(UNIT).cloned();
         }
@@ -358,10 +400,56 @@ impl Scope<'_> {
             .find_map(|input| result_units::of_expr(expr, input))
     }
 
+    /// The unit of a term of a sum or product; [`NUMBER`] for a literal.
+    fn term(&self, expr: &Expr) -> Option<String> {
+        match is_number(expr) {
+            true => Some(NUMBER.to_owned()),
+            false => self.unit(expr),
+        }
+    }
+
     fn kind(&self, expr: &Expr) -> Option<DataType> {
         self.inputs
             .iter()
             .find_map(|input| expr.get_type(input.schema()).ok())
+    }
+}
+
+/// A sum, difference or product, as an operator or as the function that checks for overflow.
+fn operation(expr: &Expr) -> Option<(Operator, &Expr, &Expr)> {
+    match expr {
+        Expr::BinaryExpr(binary) => {
+            let is_operation = matches!(
+                binary.op,
+                Operator::Plus | Operator::Minus | Operator::Multiply
+            );
+            is_operation.then_some((binary.op, &*binary.left, &*binary.right))
+        }
+        Expr::ScalarFunction(call) => {
+            let operator = match call.name() {
+                "whole_sum" => Operator::Plus,
+                "whole_difference" => Operator::Minus,
+                "whole_product" => Operator::Multiply,
+                _ => return None,
+            };
+            match call.args.as_slice() {
+                [left, right] => Some((operator, left, right)),
+                _ => None,
+            }
+        }
+        Expr::Cast(cast) => operation(&cast.expr),
+        _ => None,
+    }
+}
+
+/// Whether an expression is a whole number, a duration or an interval, or computed from these.
+fn is_number(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(_) | ScalarValue::IntervalMonthDayNano(_), _) => true,
+        Expr::ScalarFunction(call) if call.name() == MARK => true,
+        Expr::Negative(expr) => is_number(expr),
+        Expr::Cast(cast) => is_number(&cast.expr),
+        expr => operation(expr).is_some_and(|(_, left, right)| is_number(left) && is_number(right)),
     }
 }
 
