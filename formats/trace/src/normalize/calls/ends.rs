@@ -3,6 +3,7 @@
 //! ```text
 //! A 0..9, B 1..19            B is not inside of A
 //! A 0..9, B 1..?, C 20..30   A has ended, so B has, too
+//! sys_read 0.., B 1..        the next system call ends sys_read, and B only if exits of system calls are recorded
 //! ```
 
 use super::pairs::{DECLARED, MARKER, PROBE};
@@ -25,7 +26,14 @@ pub(super) fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &
     let is_over = |open: &Open| open.twin.is_over && entry.system_call.is_some();
     let place = place.or_else(|| opens.iter().position(is_over));
     if let Some(place) = place {
-        abandon(rows, opens, place);
+        // Exits of system calls may not be recorded at all: then the calls after it are not inside it.
+        let is_alone = |open: &Open| open.is_provisional && open.system_call.is_some();
+        if opens.get(place).is_some_and(is_alone) {
+            let open = opens.remove(place);
+            rows.close(open.id);
+        } else {
+            abandon(rows, opens, place);
+        }
     }
     // Close complete calls that have ended, but not a recorded caller that is just ending (times have microseconds).
     let Some(time) = entry.head.time() else {

@@ -198,3 +198,37 @@ fn the_call_that_reports_a_return_is_not_inside_the_function() {
     ];
     assert_eq!(rows_of(&trace.finish(), &["retval"]), expected);
 }
+
+/// Without exits of system calls, their entries end no call of a function.
+#[test]
+fn entries_without_exits_leave_functions_open() {
+    for event in ["raw_syscalls:sys_enter", "syscalls:sys_enter_read"] {
+        let mut trace = Trace::new();
+        trace.input("test", |sink| {
+            let (system, name) = event.split_once(':').unwrap();
+            let probes = [
+                event_type(system, name, &["id"]),
+                event_type("probe_a", "op", &["__probe_ip"]),
+                event_type("probe_a", "op__return", &["__probe_func", "__probe_ret_ip"]),
+            ];
+            for declared in probes {
+                sink.event(Event::Type(&declared)).unwrap();
+            }
+            for call in 0..100 {
+                let start = 100 * call;
+                let hits: [(u32, i64, i32, &[i64]); 5] = [
+                    (0, start, 5, &[1]),
+                    (1, start + 10, 5, &[77]),
+                    (0, start + 20, 5, &[0]),
+                    (0, start + 30, 5, &[335]),
+                    (2, start + 40, 5, &[77, 99]),
+                ];
+                hits.into_iter().for_each(|found| hit(sink, found));
+            }
+        });
+        let expected: Vec<String> = (0..100)
+            .map(|call| format!("op - - 0 {} 30 30 -", 100 * call + 10))
+            .collect();
+        assert_eq!(rows_of(&trace.finish(), &["retval"]), expected, "{event}");
+    }
+}
