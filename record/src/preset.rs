@@ -88,7 +88,11 @@ pub(crate) const PRESETS: &[Preset] = &[
         parts: &[
             Part {
                 needs: BLOCK_IO.needs,
-                options: &["-e", "block:block_rq_issue,block:block_rq_complete"],
+                // A request that the driver refused is issued once more.
+                options: &[
+                    "-e",
+                    "block:block_rq_issue,block:block_rq_requeue,block:block_rq_complete",
+                ],
             },
             BLOCK_IO,
             Part {

@@ -119,6 +119,8 @@ struct Request {
     bytes: Option<i64>,
     /// Sectors that are not complete yet.
     remaining: i64,
+    /// Whether one of the same sectors that was in flight at the same time is complete.
+    is_superseded: bool,
     losses: u64,
 }
 
@@ -141,6 +143,7 @@ struct Requests {
     waiting: usize,
     /// Requests in flight; several without data may be in one place.
     issued: BTreeMap<Place, Vec<Request>>,
+    has_requeues: bool,
     names: Names,
     comm: Name,
     flags: Name,
@@ -199,6 +202,7 @@ impl Requests {
             sector,
             bytes,
             remaining: sectors,
+            is_superseded: false,
             losses: self.losses,
         };
         self.issued
@@ -227,6 +231,14 @@ impl Requests {
             true => requests.pop(),
             false => (!requests.is_empty()).then(|| requests.remove(0)),
         };
+        if let Some(request) = &request {
+            for other in requests
+                .iter_mut()
+                .filter(|other| other.bytes == request.bytes)
+            {
+                other.is_superseded = true;
+            }
+        }
         if requests.is_empty() {
             self.issued.remove(&place);
         }
@@ -336,6 +348,7 @@ impl Machine for Requests {
             }
             feed::ISSUE => self.issue(row, place),
             feed::REQUEUE => {
+                self.has_requeues = true;
                 if let Some(request) = self.take(place, changes_sectors(row)) {
                     let waiting = self.queued.entry(place).or_default();
                     waiting.insert(0, (request.waiting_since(), request.issuer));
@@ -349,8 +362,18 @@ impl Machine for Requests {
     }
 
     fn end(&mut self, rows: &mut Rows) -> Result<bool> {
-        for ((device, _), requests) in std::mem::take(&mut self.issued) {
-            for request in requests {
+        // Without `block_rq_insert` and `block_rq_requeue`, a request that the driver refused and one more of the same sectors begin alike. Only the
+        // second one completes. The row of a refused one has the time since its first issue.
+        let was_refused = |request: &Request| {
+            request.is_superseded
+                && request.queued.is_none()
+                && !self.has_requeues
+                && request.losses == self.losses
+                && request.remaining > 0
+        };
+        let issued = std::mem::take(&mut self.issued);
+        for ((device, _), requests) in issued {
+            for request in requests.into_iter().filter(|request| !was_refused(request)) {
                 self.emit(device, &request, None, None, rows);
             }
         }
