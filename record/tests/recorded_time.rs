@@ -130,3 +130,50 @@ fn a_perf_data_file_says_when_it_was_recorded() {
     let imported = recorded(&room.path("imported.pqt"));
     assert!(imported.length() >= 200 * MS, "{imported:?}");
 }
+
+/// The kernel's events have the clock of the host, whatever the namespace of the recorder.
+#[test]
+fn a_time_namespace_loses_no_event() {
+    if !may_record() {
+        return;
+    }
+    let runs = |arguments: &[&str]| {
+        let found = Command::new("unshare").args(arguments).output();
+        found.is_ok_and(|output| output.status.success())
+    };
+    if !runs(&["-T", "--monotonic", "1", "true"]) {
+        println!("skipped: needs time namespaces");
+        return;
+    }
+    let room = Room::new();
+    let wall = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        i64::try_from(since.expect("after 1970").as_nanos()).expect("before 2262")
+    };
+    for offset in ["100000", "-1000"] {
+        let before = wall();
+        let mut command = Command::new("unshare");
+        command
+            .current_dir(room.path("."))
+            .args(["-T", "--monotonic", offset])
+            .arg(env!("CARGO_BIN_EXE_perfquet-record"))
+            .args([
+                "--force",
+                "-o",
+                "t.pqt",
+                "-e",
+                "syscalls:sys_enter_getppid",
+                "--",
+            ])
+            .args(["sh", "-c", "exec perl -e 'getppid for 1..500' 2>/dev/null"]);
+        let (status, stderr) = room::ended(command.output().expect("it runs"));
+        assert_eq!(status, Some(0), "{stderr}");
+        let rows = room.rows("events/syscalls/sys_enter_getppid", &["time"]);
+        assert_eq!(rows.len(), 500, "{offset}: {stderr}");
+        let trace = Directory::open(&room.path("t.pqt")).expect("a trace");
+        let wall_offset = trace.manifest().facts.wall_offset.expect("an offset");
+        let first: i64 = rows[0].parse().expect("a time");
+        let at = first + wall_offset;
+        assert!((before..=wall()).contains(&at), "{offset}: {at}");
+    }
+}

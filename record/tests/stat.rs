@@ -366,3 +366,57 @@ fn events_that_cannot_be_counted_are_named() {
     room.record(&["--stat", "--", "true"]);
     assert_eq!(room.rows("counts", &["event"]).len(), 8);
 }
+
+/// The kernel counts a clock whole, whatever the modifier.
+#[test]
+fn clocks_count_all_time() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let stderr = room.record(&["--stat", "cpu-clock:u,task-clock:k,page-faults:u", "--", "true"]);
+    let rows = room.rows("counts", &["event", "count", "unit", "error"]);
+    for (row, name) in rows.iter().zip(["cpu-clock:u", "task-clock:k"]) {
+        let expected = format!("{name} - - not supported: the kernel counts all time");
+        assert!(row.starts_with(&expected), "{rows:?}");
+    }
+    assert!(rows[2].starts_with("page-faults:u "), "{rows:?}");
+    assert!(stderr.contains("-e samples it"), "{stderr}");
+    // Tracepoints to which the kernel adds times.
+    room.record(&["--stat", "sched:sched_stat_runtime", "--", "true"]);
+    let rows = room.rows("counts", &["unit"]);
+    assert_eq!(rows, ["ns"]);
+}
+
+#[test]
+fn an_event_of_the_kernel_only_needs_permission() {
+    if !may_record() || !room::users_may_record() {
+        return;
+    }
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").expect("a number");
+    if paranoid.trim().parse::<i32>().expect("a number") < 2 {
+        println!("skipped: needs kernel.perf_event_paranoid of 2");
+        return;
+    }
+    let room = Room::new();
+    let program = room.give_to(room::NOBODY);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command
+            .current_dir(room.path(""))
+            .uid(room::NOBODY)
+            .gid(room::NOBODY)
+            .args(["--force", "-o", "t.pqt"])
+            .args(arguments);
+        room::ended(command.output().expect("it runs"))
+    };
+    let (status, stderr) = run(&["-e", "cpu-clock:k", "--", "true"]);
+    assert_eq!(status, Some(1), "{stderr}");
+    assert!(!stderr.contains(":k:u"), "{stderr}");
+    let (status, stderr) = run(&["--stat", "page-faults:k,task-clock", "--", "true"]);
+    assert_eq!(status, Some(0), "{stderr}");
+    let rows = room.rows("counts", &["event", "error"]);
+    assert_eq!(rows[0], "page-faults:k not permitted: occurs in the kernel");
+    assert_eq!(rows[1], "task-clock -");
+    assert!(!stderr.contains("user space only"), "{stderr}");
+}

@@ -43,6 +43,19 @@ pub(super) struct WeightedEvent {
 }
 
 impl WeightedEvent {
+    /// Whether its total is an estimate: events were sampled by frequency, and the kernel guessed how many occur between two samples.
+    pub(super) fn is_estimated(&self, session: &Session) -> Result<bool> {
+        if self.table != "samples" || self.unit != "events" {
+            return Ok(false);
+        }
+        let sql = format!(
+            "SELECT 1 FROM event_types WHERE event = {} AND frequency IS NOT NULL LIMIT 1",
+            literal(&self.name)
+        );
+        let found = session.collect(&sql)?;
+        Ok(found.iter().any(|batch| batch.num_rows() > 0))
+    }
+
     /// Whether `name` on the command line means this event.
     fn is_called(&self, name: &str) -> bool {
         let short = self.name.rsplit(':').next().unwrap_or_default();

@@ -180,7 +180,7 @@ fn by_expression(
         samples.extend(counts.iter().map(|&n| n.max(0) as u64));
     }
     let all: u128 = weights.iter().sum();
-    let summary = total(subject, all, samples.iter().sum());
+    let summary = total(session, subject, all, samples.iter().sum())?;
     let shown = if top.limit == 0 {
         keys.len()
     } else {
@@ -237,12 +237,21 @@ fn with_process_names(session: &Session, rows: &RecordBatch) -> Result<RecordBat
 }
 
 /// Returns the total that the percentages refer to.
-fn total(subject: &WeightedEvent, weight: u128, samples: u64) -> String {
+fn total(
+    session: &Session,
+    subject: &WeightedEvent,
+    weight: u128,
+    samples: u64,
+) -> Result<String> {
     let (name, amount) = (&subject.name, amount(weight, subject.unit));
-    match weight == u128::from(samples) {
+    let about = match subject.is_estimated(session)? {
+        true => "about ",
+        false => "",
+    };
+    Ok(match weight == u128::from(samples) {
         true => format!("{name}: {amount}"),
-        false => format!("{name}: {}, {amount}", counted(samples, "sample")),
-    }
+        false => format!("{name}: {}, {about}{amount}", counted(samples, "sample")),
+    })
 }
 
 /// A weight with its unit: `1 event`, `10.020 ms`.
@@ -270,7 +279,7 @@ fn by_frame(top: &Top, session: &Session, condition: &str) -> Result<(String, Re
         false => {
             let subject = top.choice.subject(session)?;
             let folded = Folded::query(session, &subject, condition, None)?;
-            let summary = total(&subject, folded.weight, folded.samples);
+            let summary = total(session, &subject, folded.weight, folded.samples)?;
             (summary, folded, subject.unit.to_string())
         }
     };

@@ -48,4 +48,5 @@ Exit status:
        126 if not executable
   1    recording failed
   2    invalid command line
-  130  interrupted twice; perfquet-convert DIR completes the trace";
+  130  interrupted twice, or while the tables are written:
+       perfquet-convert DIR completes the trace";

@@ -100,6 +100,19 @@ pub(crate) fn is_clock(attr: &Attr) -> bool {
         && clocks.iter().any(|&clock| attr.config == u64::from(clock))
 }
 
+/// Whether the count of a tracepoint is a sum of nanoseconds: the kernel adds the time of each hit (`__perf_count` in trace/events/sched.h).
+pub(crate) fn adds_times(name: &str, attr: &Attr) -> bool {
+    let name = name.strip_prefix("sched:sched_stat_");
+    attr.type_ == abi::PERF_TYPE_TRACEPOINT
+        && name
+            .is_some_and(|name| ["runtime", "wait", "sleep", "iowait", "blocked"].contains(&name))
+}
+
+/// Whether an event without the kernel would count something: it is neither one of the kernel's own, nor asked for in the kernel only.
+pub(crate) fn occurs_without_kernel(attr: &Attr) -> bool {
+    !occurs_in_kernel(attr) && attr.exclude_user() == 0
+}
+
 /// Returns all names, for `--list` and for hints.
 pub(crate) fn names() -> impl Iterator<Item = String> {
     let tables = counters::HARDWARE.iter().chain(&counters::SOFTWARE);

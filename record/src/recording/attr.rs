@@ -6,7 +6,7 @@ use perfquet_events::event::Purpose;
 
 use super::Settings;
 use crate::probe::tracepoint::Tracepoint;
-use crate::probe::{Kind, Probe, event_attr, stacks};
+use crate::probe::{Kind, Probe, counter, event_attr, stacks};
 use crate::sys::perf_event::{Attr, abi};
 
 /// Not a round number, so that sampling does not run in lockstep with timers.
@@ -209,8 +209,34 @@ pub(crate) enum Rate {
     PerSecond(u64),
 }
 
+/// The kernel samples clocks at most this often, in nanoseconds, whatever the period (`perf_swevent_start_hrtimer`); samples would keep a shorter
+/// period, and their sum would be too small.
+const CLOCK_PERIOD_MIN: u64 = 10_000;
+
 /// Returns the rate of an event. One in the event's own terms (`cpu/…,period=N/`) takes precedence over the command line.
 pub(crate) fn rate(attr: &Attr, period: Option<u64>, frequency_hz: Option<u64>) -> Rate {
+    match asked(attr, period, frequency_hz) {
+        Rate::Every(period) if counter::is_clock(attr) => Rate::Every(period.max(CLOCK_PERIOD_MIN)),
+        rate => rate,
+    }
+}
+
+/// Says that a clock is not sampled as often as asked for.
+pub(crate) fn warn_of_period(probe: &Probe, period: Option<u64>) {
+    let is_clock = probe.is_sampled() && counter::is_clock(&probe.attr);
+    if is_clock
+        && let Rate::Every(period) = asked(&probe.attr, period, None)
+        && period < CLOCK_PERIOD_MIN
+    {
+        log::warn!(
+            "{}: sampled every 10 us, not every {period} ns, which the kernel does not do",
+            probe.name
+        );
+    }
+}
+
+/// The rate of an event as it was asked for.
+fn asked(attr: &Attr, period: Option<u64>, frequency_hz: Option<u64>) -> Rate {
     if attr.sample_period != 0 {
         return match attr.freq() {
             1 => Rate::PerSecond(attr.sample_freq),
@@ -238,6 +264,28 @@ fn set_rate(attr: &mut Attr, settings: &Settings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clocks_have_the_period_that_the_kernel_keeps() {
+        let clock = Attr {
+            type_: abi::PERF_TYPE_SOFTWARE,
+            config: abi::PERF_COUNT_SW_CPU_CLOCK.into(),
+            ..Attr::default()
+        };
+        let faults = Attr {
+            config: abi::PERF_COUNT_SW_PAGE_FAULTS.into(),
+            ..clock
+        };
+        let period = |attr: &Attr, asked| match rate(attr, Some(asked), None) {
+            Rate::Every(period) => period,
+            Rate::PerSecond(_) => 0,
+        };
+        assert_eq!(
+            [1, 9_999, 10_000, 1_000_000].map(|asked| period(&clock, asked)),
+            [10_000, 10_000, 10_000, 1_000_000]
+        );
+        assert_eq!(period(&faults, 1), 1);
+    }
 
     #[test]
     fn a_hit_that_counts_more_is_one_record() {

@@ -37,6 +37,7 @@ use open::Owner;
 
 pub(crate) use attr::{
     DEFAULT_FREQUENCY_HZ, Rate, attr_of_own_records, is_of_one_task, of_one_task, rate,
+    warn_of_period,
 };
 
 /// Message for tracepoints of a pattern.

@@ -390,7 +390,8 @@ impl<'a> Opening<'a> {
             // kernel.perf_event_paranoid 2 allows a user's own processes, without the kernel.
             libc::EACCES | libc::EPERM
                 if !matches!(self.scope, Scope::System | Scope::Cgroup)
-                    && probe.attr.exclude_kernel() == 0 =>
+                    && probe.attr.exclude_kernel() == 0
+                    && probe.attr.exclude_user() == 0 =>
             {
                 weaker.attr.set_exclude_kernel(1);
                 weaker.attr.set_exclude_hv(1);
@@ -419,7 +420,7 @@ impl<'a> Opening<'a> {
             libc::EACCES | libc::EPERM
                 if !matches!(self.scope, Scope::System | Scope::Cgroup)
                     && probe.attr.exclude_kernel() == 0
-                    && !counter::occurs_in_kernel(&probe.attr) =>
+                    && counter::occurs_without_kernel(&probe.attr) =>
             {
                 weaker.attr.set_exclude_kernel(1);
                 weaker.attr.set_exclude_hv(1);

@@ -19,7 +19,7 @@ use crate::output::Format;
 use crate::plan::Plan;
 use crate::probe::Probe;
 use crate::probe::definition::Definitions;
-use crate::recording::{Recording, Settings, Track, WALK};
+use crate::recording::{Recording, Settings, Track, WALK, warn_of_period};
 use crate::rotation::{self, Handover};
 use crate::stat::{self, Counters};
 use crate::sys::child::{self, Waiting};
@@ -71,6 +71,9 @@ impl Probes {
         if walking.is_some() {
             stacks.set_walked();
             probes.push(Probe::output(WALK, false));
+        }
+        for probe in &probes {
+            warn_of_period(probe, cli.sampling.count);
         }
         let settings = Settings {
             starts_paused: plan.delay.is_some(),

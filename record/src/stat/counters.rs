@@ -65,6 +65,7 @@ struct Place {
 /// A counted event.
 struct Counter {
     name: String,
+    /// Whether it counts nanoseconds.
     is_clock: bool,
     events: Vec<Opened>,
     /// Why it is not counted.
@@ -483,6 +484,18 @@ impl Opening {
         leaders: Option<&[Opened]>,
     ) -> Result<Counter> {
         let is_clock = counter::is_clock(&probe.attr);
+        let adds_times = counter::adds_times(&probe.name, &probe.attr);
+        if is_clock && (probe.attr.exclude_user() == 1 || probe.attr.exclude_kernel() == 1) {
+            return Ok(Counter {
+                name: probe.name,
+                is_clock,
+                events: Vec::new(),
+                error: Some(
+                    "not supported: the kernel counts all time, with :u and :k, too; -e samples it"
+                        .to_owned(),
+                ),
+            });
+        }
         if self.inherits && probe.is_of_program() {
             probe.attr = recording::of_one_task(probe.attr);
         }
@@ -529,19 +542,22 @@ impl Opening {
                     Some(libc::EACCES | libc::EPERM)
                         if self.is_of_threads && probe.attr.exclude_kernel() == 0 =>
                     {
-                        if counter::occurs_in_kernel(&probe.attr) {
+                        if !counter::occurs_without_kernel(&probe.attr) {
                             // In user space only, the kernel would count 0.
                             error = Some("not permitted: occurs in the kernel".to_owned());
                             break;
                         }
-                        if !self.has_warned.replace(true) {
+                        if !is_clock && !self.has_warned.replace(true) {
                             log::warn!(
                                 "not permitted to count in the kernel; counting user space only (:u)"
                             );
                         }
                         probe.attr.set_exclude_kernel(1);
                         probe.attr.set_exclude_hv(1);
-                        probe.name.push_str(":u");
+                        // A clock counts all time all the same.
+                        if !is_clock {
+                            probe.name.push_str(":u");
+                        }
                     }
                     Some(libc::ESRCH) if places.len() > 1 => break,
                     Some(
@@ -565,7 +581,7 @@ impl Opening {
         }
         Ok(Counter {
             name: probe.name,
-            is_clock,
+            is_clock: is_clock || adds_times,
             events,
             error,
         })

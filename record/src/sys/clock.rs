@@ -3,12 +3,36 @@
 #![expect(unsafe_code, reason = "clock_gettime")]
 
 use std::fmt::Write;
+use std::fs;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Nanoseconds of CLOCK_MONOTONIC, the clock of every recording: tracefs's `mono` and BPF's
-/// `bpf_ktime_get_ns` count the same.
+/// `bpf_ktime_get_ns` count the same. In a time namespace, too, where this process reads another clock than the kernel's events have.
 pub(crate) fn monotonic() -> u64 {
-    now(libc::CLOCK_MONOTONIC)
+    static OFFSET: OnceLock<i64> = OnceLock::new();
+    let offset = *OFFSET.get_or_init(namespace_offset);
+    now(libc::CLOCK_MONOTONIC).wrapping_sub(offset as u64)
+}
+
+/// Nanoseconds that the time namespace of this process adds to CLOCK_MONOTONIC.
+fn namespace_offset() -> i64 {
+    // The file has the offsets of children, which are those of the process itself unless it has called unshare.
+    let link = |name: &str| fs::read_link(format!("/proc/self/ns/{name}")).ok();
+    if link("time") != link("time_for_children") {
+        return 0;
+    }
+    let text = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    offset_in(&text).unwrap_or(0)
+}
+
+/// The offset in `/proc/PID/timens_offsets`: `monotonic 100000 0`, in seconds and nanoseconds.
+fn offset_in(text: &str) -> Option<i64> {
+    let mut lines = text.lines().map(str::split_ascii_whitespace);
+    let mut words =
+        lines.find_map(|mut words| (words.next() == Some("monotonic")).then_some(words))?;
+    let mut number = || words.next()?.parse::<i64>().ok();
+    number()?.checked_mul(1_000_000_000)?.checked_add(number()?)
 }
 
 /// Returns the nanoseconds since boot, including suspend.
@@ -106,6 +130,20 @@ fn now(clock: libc::clockid_t) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offsets_of_time_namespaces_are_read() {
+        let of = |monotonic: &str| {
+            offset_in(&format!(
+                "monotonic  {monotonic}\nboottime           0         0\n"
+            ))
+        };
+        assert_eq!(of("         0         0"), Some(0));
+        assert_eq!(of("    100000         5"), Some(100_000_000_000_005));
+        assert_eq!(of("    -20000 999999999"), Some(-19_999_000_000_001));
+        assert_eq!(of("9999999999999 0"), None);
+        assert_eq!(offset_in(""), None);
+    }
 
     #[test]
     fn long_recordings_have_fewer_moments_an_hour() {
