@@ -26,6 +26,8 @@
 struct off_settings {
 	u64 least; /* minimum duration in nanoseconds; shorter periods are ignored */
 	u32 has_prev_state; /* whether sched_switch has the state as an argument */
+	u32 has_kernel_side; /* whether kernel stacks are recorded */
+	u32 has_user_side; /* whether user stacks are recorded */
 	u32 unused;
 };
 
@@ -113,8 +115,10 @@ static ALWAYS_INLINE void go_off(u64 *ctx, struct task_struct *task, u64 now)
 	bpf_get_current_comm(start.key.comm, sizeof(start.key.comm));
 	start.key.process = process;
 	start.key.state = state;
-	start.key.kernel_stack = stack_of(ctx, process, false);
-	start.key.user_stack = stack_of(ctx, process, true);
+	if (off_settings.has_kernel_side)
+		start.key.kernel_stack = stack_of(ctx, process, false);
+	if (off_settings.has_user_side)
+		start.key.user_stack = stack_of(ctx, process, true);
 	start.time = now;
 	if (bpf_map_update_elem(&starts, &thread, &start, BPF_ANY))
 		lose(LOST_NO_ROOM);

@@ -12,6 +12,10 @@ pub struct OffSettings {
     pub least: u64,
     /// Whether sched_switch has the state of the thread that leaves as an argument.
     pub has_prev_state: u32,
+    /// Whether kernel stacks are recorded.
+    pub has_kernel_side: u32,
+    /// Whether user stacks are recorded.
+    pub has_user_side: u32,
     /// 0
     pub unused: u32,
 }
@@ -74,6 +78,6 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_program() {
         assert_eq!((size_of::<OffKey>(), size_of::<OffStart>()), (64, 72));
-        assert_eq!(size_of::<OffSettings>(), 16);
+        assert_eq!(size_of::<OffSettings>(), 24);
     }
 }

@@ -318,7 +318,7 @@ impl Aggregation {
 
     /// Whether its programs are to walk user stacks.
     fn walks(&self) -> bool {
-        self.plan.keys.contains(&Key::UserStack) && self.settings.stacks.are_walked_by_programs()
+        self.has_user_stacks() && self.settings.stacks.are_walked_by_programs()
     }
 
     /// Takes the tables of the programs.
@@ -326,9 +326,9 @@ impl Aggregation {
         std::mem::take(&mut self.tables)
     }
 
-    /// Whether its keys include stacks.
+    /// Whether its keys include user stacks.
     pub(crate) fn has_user_stacks(&self) -> bool {
-        self.plan.keys.contains(&Key::UserStack)
+        self.plan.keys.contains(&Key::UserStack) && self.settings.stacks.has_user_side()
     }
 
     /// Attaches the programs.

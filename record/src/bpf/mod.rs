@@ -321,7 +321,9 @@ impl Programs {
     /// Whether aggregates include user stacks, whose code may need names from runtimes.
     pub(crate) fn has_user_stacks(&self) -> bool {
         let mut aggregations = self.aggregations.iter();
-        self.off_cpu.is_some() || aggregations.any(Aggregation::has_user_stacks)
+        let of_off_cpu = self.off_cpu.as_ref();
+        of_off_cpu.is_some_and(off_cpu::OffCpu::has_user_stacks)
+            || aggregations.any(Aggregation::has_user_stacks)
     }
 
     /// Takes the tables of the programs that walk the stacks in their keys.

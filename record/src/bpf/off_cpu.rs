@@ -76,7 +76,7 @@ pub(crate) struct OffCpu {
     least: u64,
     /// Whether it walks user stacks by unwind tables.
     walks: bool,
-    stacks: Stacks,
+    has_user_stacks: bool,
     /// Its tables, until they are taken.
     tables: Option<WalkTables>,
 }
@@ -93,6 +93,8 @@ impl OffCpu {
         let settings = OffSettings {
             least,
             has_prev_state: has_prev_state().into(),
+            has_kernel_side: stacks.has_kernel_side().into(),
+            has_user_side: stacks.has_user_side().into(),
             ..OffSettings::default()
         };
         let target = whom::filter(whom)?;
@@ -111,7 +113,7 @@ impl OffCpu {
             end: 0,
             least,
             walks: tables.is_some(),
-            stacks,
+            has_user_stacks: stacks.has_user_side(),
             tables,
         })
     }
@@ -121,16 +123,9 @@ impl OffCpu {
         self.tables.take()
     }
 
-    /// A key without the stacks that are not to be recorded.
-    fn with_sides(&self, key: &OffKey) -> OffKey {
-        let mut key = *key;
-        if !self.stacks.has_kernel_side() {
-            key.kernel_stack = 0;
-        }
-        if !self.stacks.has_user_side() {
-            key.user_stack = 0;
-        }
-        key
+    /// Whether its keys include user stacks.
+    pub(crate) fn has_user_stacks(&self) -> bool {
+        self.has_user_stacks
     }
 
     /// Attaches the programs.
@@ -175,7 +170,7 @@ impl OffCpu {
         for (key, cells) in cells.map_err(refused_off_cpu)? {
             let count = cells.iter().map(|cell| cell.count).sum();
             let total = cells.iter().map(|cell| cell.total).sum();
-            entries.push(entry(&self.with_sides(&key), key.interval, count, total));
+            entries.push(entry(&key, key.interval, count, total));
             if self.intervals.is_over(key.interval) {
                 let removed = self
                     .object
@@ -189,7 +184,7 @@ impl OffCpu {
                 let time = self.end.saturating_sub(start.time);
                 if time >= self.least {
                     let interval = self.intervals.number();
-                    entries.push(entry(&self.with_sides(&start.key), interval, 1, time));
+                    entries.push(entry(&start.key, interval, 1, time));
                 }
             }
         }
