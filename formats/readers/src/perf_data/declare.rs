@@ -1,6 +1,6 @@
 //! Declaration of event types: those with attrs in the file, and perf's own.
 //!
-//! A type is declared when its first event is emitted, or at the end. By then, names (EVENT_DESC, EVENT_UPDATE,
+//! A type is declared when the first event of it, or of its system, is emitted, or at the end. By then, names (EVENT_DESC, EVENT_UPDATE,
 //! simpleperf's meta information) and formats (tracing data), which follow the attrs in a pipe, are known.
 
 use std::cell::Cell;
@@ -43,8 +43,33 @@ impl Catalog {
         }
     }
 
+    /// Declares an event, and the other tracepoints of its system: both edges of a call are known from the first hit on, also if a
+    /// filter holds back the hits of one of them.
     #[cold]
     fn declare(&mut self, index: usize, out: &mut Output<'_>) -> Result<EventId, Error> {
+        let id = self.declare_one(index, out)?;
+        if let Some(system) = self.system_of(index) {
+            for other in 0..self.len() {
+                let is_new = self.get(other).is_some_and(|event| event.id.is_none());
+                if is_new && self.system_of(other).as_ref() == Some(&system) {
+                    self.declare_one(other, out)?;
+                }
+            }
+        }
+        Ok(id)
+    }
+
+    /// Returns the system of a tracepoint.
+    fn system_of(&self, index: usize) -> Option<String> {
+        let event = self.get(index)?;
+        if event.attr.kind != event_type::TRACEPOINT {
+            return None;
+        }
+        let name = self.name_of(index);
+        name.split_once(':').map(|(system, _)| system.to_owned())
+    }
+
+    fn declare_one(&mut self, index: usize, out: &mut Output<'_>) -> Result<EventId, Error> {
         let id = self.declared.next();
         let declared = match self.get(index) {
             Some(event) => self.event_type(index, event),

@@ -13,9 +13,12 @@ use super::super::samples::stack_of;
 use super::super::texts::TextId;
 use super::super::{Calling, Normalizer, Trees};
 use super::lanes::Lane;
-use super::pairs::{self, DECLARED, Edge, NameOf, PROBE, Recorded, SOFTIRQS};
+use super::pairs::{self, DECLARED, EARLY_ENTRIES, Edge, NameOf, PROBE, Recorded, SOFTIRQS};
 use super::{Calls, Entry, Exit, Extra, NUMBERED, Pair, args, system_calls};
 
+/// Readers of text learn that exits are recorded at the first one; a filter may hold them back for long.
+const UNPROVEN: &str =
+    "an entry before the first exit in the input: it was not known that exits are recorded";
 /// Numbers whose names are found by index.
 const NUMBERS: usize = 1024;
 
@@ -283,7 +286,16 @@ impl Normalizer<'_> {
     /// Handles the first exit of a class: calls open by now have exits, too.
     #[cold]
     fn prove(&mut self, event: EventId, class: u32) {
-        self.calling.calls.prove(class);
+        let mut dropped = self.calling.calls.prove(class);
+        let roles = self.plans.iter_mut().flat_map(|plan| plan.role.as_mut());
+        for role in roles.filter(|role| role.class == class && role.edge == Edge::Enter) {
+            // Those after so many were not even looked at.
+            dropped += u64::from(role.hits.saturating_sub(EARLY_ENTRIES));
+            role.hits = 0;
+        }
+        if dropped > 0 {
+            self.problem(dropped, UNPROVEN);
+        }
         let plan = self.plans.get_mut(event.0 as usize);
         if let Some(role) = plan.and_then(|plan| plan.role.as_mut()) {
             role.is_proven = true;

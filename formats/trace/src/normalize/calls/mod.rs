@@ -710,6 +710,7 @@ fn abandon(rows: &mut PendingRows, opens: &mut Vec<Open>, place: usize) {
             let parent = row.parent_id;
             rows.add_child(parent, None);
         }
+        rows.drop_unproven(&open);
         rows.close(open.id);
     }
 }

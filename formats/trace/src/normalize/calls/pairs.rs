@@ -121,7 +121,7 @@ pub(crate) enum Recorded {
 }
 
 /// Readers declare types as they find them: after this many entries without an exit, exits count as not recorded.
-const EARLY_ENTRIES: u32 = 64;
+pub(super) const EARLY_ENTRIES: u32 = 64;
 /// After this many hits that never match a return, a probe counts as inside a function.
 const EARLY_HITS: u32 = 1024;
 

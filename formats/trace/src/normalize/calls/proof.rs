@@ -17,8 +17,9 @@ use super::{Calls, Exit, Open, TextId, abandon, place_of};
 const AWAITED_RETURNS: usize = 64;
 
 impl Calls {
-    /// Exits of a class are recorded: its open calls are calls. Readers of text learn this at the first exit.
-    pub(super) fn prove(&mut self, class: u32) {
+    /// Exits of a class are recorded: its open calls are calls. Readers of text learn this at the first exit. Returns the number of
+    /// calls that ended before, and were dropped.
+    pub(super) fn prove(&mut self, class: u32) -> u64 {
         self.prove_threadless(class);
         let rows = &mut self.rows;
         self.lanes.sweep(|lane| {
@@ -32,6 +33,7 @@ impl Calls {
                 is_of && !open.twin.is_reported_elsewhere
             });
         });
+        self.rows.take_unproven(class)
     }
 
     /// The return of a probed function. The first proves that entries of its probe are calls. If more calls are open than
@@ -75,6 +77,7 @@ impl Calls {
             lane.retain(|open| {
                 let is_kept = !open.is_provisional || open.pair.is_none() || open.event != event;
                 if !is_kept {
+                    rows.drop_unproven(open);
                     rows.close(open.id);
                 }
                 is_kept

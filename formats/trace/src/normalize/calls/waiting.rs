@@ -7,9 +7,11 @@ use perfquet_events::Error;
 
 use super::super::output::Output;
 use super::super::selected::Selected;
+use super::Open;
 use super::batch::CallNames;
 use super::keep::Keep;
 use super::ordered::OrderedRows;
+use super::pairs::{DECLARED, MARKER, PROBE};
 use super::pending::{CallId, Extra, Pending, bytes_of};
 
 /// Maximum number of rows that wait for an open one (about 25 MiB). Then the open row is set aside, and written late.
@@ -55,6 +57,8 @@ pub(super) struct PendingRows {
     /// Rows closed since the last were written.
     closed: usize,
     pub(super) keep: Keep,
+    /// Entries that were dropped since no exit of their class had been seen.
+    unproven: HashMap<u32, u64>,
 }
 
 impl PendingRows {
@@ -70,6 +74,7 @@ impl PendingRows {
             fetched_bytes: 0,
             closed: 0,
             keep: Keep::default(),
+            unproven: HashMap::new(),
         }
     }
 
@@ -162,6 +167,23 @@ impl PendingRows {
         } else if let Some(row) = self.aside.remove(&id) {
             self.late.push((id, row));
         }
+    }
+
+    /// Counts a call that ends before it is known whether exits of its kind are recorded: it becomes no row.
+    pub(super) fn drop_unproven(&mut self, open: &Open) {
+        let class = open.pair.map(|pair| pair.class);
+        let class = class.filter(|class| ![PROBE, MARKER, DECLARED].contains(class));
+        if let Some(class) = class
+            && open.is_provisional
+            && !open.twin.is_reported_elsewhere
+        {
+            *self.unproven.entry(class).or_default() += 1;
+        }
+    }
+
+    /// Takes the number of calls of a class that were dropped in this way.
+    pub(super) fn take_unproven(&mut self, class: u32) -> u64 {
+        self.unproven.remove(&class).unwrap_or_default()
     }
 
     /// The enclosing call, as far as it is a row or will be one.

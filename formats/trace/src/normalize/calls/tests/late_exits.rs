@@ -5,6 +5,16 @@ use super::*;
 /// Hits of types that are declared when they first occur.
 #[track_caller]
 fn check(types: &[EventType], hits: &[(u32, i64, i32, &[i64])], expected: &[&str]) {
+    assert!(problems_of(types, hits, expected).is_empty());
+}
+
+/// Checks the rows; returns the problems.
+#[track_caller]
+fn problems_of(
+    types: &[EventType],
+    hits: &[(u32, i64, i32, &[i64])],
+    expected: &[&str],
+) -> Vec<String> {
     let mut trace = Trace::new();
     trace.input("test", |sink| {
         let mut declared = 0;
@@ -16,8 +26,36 @@ fn check(types: &[EventType], hits: &[(u32, i64, i32, &[i64])], expected: &[&str
             hit(sink, found);
         }
     });
-    let rows = rows_of(&trace.finish(), &["context", "retval"]);
-    assert_eq!(rows, expected);
+    let trace = trace.finish();
+    assert_eq!(rows_of(&trace, &["context", "retval"]), expected);
+    trace.of("problems", &["count", "message"])
+}
+
+/// A filter held back the exits of the first calls.
+#[test]
+fn entries_long_before_the_first_exit_are_counted() {
+    let by_number = [
+        event_type("raw_syscalls", "sys_enter", &["id"]),
+        event_type("raw_syscalls", "sys_exit", &["id", "ret"]),
+    ];
+    let kept = [(0, 200, 13, &[1][..]), (1, 201, 13, &[1, 5])];
+    // After some entries without an exit, none is expected.
+    for (before, dropped, expected) in [
+        (2, 2, "syscall:1 - - 0 200 1 1 task 5"),
+        (100, 101, "syscall:1 - - 0 201 - - task 5 no entry"),
+    ] {
+        let hits: Vec<_> = (0..before)
+            .map(|time| (0, time, 13, &[0][..]))
+            .chain(kept)
+            .collect();
+        let problems = problems_of(&by_number, &hits, &[expected]);
+        assert_eq!(
+            problems,
+            [format!(
+                "{dropped} an entry before the first exit in the input: it was not known that exits are recorded"
+            )]
+        );
+    }
 }
 
 #[test]
