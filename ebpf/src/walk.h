@@ -20,6 +20,7 @@
 #define MOST_CHUNKS 256
 #define MOST_FILES 8192
 #define MOST_LOST_COPIED 16
+#define YOUNG_NS 500000000 /* while a program maps its files, and the recorder reads of it */
 
 /* The rows of a block (walk_tables.rs writes them). */
 struct pair {
@@ -582,9 +583,15 @@ static ALWAYS_INLINE void walk_stack(struct walk *walk, u32 process)
 	walk->levels = entry->levels;
 	walk->generation = entry->generation;
 	bpf_loop(MOST_WALKED + 1, walk_frame, NULL, 0);
-	/* At first the list may lack the mapping: the recorder unwinds a copy later, when it knows the mapping. */
-	if (walk->record.end == WALK_LOST && walk->record.at && entry->lost < MOST_LOST_COPIED) {
-		entry->lost++;
+	/*
+	 * At first the list may lack the mapping: the recorder unwinds a copy later, when it knows the mapping. A young program may
+	 * have hundreds of samples until then.
+	 */
+	if (walk->record.end != WALK_LOST || !walk->record.at)
+		return;
+	bool is_young = birth && bpf_ktime_get_ns() - *birth < YOUNG_NS;
+	if (is_young || entry->lost < MOST_LOST_COPIED) {
+		entry->lost += !is_young;
 		walk->record.end = WALK_NO_LIST;
 	}
 }
