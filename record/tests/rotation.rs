@@ -246,6 +246,67 @@ fn missing_children_of_threads_are_counted() {
     );
 }
 
+/// The recorder of a trace whose target has ended since the ring began has nothing to record, which is no error.
+#[test]
+fn a_target_that_ends_before_the_next_trace_is_no_error() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let run = |more: &[&str]| {
+        let mut recorder = room.recorder();
+        recorder
+            .args(["--segment", "ring/2.pqt", "-e", "context-switches"])
+            .args(["-p", "4194304", "-o", "ring"])
+            .args(more);
+        let ended = recorder.stdin(Stdio::null()).output().expect("it runs");
+        room::ended(ended)
+    };
+    assert_eq!(run(&["--follows"]), (Some(0), String::new()));
+    // The first trace of a ring.
+    let (status, stderr) = run(&[]);
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(stderr.contains("no process 4194304"), "{stderr}");
+    assert!(!room.path("ring").exists());
+}
+
+/// The traces after the end of one of several threads have the others.
+#[test]
+fn a_thread_that_ends_leaves_the_others_recorded() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let start = |script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).spawn().expect("it starts")
+    };
+    let mut short = start("sleep 1");
+    let mut long = start("i=0; while [ $i -lt 40 ]; do sleep 0.1; i=$((i+1)); done");
+    let tids = format!("{},{}", short.id(), long.id());
+    let mut recorder = room.recorder();
+    recorder
+        .args(["-e", "context-switches", "-c", "1", "-t", &tids])
+        .args(["--rotate", "700ms", "-o", "ring"]);
+    let output = recorder.output().expect("it records");
+    short.wait().expect("it ends");
+    long.wait().expect("it ends");
+    let (status, stderr) = room::ended(output);
+    assert_eq!(status, Some(0), "{stderr}");
+    assert!(!stderr.contains("no thread"), "{stderr}");
+    let traces = traces(&room.path("ring"));
+    let of_long = |trace: &&PathBuf| {
+        let tids = room::rows_of_trace(trace, "samples", &["tid"]);
+        tids.contains(&long.id().to_string())
+    };
+    // On a busy host, the last trace may begin after the last switch.
+    let with_samples = traces.iter().filter(of_long).count();
+    assert!(
+        with_samples + 1 >= traces.len() && traces.len() >= 4,
+        "{stderr}"
+    );
+}
+
 /// Number of traces that lack tasks of the last one.
 fn missing_in(traces: &[PathBuf]) -> usize {
     let says = |trace: &&PathBuf| {

@@ -4,7 +4,7 @@ use crate::cli::Cli;
 use crate::failure::{Failure, misuse};
 use crate::process_names;
 use crate::recording::DEFAULT_FREQUENCY_HZ;
-use crate::sys::{host, privileges};
+use crate::sys::{host, privileges, procfs};
 use crate::target::Target;
 
 /// Returns the target; fails if several exclude each other.
@@ -46,7 +46,12 @@ pub(crate) fn target(cli: &Cli) -> Result<Target, Failure> {
                 None => Target::Processes(pids),
             });
         }
-        return Ok(Target::Threads(cli.target.tids.clone()));
+        let mut tids = cli.target.tids.clone();
+        // Those that have ended since the ring began are in the earlier traces.
+        if cli.retention.rotation.is_following() && tids.iter().any(|&tid| procfs::is_alive(tid)) {
+            tids.retain(|&tid| procfs::is_alive(tid));
+        }
+        return Ok(Target::Threads(tids));
     }
     match (is_system, cli.command.is_empty()) {
         (true, _) => Ok(Target::System),

@@ -56,6 +56,14 @@ enum Inherited {
     Unknown,
 }
 
+/// The threads that have the events.
+#[derive(Debug, Default)]
+pub(super) struct Attached {
+    pub(super) tids: HashSet<i32>,
+    /// Whether some may have an event twice.
+    pub(super) has_doubles: bool,
+}
+
 /// The known threads.
 #[derive(Default)]
 struct Known {
@@ -66,7 +74,6 @@ struct Known {
 
 impl Opening<'_> {
     /// Opens events for threads of `target` that started since it was listed. `begin` is the time when opening began.
-    /// Returns whether some threads may have an event twice.
     pub(super) fn add_new_threads(
         &self,
         target: &Target,
@@ -74,7 +81,7 @@ impl Opening<'_> {
         tracks: &mut [Track],
         rings: &mut Rings,
         begin: u64,
-    ) -> Result<bool> {
+    ) -> Result<Attached> {
         let first = Window {
             heard_since: begin,
             begin,
@@ -97,7 +104,7 @@ impl Opening<'_> {
                 .collect();
             unknown.retain(|tid| !known.windows.contains_key(tid) && !known.heirs.contains(tid));
             if unknown.is_empty() {
-                return Ok(known.has_doubles());
+                return Ok(known.attached());
             }
             // These records are dropped later anyway; make room for a storm.
             for ring in &mut rings.events {
@@ -131,7 +138,7 @@ impl Opening<'_> {
         log::warn!(
             "threads start faster than the recorder can attach to them; events of some may be missing"
         );
-        Ok(known.has_doubles())
+        Ok(known.attached())
     }
 
     fn open_thread(&self, tid: i32, tracks: &mut [Track]) -> Result<()> {
@@ -162,8 +169,11 @@ impl Opening<'_> {
 }
 
 impl Known {
-    fn has_doubles(&self) -> bool {
-        self.windows.values().any(|window| window.may_be_double)
+    fn attached(&self) -> Attached {
+        Attached {
+            tids: self.windows.keys().chain(&self.heirs).copied().collect(),
+            has_doubles: self.windows.values().any(|window| window.may_be_double),
+        }
     }
 
     fn inherited_by(&self, tid: i32) -> Inherited {
@@ -357,5 +367,23 @@ mod tests {
         assert_eq!(known.inherited_by(99), Inherited::Unknown);
         let heard: Vec<i32> = (11..=23).filter(|&tid| known.is_heard(tid)).collect();
         assert_eq!(heard, [13, 14, 23]);
+    }
+
+    #[test]
+    fn threads_that_inherited_their_events_are_attached() {
+        let window = Window {
+            heard_since: 0,
+            begin: 0,
+            end: 1,
+            may_be_double: false,
+        };
+        let known = Known {
+            windows: HashMap::from([(10, window)]),
+            heirs: HashSet::from([11]),
+            starts: HashMap::new(),
+        };
+        let attached = known.attached();
+        assert_eq!(attached.tids, HashSet::from([10, 11]));
+        assert!(!attached.has_doubles);
     }
 }

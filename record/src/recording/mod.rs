@@ -9,7 +9,7 @@ mod attach;
 mod attr;
 mod open;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -33,6 +33,7 @@ use crate::sys::privileges;
 use crate::sys::ring::Ring;
 use crate::sys::sample_filter::SampleFilter;
 use crate::target::{Place, Target};
+use attach::Attached;
 use open::Owner;
 
 pub(crate) use attr::{
@@ -202,6 +203,8 @@ pub(crate) struct Recording {
     owners: Vec<Event>,
     /// Whether some threads may have an event twice, inherited and their own.
     pub(crate) has_doubles: bool,
+    /// The threads that existed when the events had been opened, and have them; none without inheritance, or if CPUs are recorded.
+    pub(crate) attached: HashSet<i32>,
     is_started_by_exec: bool,
     /// Whether nothing is recorded until [`Recording::switch`].
     pub(crate) starts_paused: bool,
@@ -278,8 +281,12 @@ impl Recording {
             false => None,
         });
         // Without inheritance, the threads are those that were listed.
-        let has_doubles = !settings.excludes_children
-            && opening.add_new_threads(target, &mut side_band, &mut tracks, &mut rings, begin)?;
+        let attached = match settings.excludes_children {
+            true => Attached::default(),
+            false => {
+                opening.add_new_threads(target, &mut side_band, &mut tracks, &mut rings, begin)?
+            }
+        };
         let runs_at_once = opening.runs_at_once;
         let owners = opening.owners.into_iter();
         let switches = tracks.pop_if(|last| wants_switches && last.attr.context_switch() == 1);
@@ -291,7 +298,8 @@ impl Recording {
             scope: target.describe(settings.chosen_cpus.as_deref()),
             has_addresses: !settings.has_no_addresses,
             owners: owners.flat_map(Owner::into_events).collect(),
-            has_doubles,
+            has_doubles: attached.has_doubles,
+            attached: attached.tids,
             is_started_by_exec: *target == Target::Command && !settings.starts_paused,
             starts_paused: settings.starts_paused,
             own_id: settings.has_own_records.then_some(OWN_ID),

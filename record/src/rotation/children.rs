@@ -36,14 +36,17 @@ pub(super) struct Recorder {
 
 impl Recorder {
     /// Starts this program with the same command line for one trace. `family` are the processes that those of the target have started since
-    /// the ring began.
-    pub(super) fn start(path: PathBuf, family: &[i32]) -> io::Result<Recorder> {
+    /// the ring began. `follows`: there are earlier traces.
+    pub(super) fn start(path: PathBuf, family: &[i32], follows: bool) -> io::Result<Recorder> {
         let words: Vec<OsString> = env::args_os().skip(1).collect();
         let mut command = Command::new("/proc/self/exe");
         command.arg0("perfquet-record").arg("--segment").arg(&path);
         if !family.is_empty() {
             let pids: Vec<String> = family.iter().map(i32::to_string).collect();
             command.arg(format!("--family={}", pids.join(",")));
+        }
+        if follows {
+            command.arg("--follows");
         }
         command.args(words);
         Recorder::spawn(command, path)

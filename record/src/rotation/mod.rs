@@ -75,6 +75,9 @@ pub(crate) struct RotationOptions {
     /// Processes that those of the target have started since the ring began.
     #[arg(long, value_name = "PID", value_delimiter = ',', hide = true)]
     family: Vec<i32>,
+    /// The trace follows others of the ring.
+    #[arg(long, hide = true)]
+    follows: bool,
 }
 
 fn backlog(text: &str) -> Result<u64, String> {
@@ -117,6 +120,11 @@ impl RotationOptions {
     /// Returns the path if one trace of a ring is to be recorded.
     pub(crate) fn segment(&self) -> Option<&Path> {
         self.segment.as_deref()
+    }
+
+    /// Whether one trace of a ring is to be recorded that follows others: the target existed, and may have ended since.
+    pub(crate) fn is_following(&self) -> bool {
+        self.segment.is_some() && self.follows
     }
 
     /// Returns what to record of processes, if one trace of a ring is to be recorded.

@@ -238,6 +238,9 @@ impl Ring {
             return;
         };
         self.next = None;
+        if status.success() {
+            return; // The target has ended.
+        }
         log::warn!(
             "no recorder could start beside the running one ({status}); starting it afterward"
         );
@@ -343,7 +346,7 @@ impl Ring {
         self.is_switching = false;
         let path = self.folder.next_path();
         let family = self.relatives.as_mut().map_or(&[][..], Relatives::look);
-        let recorder = Recorder::start(path, family)
+        let recorder = Recorder::start(path, family, self.has_recorded)
             .map_err(|error| failed(format!("cannot start a recorder: {error}")))?;
         match self.current {
             None => self.current = Some(recorder),

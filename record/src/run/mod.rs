@@ -20,12 +20,15 @@ use anyhow::{Context, Result};
 
 use crate::boot;
 use crate::cli::Cli;
+use crate::lifecycle::Start;
 use crate::list;
 use crate::output::Output;
-use crate::plan::Plan;
+use crate::plan::{Plan, target};
+use crate::probe::definition::Definitions;
 use crate::sys::child::Ended;
 use crate::sys::signals::{Signal, Signals};
 use crate::sys::thread;
+use flight::Wanted;
 
 /// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,19 +78,17 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
 fn record(cli: &Cli) -> Result<Outcome> {
     // Before the first probe is defined, so that it is removed even after a signal.
     let signals = Signals::block().context("cannot wait for signals")?;
-    let plan = Plan::read(cli)?;
     // Own probes are removed when this function ends, after their events are closed.
     let mut definitions = None;
-    let probes = open::Probes::define(cli, plan, &mut definitions)?;
-    // Defining probes may take long, and the user may have interrupted it.
-    if signals
-        .wait(Duration::ZERO)
-        .is_ok_and(|signal| signal == Some(Signal::Finish))
-    {
-        log::warn!("interrupted before the recording began");
-        return Ok(Outcome::Interrupted);
-    }
-    let (start, snapshots) = probes.open(cli, &mut definitions)?;
+    let (start, snapshots) = match opened(cli, &signals, &mut definitions) {
+        Ok(Some(opened)) => opened,
+        Ok(None) => return Ok(Outcome::Interrupted),
+        Err(error) if cli.retention.rotation.is_following() && is_over(cli) => {
+            log::info!("the target ended before this trace began: {error}");
+            return Ok(Outcome::Done(None));
+        }
+        Err(error) => return Err(error),
+    };
     match cli.retention.flight.limit() {
         None => trace::run(cli, start, &signals, definitions.as_mut()),
         Some(limit) => flight::run(
@@ -98,4 +99,32 @@ fn record(cli: &Cli) -> Result<Outcome> {
             definitions.as_mut(),
         ),
     }
+}
+
+/// Opens the events; returns `None` after a signal.
+fn opened(
+    cli: &Cli,
+    signals: &Signals,
+    definitions: &mut Option<Definitions>,
+) -> Result<Option<(Start, Wanted)>> {
+    let plan = Plan::read(cli)?;
+    let probes = open::Probes::define(cli, plan, definitions)?;
+    // Defining probes may take long, and the user may have interrupted it.
+    if signals
+        .wait(Duration::ZERO)
+        .is_ok_and(|signal| signal == Some(Signal::Finish))
+    {
+        // A ring ends the recorder of a trace that is not needed any more.
+        if cli.retention.rotation.segment().is_none() {
+            log::warn!("interrupted before the recording began");
+        }
+        return Ok(None);
+    }
+    probes.open(cli, definitions).map(Some)
+}
+
+/// Whether the target, which existed when a ring began, has ended.
+fn is_over(cli: &Cli) -> bool {
+    // No process has the name any more.
+    target::target(cli).map_or(true, |target| target.has_ended())
 }

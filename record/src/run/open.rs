@@ -1,6 +1,5 @@
 //! From the plan to opened events: the first steps that change the kernel.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use crate::rotation::{self, Handover};
 use crate::stat::{self, Counters};
 use crate::sys::child::{self, Waiting};
 use crate::sys::clock;
-use crate::target::{Place, Target, Tasks};
+use crate::target::Target;
 use crate::user_stacks::{self, Walking};
 
 /// The events to record, and the probes defined for them.
@@ -173,7 +172,7 @@ impl Probes {
             walking.connect(&recording)?;
         }
         let highest_hz = highest_frequency(cli, &recording);
-        let handover = handover(cli, &places, opened_at)?;
+        let handover = handover(cli, &recording, opened_at)?;
         let start = Start {
             target: self.target,
             waiting,
@@ -211,27 +210,17 @@ impl Probes {
 }
 
 /// In a ring of traces, the connection to the recorders before and after this one.
-fn handover(cli: &Cli, places: &[Place], opened_at: u64) -> Result<Option<Handover>> {
+fn handover(cli: &Cli, recording: &Recording, opened_at: u64) -> Result<Option<Handover>> {
     if cli.retention.rotation.segment().is_none() {
         return Ok(None);
     }
-    let follows = !cli.target.options.excludes_children;
-    let tids = tasks(places).filter(|_| follows);
-    let tasks = tids.map(|tids| rotation::Tasks {
+    let follows = !recording.attached.is_empty();
+    let tasks = follows.then(|| rotation::Tasks {
         opened_at,
-        tids,
+        tids: recording.attached.clone(),
         started: Arc::default(),
     });
     Handover::open(tasks).map(Some)
-}
-
-/// The TIDs of the places; `None` if these are no threads.
-fn tasks(places: &[Place]) -> Option<HashSet<i32>> {
-    let tid = |place: &Place| match place.tasks {
-        Tasks::Thread(tid) => Some(tid),
-        Tasks::All | Tasks::Cgroup(_) => None,
-    };
-    places.iter().map(tid).collect()
 }
 
 /// The highest frequency that a limit of CPU use may lower.
