@@ -38,6 +38,7 @@ mod runtimes;
 mod selection;
 mod self_exclusion;
 mod service;
+mod shared_hits;
 mod side_band;
 mod sieve;
 mod stat;

@@ -1,4 +1,5 @@
-//! Drops hits from before the start of the recording, from pauses, from after its end, and duplicates recorded by two events.
+//! Drops hits from before the start of the recording, from pauses, from after its end, and duplicates recorded by two events. Gives samples
+//! that the kernel marked with the ID of another event that of their own ([`SharedHits`]).
 //!
 //! ```text
 //! id 7, thread 41: hit        id 9, thread 41: the same hit        id 7, thread 41: the next hit
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::journal::record::{self, kind};
 use crate::periods::Periods;
 use crate::recording::Recording;
+use crate::shared_hits::{Owner, SharedHits};
 use crate::sys::clock;
 
 /// Maximum difference between the order of records in a ring and that of their times.
@@ -44,6 +46,8 @@ pub(crate) struct Sieve {
     side_band: Stitcher,
     rings: Vec<Stitcher>,
     kept: Vec<u8>,
+    /// Samples with IDs of other events, if there can be any.
+    shared: Option<SharedHits>,
     /// Changed periods, if they can change.
     periods: Option<Arc<Mutex<Periods>>>,
 }
@@ -90,6 +94,7 @@ impl Sieve {
         });
         Sieve {
             is_looking: recording.has_doubles || recording.runs_at_once,
+            shared: SharedHits::of(recording, rings),
             ..Sieve::new(events.collect(), rings, (began, recording.has_doubles))
         }
     }
@@ -111,6 +116,7 @@ impl Sieve {
             side_band: Stitcher::default(),
             rings: (0..rings).map(|_| Stitcher::default()).collect(),
             kept: Vec::new(),
+            shared: None,
             periods: None,
         }
     }
@@ -167,7 +173,7 @@ impl Sieve {
             periods.lock().unwrap_or_else(PoisonError::into_inner)
         });
         let periods = periods.filter(|periods| !periods.is_empty());
-        if !self.is_looking && periods.is_none() {
+        if !self.is_looking && self.shared.is_none() && periods.is_none() {
             return write(piece);
         }
         let Sieve {
@@ -178,6 +184,7 @@ impl Sieve {
             has_doubles,
             hits,
             kept,
+            shared,
             ..
         } = self;
         let (Some(stitcher), Some(hits)) = (self.rings.get_mut(index), hits.get_mut(index)) else {
@@ -185,7 +192,16 @@ impl Sieve {
         };
         kept.clear();
         stitcher.feed(piece, |record| {
-            let is_wanted = hit_of(record, events).is_none_or(|hit| {
+            let owner = match shared {
+                Some(shared) => shared.owner(index, record),
+                None => Owner::Marked,
+            };
+            let own_id = match owner {
+                Owner::Marked => None,
+                Owner::Other(id) => Some(id),
+                Owner::Double => return,
+            };
+            let is_wanted = hit_of(record, own_id, events).is_none_or(|hit| {
                 let place = (hit.track, hit.tid);
                 hit.time >= *began
                     && ended_at.is_none_or(|end| hit.time <= end)
@@ -197,6 +213,10 @@ impl Sieve {
             if is_wanted {
                 let from = kept.len();
                 kept.extend_from_slice(record);
+                let of_id = from + record::SAMPLE_ID_AT;
+                if let (Some(id), Some(place)) = (own_id, kept.get_mut(of_id..of_id + 8)) {
+                    place.copy_from_slice(&id.to_ne_bytes());
+                }
                 if let Some(periods) = &periods {
                     periods.correct(&mut kept[from..]);
                 }
@@ -236,14 +256,15 @@ struct Hit {
     time: u64,
 }
 
-fn hit_of(record: &[u8], events: &HashMap<u64, EventOfThread>) -> Option<Hit> {
+/// `own_id` replaces that of the record.
+fn hit_of(record: &[u8], own_id: Option<u64>, events: &HashMap<u64, EventOfThread>) -> Option<Hit> {
     let is_sample = match number(record, 0)? {
         kind::SAMPLE => true,
         kind::SWITCH => false,
         _ => return None,
     };
     let id = match is_sample {
-        true => record::sample_id(record)?,
+        true => own_id.or_else(|| record::sample_id(record))?,
         false => record::trailer_id(record)?,
     };
     let event = events.get(&id)?;

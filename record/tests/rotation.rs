@@ -307,6 +307,45 @@ fn a_thread_that_ends_leaves_the_others_recorded() {
     );
 }
 
+/// While one recorder follows another, the kernel marks page faults for one with the ID of the other.
+#[test]
+fn page_faults_are_in_the_traces_of_a_ring() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let Some(program) = room.compile("faulting.c", &["-O1"]) else {
+        return;
+    };
+    let script = format!(
+        "i=0; while [ $i -lt 12 ]; do {}; i=$((i+1)); done",
+        program.display()
+    );
+    let mut shell = Command::new("sh")
+        .args(["-c", &script])
+        .spawn()
+        .expect("it starts");
+    let mut recorder = room.recorder();
+    recorder
+        .args([
+            "-e",
+            "page-faults",
+            "-c",
+            "1",
+            "-p",
+            &shell.id().to_string(),
+        ])
+        .args(["--rotate", "300ms", "-o", "ring"]);
+    let output = recorder.output().expect("it records");
+    shell.wait().expect("it ends");
+    let (status, stderr) = room::ended(output);
+    assert_eq!(status, Some(0), "{stderr}");
+    for trace in traces(&room.path("ring")) {
+        let problems = room::rows_of_trace(&trace, "problems", &["count", "message"]);
+        assert!(problems.is_empty(), "{problems:?}: {stderr}");
+    }
+}
+
 /// Number of traces that lack tasks of the last one.
 fn missing_in(traces: &[PathBuf]) -> usize {
     let says = |trace: &&PathBuf| {

@@ -169,3 +169,19 @@ fn what_events_cannot_have_is_refused() {
         assert!(!room.path("t.pqt").exists());
     }
 }
+
+/// The kernel marks the hits of both events with the ID of one of them.
+#[test]
+fn two_events_of_page_faults_have_their_own_hits() {
+    let Some(room) = faulting() else { return };
+    let events = ["-e", "page-faults", "-e", "page-faults:u", "-c", "1"];
+    room.record(&[&events[..], &["--", "./faulting"]].concat());
+    let (all, _) = counts(&room, "page-faults");
+    let (of_user, _) = counts(&room, "page-faults:u");
+    let (all, of_user) = (all as i64, of_user as i64);
+    assert!(
+        (FAULTS..FAULTS + FEW).contains(&of_user),
+        "{all}, {of_user}"
+    );
+    assert!((of_user..of_user + FEW).contains(&all), "{all}, {of_user}");
+}

@@ -66,9 +66,17 @@ impl Head<'_> {
     }
 }
 
+/// Returns the kind of a record, one of [`kind`].
+pub(crate) fn kind_of(record: &[u8]) -> Option<u32> {
+    Some(i32_at(record, 0)? as u32)
+}
+
+/// Offset of the identifier of a sample.
+pub(crate) const SAMPLE_ID_AT: usize = 8;
+
 /// Returns the identifier of a sample, which comes first in the recorder's samples.
 pub(crate) fn sample_id(sample: &[u8]) -> Option<u64> {
-    u64_at(sample, 8)
+    u64_at(sample, SAMPLE_ID_AT)
 }
 
 /// Returns TID and time of a sample, which follow the identifier and, if present ([`Track::has_ip`]), the address.
