@@ -149,6 +149,9 @@ fn missing(name: &str, report: &Report, is_kept: bool) {
         };
         say(format_args!("{name}: {lost} lost{}", see("losses")));
     }
+    if let Some(sentence) = counts.unrecorded_sentence() {
+        say(format_args!("{name}: {sentence}"));
+    }
     if counts.left_out > 0 {
         say(format_args!(
             "{name}: {} outside of --time dropped",

@@ -493,3 +493,89 @@ fn trace_recorded_with_sudo_belongs_to_the_caller() {
         assert!(count > 5 || name == "p.data", "{count}");
     }
 }
+
+/// The kernel ends the recording of a process that executes a program with other rights than its user, which is said.
+#[test]
+fn programs_with_privileges_are_reported_as_not_recorded() {
+    if !may_record() || !users_may_record() {
+        return;
+    }
+    let room = Room::new();
+    let program = room.give_to(NOBODY);
+    for (name, mode) in [
+        ("plain", 0o755),
+        ("privileged", 0o4755),
+        ("unreadable", 0o711),
+    ] {
+        let path = room.path(name);
+        let mut copy = Command::new("cp");
+        let copied = copy.args(["/bin/true".as_ref(), path.as_os_str()]);
+        assert!(copied.status().is_ok_and(|status| status.success()));
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&path, mode).expect("root may");
+    }
+    let script = "./plain; ./privileged; ./privileged; ./unreadable; ./plain";
+    let mut command = Command::new(&program);
+    command
+        .current_dir(room.path(""))
+        .args(["-o", "t.pqt", "-e", "cpu-clock", "--", "sh", "-c", script])
+        .uid(NOBODY)
+        .gid(NOBODY);
+    let (status, stderr) = room::ended(command.output().expect("it runs"));
+    assert_eq!(status, Some(0), "{stderr}");
+    assert!(stderr.contains(", some lost, "), "{stderr}");
+    assert!(
+        stderr.contains("2 programs not recorded after exec"),
+        "{stderr}"
+    );
+    let reasons = room.rows("losses", &["reason"]);
+    let of = |name: &str| {
+        reasons
+            .iter()
+            .filter(|reason| reason.contains(name))
+            .count()
+    };
+    assert_eq!(reasons.len(), 2, "{reasons:?}");
+    assert_eq!(
+        (of("privileged (2 times)"), of("unreadable, ")),
+        (1, 1),
+        "{reasons:?}"
+    );
+    // When they ended is not known.
+    let ends = room.rows("threads", &["comm", "end_time"]);
+    let known = |row: &&String| !row.ends_with(" -");
+    let mut known: Vec<&str> = ends
+        .iter()
+        .filter(known)
+        .map(|row| row.split(' ').next().unwrap_or(""))
+        .collect();
+    known.sort_unstable();
+    assert_eq!(known, ["plain", "plain", "sh"], "{ends:?}");
+    // Recordings of whole CPUs have all of them.
+    let user = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+    ];
+    room.record(
+        &[
+            &["-a", "-e", "cpu-clock", "--"],
+            &user[..],
+            &["./privileged"],
+        ]
+        .concat(),
+    );
+    let reasons = room.rows("losses", &["reason"]);
+    let of_program = |reason: &String| reason.contains("after its exec");
+    assert!(!reasons.iter().any(of_program), "{reasons:?}");
+    let ends = room.rows("threads", &["comm", "end_time"]);
+    assert!(
+        ends.iter()
+            .any(|row| row.starts_with("privileged ") && !row.ends_with(" -")),
+        "{ends:?}"
+    );
+    let of_start = room.rows("mappings", &["path", "time"]);
+    let is_mapped = |row: &String| row.contains("/privileged ") && !row.ends_with(" -");
+    assert!(of_start.iter().any(is_mapped));
+}

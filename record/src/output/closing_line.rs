@@ -76,6 +76,9 @@ pub(crate) fn trace(
     if let Some(sentence) = symbols::unverified_sentence(&report.symbols) {
         terminal::say(sentence);
     }
+    if let Some(sentence) = counts.unrecorded_sentence() {
+        terminal::say(sentence);
+    }
     if counts.problems > 0 {
         terminal::say(format_args!(
             "{} could not be read; see table problems",

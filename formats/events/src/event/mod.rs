@@ -696,6 +696,8 @@ pub struct Loss<'a> {
 impl Loss<'_> {
     /// The reason where the kernel sampled less for a while. No event is lost.
     pub const THROTTLED: &'static str = "throttled";
+    /// The beginning of the reason where the kernel ended the recording of a process that executed a program, whose name follows.
+    pub const UNRECORDED_PROGRAM: &'static str = "not recorded after its exec: ";
 }
 
 /// Unreadable data in an input.

@@ -188,6 +188,7 @@ impl Attr {
     flag!(exclude_user, 4);
     flag!(exclude_kernel, 5);
     flag!(exclude_hv, 6);
+    flag!(mmap, 8);
     flag!(freq, 10);
     flag!(sample_id_all, 18);
     flag!(exclude_host, 19);

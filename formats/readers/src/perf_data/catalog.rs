@@ -29,6 +29,7 @@ pub(super) struct Catalog {
     /// Event index of each ID.
     ids: Ids,
     has_build_ids: bool,
+    has_mappings: bool,
     /// Whether the list of events is damaged, so that events may be missing.
     pub(super) is_damaged: bool,
     /// Whether the events are described by records, as in a pipe.
@@ -148,6 +149,7 @@ impl Catalog {
             places: None,
             ids: Ids::default(),
             has_build_ids: false,
+            has_mappings: false,
             is_damaged: false,
             is_listed: false,
             is_switched: false,
@@ -178,6 +180,7 @@ impl Catalog {
             self.ids.insert(id, index);
         }
         self.has_build_ids |= attr.build_id();
+        self.has_mappings |= attr.mmap();
         self.events.push(CatalogEvent::new(attr));
         self.places = self.find_places();
         Ok(())
@@ -234,6 +237,11 @@ impl Catalog {
     /// Whether an event requests build IDs in the records of mappings.
     pub(super) fn has_build_ids(&self) -> bool {
         self.has_build_ids
+    }
+
+    /// Whether mappings are recorded.
+    pub(super) fn has_mappings(&self) -> bool {
+        self.has_mappings
     }
 
     /// Whether an event has this id.

@@ -11,6 +11,7 @@ use perfquet_events::wire;
 
 use crate::perf_data::catalog::Catalog;
 use crate::perf_data::entry::Step;
+use crate::perf_data::execs::Execs;
 use crate::perf_data::losses::Losses;
 use crate::perf_data::output::{Fault, Output, Undecoded, missing};
 use crate::perf_data::record::{
@@ -38,6 +39,7 @@ pub(super) struct Emission<'s> {
     pub(super) losses: Losses,
     pub(super) stat: Stat,
     pub(super) undecoded: Undecoded,
+    pub(super) execs: Execs,
 }
 
 impl<'s> Emission<'s> {
@@ -51,6 +53,7 @@ impl<'s> Emission<'s> {
             losses: Losses::default(),
             stat: Stat::default(),
             undecoded: Undecoded::default(),
+            execs: Execs::default(),
         }
     }
 
@@ -118,18 +121,28 @@ impl<'s> Emission<'s> {
             kind::MMAP | kind::MMAP2 => {
                 let mut mapping = mapping(header, &mut body, catalog.has_build_ids())?;
                 mapping.time = time;
+                self.execs.mapped(mapping.pid);
                 self.out.event(Event::Mapping(mapping))?;
             }
             kind::COMM => {
                 let mut comm = comm(header, &mut body)?;
                 comm.time = time;
+                if comm.exec && catalog.has_mappings() {
+                    self.execs.exec(comm.pid.unwrap_or(comm.tid), comm.comm);
+                }
                 self.out.event(Event::Comm(comm))?;
             }
             kind::FORK | kind::EXIT => {
                 let (mut fork, own_time) = task(&mut body)?;
                 fork.time = time.or_else(|| (own_time != 0).then_some(time_of(own_time)));
+                let is_first = fork.pid == fork.tid;
+                if is_first && header.kind == kind::FORK {
+                    self.execs.begins(fork.pid);
+                }
                 self.out.event(match header.kind {
                     kind::FORK => Event::Fork(fork),
+                    // The process goes on.
+                    _ if is_first && self.execs.is_of_events(fork.pid) => return Ok(()),
                     _ => Event::Exit(exit_of(fork)),
                 })?;
             }
@@ -227,6 +240,7 @@ impl<'s> Emission<'s> {
         report_unsampled(catalog, out)?;
         std::mem::take(&mut self.losses).finish(catalog.is_switched, out)?;
         std::mem::take(&mut self.undecoded).finish(out)?;
+        std::mem::take(&mut self.execs).finish(out)?;
         if late > 0 {
             let message = "records came later than perf's rounds allow, after newer ones: \
                            rows are out of order there, and calls may lack their entry or exit";

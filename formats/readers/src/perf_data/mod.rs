@@ -42,6 +42,7 @@ mod emit_sample;
 mod emit_usual;
 mod emit_wire;
 mod entry;
+mod execs;
 mod features;
 mod formats;
 mod head;

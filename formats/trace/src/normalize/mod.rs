@@ -352,7 +352,12 @@ impl<'o> Normalizer<'o> {
     }
 
     fn loss(&mut self, loss: &Loss<'_>) -> Result<(), Error> {
-        self.calling.calls.loss();
+        let is_of_program = loss.reason.starts_with(Loss::UNRECORDED_PROGRAM);
+        // The events of other threads are whole.
+        if !is_of_program {
+            self.calling.calls.loss();
+        }
+        self.output.counts.unrecorded_programs += u64::from(is_of_program);
         let plan = loss
             .event
             .and_then(|event| self.plans.get_mut(event.0 as usize));

@@ -20,7 +20,7 @@ use super::selected::Selected;
 use super::spans::InputSummary;
 use super::texts::SharedTexts;
 use crate::Report;
-use crate::count::grouped;
+use crate::count::{counted, grouped};
 use crate::store::{Facts, Names, Source, TableId, Writer};
 use crate::symbols;
 use crate::tables;
@@ -89,6 +89,8 @@ pub struct Counts {
     pub losses: u64,
     /// Of these, rows of events whose number is unknown.
     pub uncounted_losses: u64,
+    /// Programs whose recording the kernel ended at their exec, by name.
+    pub unrecorded_programs: u64,
     /// Number of read errors.
     pub problems: u64,
     /// Rows of `stacks`.
@@ -103,6 +105,16 @@ impl Counts {
     /// Rows of events, without those about the recording itself.
     pub fn recorded_events(&self) -> u64 {
         self.events.saturating_sub(self.of_recorder)
+    }
+
+    /// A message about programs that were not recorded, if there are any.
+    pub fn unrecorded_sentence(&self) -> Option<String> {
+        (self.unrecorded_programs > 0).then(|| {
+            format!(
+                "{} not recorded after exec: set-user-ID, with capabilities, or not readable; see table losses",
+                counted(self.unrecorded_programs, "program")
+            )
+        })
     }
 
     /// How many events were lost: "575", "at least 575", "some".
