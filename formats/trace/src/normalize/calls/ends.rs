@@ -30,6 +30,7 @@ pub(super) fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &
         let is_alone = |open: &Open| open.is_provisional && open.system_call.is_some();
         if opens.get(place).is_some_and(is_alone) {
             let open = opens.remove(place);
+            rows.drop_unproven(&open);
             rows.close(open.id);
         } else {
             abandon(rows, opens, place);
