@@ -11,16 +11,13 @@ use arrow::datatypes::{DataType, Int64Type};
 use perfquet::Session;
 use perfquet::sql::names::literal;
 use perfquet_trace::count::counted;
-
-/// Reasons of rows of `losses` that lose nothing. The kernel throttles an event that comes too often, and a recording pauses on request:
-/// fewer events were recorded then, but none is lost.
-const LESS_RECORDED: [&str; 3] = ["throttled", "paused", "resumed"];
+use perfquet_trace::loss::{FILTER, LESS_RECORDED};
 
 /// The condition of losses, or of times in which less was recorded, also because a filter was requested.
 pub(crate) fn is_lost(lost: bool) -> String {
     let reasons: Vec<String> = LESS_RECORDED.iter().map(|reason| literal(reason)).collect();
     let less = format!(
-        "(coalesce(reason, '') IN ({}) OR coalesce(reason, '') LIKE '%filter%')",
+        "(coalesce(reason, '') IN ({}) OR coalesce(reason, '') LIKE '%{FILTER}%')",
         reasons.join(", ")
     );
     match lost {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use perfquet_trace::count::{counted, grouped};
+use perfquet_trace::loss::is_lost;
 use perfquet_trace::tables;
 
 use super::Tally;
@@ -19,28 +20,28 @@ pub(super) struct Loss {
 }
 
 impl Loss {
-    /// Returns whether a filter excluded these rows, so that they are missing on purpose.
-    pub(super) fn is_filtered(&self) -> bool {
-        self.reason == "filtered"
+    /// Returns whether events are lost; otherwise fewer were recorded, as by a filter or during a pause.
+    pub(super) fn is_lost(&self) -> bool {
+        is_lost(&self.reason)
     }
 
-    /// Formats the loss: "7 events lost on CPU 1: ring full"
+    /// Formats the loss: "7 events lost on CPU 1: ring full", "throttled on CPU 1", "3 events filtered: calls shorter than 6ns"
     pub(super) fn sentence(&self) -> String {
-        let count = match self.count {
-            Some(count) => counted(count.unsigned_abs(), "event"),
-            None => "events".to_owned(),
-        };
-        let word = if self.is_filtered() {
-            "filtered"
-        } else {
-            "lost"
-        };
+        let count = self
+            .count
+            .map(|count| counted(count.unsigned_abs(), "event"));
         let cpu = self
             .cpu
             .map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
-        match self.is_filtered() {
-            true => format!("{count} {word}{cpu}"),
-            false => format!("{count} {word}{cpu}: {}", self.reason),
+        let reason = &self.reason;
+        let events = count.as_deref().unwrap_or("events");
+        if self.is_lost() {
+            return format!("{events} lost{cpu}: {reason}");
+        }
+        match (reason.strip_prefix("filtered"), &count) {
+            (Some(details), _) => format!("{events} filtered{cpu}{details}"),
+            (None, Some(count)) => format!("{count} {reason}{cpu}"),
+            (None, None) => format!("{reason}{cpu}"),
         }
     }
 }
@@ -73,7 +74,7 @@ pub(super) fn each_loss(
             if loss.time.is_some() && !source.is_in_time(loss.time) {
                 continue;
             }
-            if !loss.is_filtered() {
+            if loss.is_lost() {
                 counts.rows += 1;
                 let count = loss.count.unwrap_or(0).unsigned_abs();
                 counts.events = counts.events.saturating_add(count);
@@ -111,4 +112,43 @@ pub(super) fn problems(source: &Source<'_>, tally: &mut Tally) -> Result<u64> {
         ));
     }
     Ok(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Loss;
+
+    #[test]
+    fn only_lost_events_are_lost() {
+        let of = |reason: &str, count: Option<i64>| {
+            let loss = Loss {
+                time: None,
+                cpu: Some(1),
+                event: None,
+                count,
+                reason: reason.to_owned(),
+            };
+            (loss.is_lost(), loss.sentence())
+        };
+        for (reason, count, is_lost, sentence) in [
+            (
+                "ring full",
+                Some(7),
+                true,
+                "7 events lost on CPU 1: ring full",
+            ),
+            ("ring full", None, true, "events lost on CPU 1: ring full"),
+            ("throttled", None, false, "throttled on CPU 1"),
+            ("paused", None, false, "paused on CPU 1"),
+            ("filtered", Some(3), false, "3 events filtered on CPU 1"),
+            (
+                "filtered: calls shorter than 6ns",
+                Some(1),
+                false,
+                "1 event filtered on CPU 1: calls shorter than 6ns",
+            ),
+        ] {
+            assert_eq!(of(reason, count), (is_lost, sentence.to_owned()));
+        }
+    }
 }

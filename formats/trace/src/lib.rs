@@ -54,6 +54,7 @@ pub mod align;
 pub mod count;
 pub mod function_name;
 pub mod lake;
+pub mod loss;
 #[cfg(test)]
 #[allow(
     dead_code,

@@ -108,7 +108,7 @@ fn no_row_is_lost_silently() {
         .sum();
         let missing = counts(
             &trace.path,
-            "SELECT 'lost' AS name, count(*) AS n FROM losses WHERE reason <> 'filtered'
+            "SELECT 'lost' AS name, count(*) AS n FROM losses WHERE reason NOT IN ('throttled', 'paused', 'resumed') AND reason NOT LIKE '%filter%'
              UNION ALL SELECT 'problems', CAST(coalesce(sum(count), 0) AS BIGINT) FROM problems",
         );
         for format in FORMATS {

@@ -190,7 +190,7 @@ fn losses(source: &Source<'_>, tally: &mut Tally) -> Result<Losses> {
     let mut losses = Losses::new();
     let mut unknown = 0;
     each_loss(source, tally, |loss| {
-        if !loss.is_filtered() {
+        if loss.is_lost() {
             let time = u64::try_from(loss.time.unwrap_or(0)).unwrap_or(0);
             unknown += u64::from(loss.count.is_none());
             let count = loss.count.unwrap_or(1).unsigned_abs();

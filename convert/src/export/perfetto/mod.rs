@@ -467,7 +467,7 @@ impl Export<'_, '_> {
         let source = self.source;
         let (mut written, mut without_time) = (0, 0);
         each_loss(source, tally, |loss| {
-            if let (Some(cpu), false) = (loss.cpu, loss.is_filtered()) {
+            if let (Some(cpu), true) = (loss.cpu, loss.is_lost()) {
                 let count = loss.count.unwrap_or(1).max(1).cast_unsigned();
                 let event = loss.event.as_deref().unwrap_or_default();
                 let time = loss.time.unwrap_or(0).max(0);
