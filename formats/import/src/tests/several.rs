@@ -75,7 +75,7 @@ fn times_that_no_input_recorded_are_losses() {
         assert!(problems.is_empty(), "{problems:?}");
         losses
     };
-    let paused = ["30 paused", "4000 resumed"];
+    let paused = ["31 paused", "4000 resumed"];
     assert_eq!(gaps("a", &["10\n20\n30", "4000\n4050"]), paused);
     assert_eq!(gaps("b", &["4000\n4050", "10\n20\n30"]), paused);
     // One of them covers the others.
@@ -84,7 +84,7 @@ fn times_that_no_input_recorded_are_losses() {
     let rotated = ["recording 7\n10\n30", "recording 7\n33\n60"];
     assert!(gaps("d", &rotated).is_empty());
     let others = ["recording 7\n10\n30", "recording 8\n33\n60"];
-    assert_eq!(gaps("e", &others), ["30 paused", "33 resumed"]);
+    assert_eq!(gaps("e", &others), ["31 paused", "33 resumed"]);
 }
 
 #[test]

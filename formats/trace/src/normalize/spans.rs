@@ -1,7 +1,7 @@
 //! What an input says of its recording as a whole, compared with the others of an import.
 //!
 //! ```text
-//! a.data   0.1 s … 0.3 s       rows of losses: paused at 0.3 s, resumed at 4.6 s
+//! a.data   0.1 s … 0.3 s       rows of losses: paused 1 ns after 0.3 s, resumed at 4.6 s
 //! b.data   4.6 s … 4.7 s
 //! c.data   4.65 s … 4.8 s      none: b recorded until then
 //! ```
@@ -77,9 +77,10 @@ pub struct InputSummary {
 }
 
 impl InputSummary {
-    /// From where to where it was recorded, as far as known.
+    /// From where to where it was recorded, as far as known. The last event is inside: what it ends has ended then.
     fn span(&self) -> Option<(i64, i64)> {
         let (first, last) = self.times?;
+        let last = last.saturating_add(1);
         let ranges = self.recorded.as_deref().unwrap_or_default();
         let begin = ranges.first().map_or(first, |range| first.min(range.0));
         let end = ranges.last().map_or(last, |range| last.max(range.1));
@@ -214,10 +215,12 @@ mod tests {
 
     #[test]
     fn times_that_no_input_recorded() {
-        assert_eq!(found(&[(0, 10, ""), (50, 60, "")]), [(10, 50)]);
-        assert_eq!(found(&[(50, 60, ""), (0, 10, ""), (5, 49, "")]), [(49, 50)]);
+        assert_eq!(found(&[(0, 10, ""), (50, 60, "")]), [(11, 50)]);
+        assert_eq!(found(&[(50, 60, ""), (0, 10, ""), (5, 49, "")]), []);
+        assert_eq!(found(&[(50, 60, ""), (0, 10, ""), (5, 47, "")]), [(48, 50)]);
         assert_eq!(found(&[(0, 100, ""), (5, 10, ""), (50, 60, "")]), []);
         assert_eq!(found(&[(0, 10, ""), (10, 20, "")]), []);
+        assert_eq!(found(&[(0, 10, ""), (11, 20, "")]), []);
         assert_eq!(
             gaps(&[InputSummary::default(), InputSummary::default()]),
             []
@@ -256,7 +259,7 @@ mod tests {
             found(&[(0, 100, "a"), (101, 200, "a"), (203, 300, "a")]),
             []
         );
-        assert_eq!(found(&[(0, 100, "a"), (101, 200, "b")]), [(100, 101)]);
+        assert_eq!(found(&[(0, 100, "a"), (102, 200, "b")]), [(101, 102)]);
         // The one between them may be missing.
         let inputs = [(0, 100), (101, 200), (403, 500)].map(|times| InputSummary {
             name: times.0.to_string(),
