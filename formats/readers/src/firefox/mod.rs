@@ -16,6 +16,7 @@
 //! | frames | function, file, line, library with build ID and offset, inlining, kernel or user by category |
 //! | markers of our own exports that are calls | `calls` |
 //! | other markers | a row of `firefox.marker`: name, category, duration, phase, data as JSON |
+//! | `nativeAllocations`, `jsAllocations` | a row of `firefox.native_allocation`, `firefox.js_allocation`, with its stack; memory that is freed has negative bytes |
 //! | a counter's values | a row of `firefox.counter`: changes, as recorded |
 //! | threads | name of the thread and its process |
 //!
@@ -23,8 +24,9 @@
 //! - Times are nanoseconds after the profile's start, which is a fact. Weights of our exports are the periods of `meta.product`, the event.
 //! - Not read: CPU use between samples (`threadCPUDelta`), delays of events, pages, screenshots, JavaScript tracers.
 //! - Gecko's raw profiles, which no tool but Firefox and `perf script gecko` writes, are refused: profiler.firefox.com converts them.
-//! - In memory are the columns of the tables (4 bytes a value, 24 a string) and markers (40 bytes each). Samples are merged by time.
+//! - In memory are the columns of the tables (4 bytes a value, 24 a string) markers (40 bytes each) and allocations (130 bytes each). Samples are merged by time.
 
+mod allocations;
 mod read;
 mod sniff;
 mod stacks;

@@ -9,6 +9,7 @@ use perfquet_events::event::{
 };
 use perfquet_events::{Error, Input};
 
+use super::allocations::{self, allocations};
 use super::stacks::Defined;
 use super::symbols::{self, Symbols};
 use super::tables::{Shared, Tables, member};
@@ -336,6 +337,9 @@ impl<'f, 'a> Reader<'f, 'a> {
                 }))?;
             }
         }
+        for kind in allocations::Kind::ALL {
+            self.allocations(kind, &threads, &mut defined, sink)?;
+        }
         self.markers(&threads, sink)?;
         self.counters(&threads, sink)
     }
@@ -347,26 +351,7 @@ impl<'f, 'a> Reader<'f, 'a> {
         defined: &mut Defined<'f>,
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
-        let stack = integer(row.stack).and_then(|stack| i32::try_from(stack).ok());
-        let tables: Option<&'f Tables<'a>> = self.tables.get(thread.tables);
-        let none = (Stack::None, Stack::None);
-        let ((kernel_stack, user_stack), is_known) = match (stack, tables) {
-            (Some(stack), Some(tables)) => {
-                let tables = (thread.tables, tables);
-                defined.stacks(tables, stack, self.shared, sink)?
-            }
-            _ => (none, row.stack == b"null"),
-        };
-        if !is_known {
-            let message = || format!("expected the index of a stack, found {}", quoted(row.stack));
-            self.problems
-                .report(sink, self.place(row.stack), "stack", message)?;
-        }
-        if row.time.is_none() {
-            let message = || "a sample without a time".to_owned();
-            self.problems
-                .report(sink, self.place(row.stack), "time", message)?;
-        }
+        let (kernel_stack, user_stack) = self.stacks(&row, thread, defined, sink)?;
         let digits = match thread.weights {
             Weights::Time => 6,
             Weights::Samples | Weights::Bytes => 0,
@@ -391,6 +376,81 @@ impl<'f, 'a> Reader<'f, 'a> {
             user_stack,
             ..Sample::of(EventId(thread.event))
         }))
+    }
+
+    /// The stacks of a sample; reports what it lacks.
+    fn stacks<'d>(
+        &mut self,
+        row: &Row<'a>,
+        thread: &Thread<'a>,
+        defined: &'d mut Defined<'f>,
+        sink: &mut dyn Sink,
+    ) -> Result<(Stack<'d>, Stack<'d>), Error> {
+        let stack = integer(row.stack).and_then(|stack| i32::try_from(stack).ok());
+        let tables: Option<&'f Tables<'a>> = self.tables.get(thread.tables);
+        let none = (Stack::None, Stack::None);
+        let (stacks, is_known) = match (stack, tables) {
+            (Some(stack), Some(tables)) => {
+                let tables = (thread.tables, tables);
+                defined.stacks(tables, stack, self.shared, sink)?
+            }
+            _ => (none, row.stack == b"null"),
+        };
+        if !is_known {
+            let message = || format!("expected the index of a stack, found {}", quoted(row.stack));
+            self.problems
+                .report(sink, self.place(row.stack), "stack", message)?;
+        }
+        if row.time.is_none() {
+            let message = || "a sample without a time".to_owned();
+            self.problems
+                .report(sink, self.place(row.stack), "time", message)?;
+        }
+        Ok(stacks)
+    }
+
+    fn allocations(
+        &mut self,
+        kind: allocations::Kind,
+        threads: &[Thread<'a>],
+        defined: &mut Defined<'f>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Error> {
+        let all = allocations(kind, threads);
+        if all.is_empty() {
+            return Ok(());
+        }
+        sink.event(Event::Type(&event_type(
+            "firefox",
+            kind.name(),
+            kind.fields(),
+        )))?;
+        let event = EventId(self.types);
+        self.types += 1;
+        for allocation in &all {
+            let Some(thread) = threads.get(allocation.thread) else {
+                continue;
+            };
+            if let Some(found) = allocation.problem() {
+                let message = || format!("expected a number of bytes, found {}", quoted(found));
+                self.problems
+                    .report(sink, self.place(found), "bytes", message)?;
+            }
+            let (kernel_stack, user_stack) = self.stacks(&allocation.row, thread, defined, sink)?;
+            allocation.with_values(|values| {
+                sink.event(Event::Sample(&Sample {
+                    time: allocation.row.time,
+                    pid: thread.pid,
+                    tid: allocation.tid().or(thread.tid),
+                    comm: thread.tid.is_none().then_some(&*thread.name),
+                    kernel_stack,
+                    user_stack,
+                    fields: Fields::Values(values),
+                    ..Sample::of(event)
+                }))
+            })?;
+        }
+        Ok(())
     }
 
     fn markers(&mut self, threads: &[Thread<'a>], sink: &mut dyn Sink) -> Result<(), Error> {

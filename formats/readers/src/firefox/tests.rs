@@ -146,6 +146,31 @@ fn stacks_are_defined_once() {
     );
 }
 
+#[test]
+fn allocations_have_their_bytes() {
+    let text = r#"{"meta":{"preprocessedProfileVersion":60},"shared":{"stackTable":{"frame":[0],"prefix":[null]},
+        "frameTable":{"func":[0]},"funcTable":{"name":[0]},"stringArray":["f"]},"threads":[{"name":"t","pid":"7","tid":7,
+        "samples":{"stack":[],"time":[]},
+        "nativeAllocations":{"time":[13,11],"stack":[null,0],"weight":[-64,64],"weightType":"bytes","memoryAddress":[9,9],"threadId":[8,8]},
+        "jsAllocations":{"time":[12,12],"stack":[0,0],"className":["Array",null],"typeName":["x"],"coarseType":["Object"],"weight":[48,"?"],
+        "weightType":"bytes","inNursery":[true]}}]}"#;
+    let events = read_bytes(&FIREFOX, text.as_bytes());
+    let lines: Vec<&str> = events
+        .lines()
+        .filter(|line| line.starts_with("sample") || line.starts_with("problem"))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "sample 1 time=11000000 pid=7 tid=8 user_stack=id 0x1 fields=[64, 9]",
+            "sample 1 time=13000000 pid=7 tid=8 fields=[-64, 9]",
+            "sample 2 time=12000000 pid=7 tid=7 user_stack=id 0x1 fields=[48, \"Array\", \"x\", \"Object\", true]",
+            "problem offset 0x218: 1 × expected a number of bytes, found \"\\\"?\\\"\"",
+            "sample 2 time=12000000 pid=7 tid=7 user_stack=id 0x1 fields=[NULL, NULL, NULL, NULL, NULL]",
+        ]
+    );
+}
+
 proptest! {
     #[test]
     fn any_bytes(text in "[\\[\\]{}\",:a-z0-9.\\\\ ]{0,120}") {

@@ -96,10 +96,15 @@ impl<'a> Thread<'a> {
 }
 
 impl<'a> Samples<'a> {
-    fn of(object: &'a [u8]) -> Samples<'a> {
+    /// The columns of a table of samples or allocations.
+    pub(super) fn of(object: &'a [u8]) -> Samples<'a> {
         let of = |name: &[u8]| member(&[object], name);
         let (times, deltas) = (of(b"time"), of(b"timeDeltas"));
-        let weights = of(b"weight");
+        // In old versions, allocations have their sizes as durations.
+        let weights = match of(b"weight") {
+            b"" => of(b"duration"),
+            weights => weights,
+        };
         Samples {
             stacks: elements(of(b"stack")),
             has_deltas: times.is_empty(),
