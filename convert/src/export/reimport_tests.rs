@@ -34,6 +34,14 @@ const TOUCHING: &str = r#"[{"name":"A","ph":"X","pid":1,"tid":1,"ts":0,"dur":100
 {"name":"C","ph":"X","pid":1,"tid":1,"ts":210,"dur":30},
 {"name":"D","ph":"X","pid":1,"tid":1,"ts":212,"dur":3}]"#;
 
+/// A return without an entry, after calls that have ended.
+const UNSEEN: &str = r#"[{"ph":"B","pid":1,"tid":2,"ts":500,"name":"C"},{"ph":"B","pid":1,"tid":2,"ts":600,"name":"D"},
+{"ph":"E","pid":1,"tid":2,"ts":700},{"ph":"E","pid":1,"tid":2,"ts":900},{"ph":"E","pid":1,"tid":2,"ts":950}]"#;
+
+/// Calls that reach out of another by less than a microsecond.
+const OVERHANG: &str = r#"[{"ph":"X","pid":1,"tid":3,"ts":1001,"dur":2,"name":"B"},{"ph":"X","pid":1,"tid":3,"ts":1001,"dur":1,"name":"C"},
+{"ph":"X","pid":1,"tid":3,"ts":1002.5,"dur":1,"name":"D"}]"#;
+
 fn imported(input: Input, trace: &Path) {
     import(vec![input], trace, ImportOptions::default()).unwrap();
 }
@@ -87,11 +95,19 @@ fn again(exporter: &Exporter, trace: &Path, folder: &Path) -> Vec<String> {
 
 #[track_caller]
 fn check(text: &str) {
+    check_formats(
+        text,
+        &["perfetto", "chrome", "firefox", "speedscope", "ctf"],
+    );
+}
+
+#[track_caller]
+fn check_formats(text: &str, formats: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("a.pqt");
     imported(Input::from_bytes("test", text.as_bytes()).unwrap(), &trace);
     let expected = calls(&trace);
-    for name in ["perfetto", "chrome", "firefox", "speedscope", "ctf"] {
+    for &name in formats {
         let exporter = EXPORTERS.iter().find(|exporter| exporter.name == name);
         let found = again(exporter.unwrap(), &trace, folder.path());
         assert_eq!(found, expected, "{name}");
@@ -101,6 +117,17 @@ fn check(text: &str) {
 #[test]
 fn calls_without_an_end_enclose_the_same_calls() {
     check(OPEN);
+}
+
+#[test]
+fn returns_without_an_entry_take_no_time_from_calls_before_them() {
+    check(UNSEEN);
+}
+
+/// Not by CTF: its calls have a depth, of which a format with rounded times would have it, too.
+#[test]
+fn calls_that_reach_out_of_another_take_what_is_inside() {
+    check_formats(OVERHANG, &["perfetto", "chrome", "firefox", "speedscope"]);
 }
 
 #[test]

@@ -45,6 +45,31 @@ pub(super) fn end_before(rows: &mut PendingRows, opens: &mut Vec<Open>, entry: &
     }
 }
 
+/// The open calls, without complete ones that have ended: an exit after them is not inside.
+pub(super) fn without_ended<'o>(
+    rows: &mut PendingRows,
+    opens: &'o mut Vec<Open>,
+    time: Option<i64>,
+) -> &'o mut Vec<Open> {
+    let has_ended =
+        |open: &Open| matches!((open.end, time), (End::At(end), Some(time)) if end <= time);
+    while opens.last().is_some_and(has_ended) {
+        abandon(rows, opens, opens.len() - 1);
+    }
+    opens
+}
+
+/// How much of a call is inside of the one around it. With a recorded depth or caller, all of it: only its time is rounded.
+pub(super) fn inside(around: Option<&Open>, entry: &Entry, duration: Option<i64>) -> Option<i64> {
+    let is_nested = entry.depth.is_some() || entry.caller.is_some();
+    match (around.map(|open| open.end), entry.head.time()) {
+        (Some(End::At(end)), Some(time)) if !is_nested => {
+            duration.map(|lasts| lasts.min(end.saturating_sub(time).max(0)))
+        }
+        _ => duration,
+    }
+}
+
 /// The index of the innermost complete call, if it has ended; of the call around it, if its own end is unknown.
 fn over(opens: &[Open], entry: &Entry, time: i64) -> Option<usize> {
     let is_caller = |open: &Open| open.function.is_some() && open.function == entry.caller;

@@ -63,7 +63,7 @@ use crate::store;
 use batch::CallNames;
 use buffers::Buffers;
 pub(crate) use edges::EdgeHit;
-use ends::{enclosing, end_before, outlive};
+use ends::{enclosing, end_before, inside, outlive, without_ended};
 use lanes::{Lane, Lanes};
 pub(crate) use names::Names;
 use pairs::{DECLARED, ENTRY_BYTES, PROBE, SystemCall};
@@ -396,7 +396,7 @@ impl Calls {
         let lane = self.lane(&exit.head);
         self.returns(lane, &exit);
         let losses = self.losses;
-        let opens = self.lanes.of(lane);
+        let opens = without_ended(&mut self.rows, self.lanes.of(lane), exit.head.time());
         let place = place_of(opens, &exit);
         if let Some(place) = place
             && system_calls::is_trampoline(opens.get(place + 1..), &self.texts)
@@ -503,6 +503,7 @@ impl Calls {
         let around_it = around_it.unwrap_or_default();
         let (parent, calls_around) = (around(around_it, losses), calls_in(around_it));
         let (function, time, depth) = (entry.function, entry.head.time(), entry.depth);
+        let own = inside(parent, &entry, exit.duration);
         let mut row = Pending::of(entry, parent.map(|parent| parent.id), calls_around);
         row.caller = row.caller.or(parent.and_then(|parent| parent.function));
         row.duration = exit.duration;
@@ -512,7 +513,7 @@ impl Calls {
         let id = self.rows.add(row);
         // A call without a recorded end (the `function` tracer) takes no self time from its parents.
         if has_duration || may_nest {
-            self.rows.add_child(parent, exit.duration);
+            self.rows.add_child(parent, own);
         }
         if !may_nest || opens.len() >= DEEPEST {
             self.rows.close(id);

@@ -31,7 +31,23 @@ fn a_call_that_outlives_another_is_not_inside_of_it() {
     check(
         "= 0 a tid=5 dur=9000
          = 1000 b tid=5 dur=9000",
-        &["a - - 0 0 9000 0", "b a 1 1 1000 9000 9000"],
+        &["a - - 0 0 9000 1000", "b a 1 1 1000 9000 9000"],
+    );
+    // As much of a call as is inside, unless its depth was recorded: then only its time is rounded.
+    check(
+        "= 1000 b tid=5 dur=2000
+         = 1000 c tid=5 dur=1000
+         = 2500 d tid=5 dur=1000",
+        &[
+            "b - - 0 1000 2000 500",
+            "c b 1 1 1000 1000 1000",
+            "d b 1 1 2500 1000 1000",
+        ],
+    );
+    check(
+        "= 0 a tid=5 dur=9000 depth=0
+         = 1000 b tid=5 dur=8700 depth=1",
+        &["a - - 0 0 9000 300", "b a 1 1 1000 8700 8700"],
     );
     check(
         "= 0 a tid=5 dur=9000
@@ -67,6 +83,31 @@ fn a_call_without_an_end_is_over_when_the_one_around_it_is() {
             "inner outer 1 1 10 - - no exit",
             "leaf inner 2 2 20 1 1",
             "last - - 0 60 - - no exit",
+        ],
+    );
+}
+
+#[test]
+fn an_exit_without_an_entry_is_not_inside_of_calls_that_have_ended() {
+    check(
+        "= 500 c tid=5 dur=400
+         = 600 d tid=5 dur=100
+         < 950 ? tid=5",
+        &[
+            "c - - 0 500 400 300",
+            "d c 1 1 600 100 100",
+            "- - - 0 950 - - no entry",
+        ],
+    );
+    // One that ends inside of another.
+    check(
+        "= 500 c tid=5 dur=400
+         = 600 d tid=5 dur=100
+         < 750 ? tid=5",
+        &[
+            "c - - 0 500 400 -",
+            "d c 1 1 600 100 100",
+            "- c 1 1 750 - - no entry",
         ],
     );
 }
