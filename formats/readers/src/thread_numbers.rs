@@ -17,7 +17,7 @@ use perfquet_events::event::{Comm, Event, Fact, Sink};
 use crate::json::{integer, text};
 
 /// The first number that is not the input's.
-const FIRST: i32 = 1 << 30;
+pub(crate) const FIRST: i32 = 1 << 30;
 /// Maximum number of processes and threads with their own numbers.
 const MAX: usize = 1 << 20;
 
@@ -108,6 +108,14 @@ impl<'a> ThreadNumbers<'a> {
         }
     }
 
+    /// Notes the process and thread of a call. Calls without any are of one more thread: they nest.
+    pub(crate) fn note_call(&mut self, pid: Option<&'a [u8]>, tid: Option<&'a [u8]>) {
+        match identity(pid, tid) {
+            NOBODY => self.add(NOBODY),
+            _ => self.note(pid, tid),
+        }
+    }
+
     fn add(&mut self, identity: Identity<'a>) {
         if self.others.len() < MAX && !self.numbers.contains_key(&identity) {
             self.numbers.insert(identity.clone(), None);
@@ -150,10 +158,14 @@ impl<'a> ThreadNumbers<'a> {
             }))?;
         }
         if !others.is_empty() {
+            let unnamed = match others.contains(&NOBODY) {
+                true => "; one of them has the calls without an ID",
+                false => "",
+            };
             sink.event(Event::Fact(Fact::Other {
                 name: &format!("{format}.threads_numbered"),
                 value: &format!(
-                    "{} from {FIRST} on: IDs that the kernel does not use, or that threads of two processes have",
+                    "{} from {FIRST} on: IDs that the kernel does not use, or that threads of two processes have{unnamed}",
                     others.len()
                 ),
             }))?;
@@ -193,7 +205,22 @@ impl<'a> ThreadNumbers<'a> {
         };
         (process, thread)
     }
+
+    /// The same of a call.
+    pub(crate) fn of_call(
+        &self,
+        pid: Option<&'a [u8]>,
+        tid: Option<&'a [u8]>,
+    ) -> (Option<i32>, Option<i32>) {
+        match identity(pid, tid) {
+            NOBODY => (None, self.numbers.get(&NOBODY).copied().flatten()),
+            _ => self.of(pid, tid),
+        }
+    }
 }
+
+/// Nobody is named.
+const NOBODY: Identity<'static> = (Id::Missing, Id::Missing);
 
 /// Some formats write the process only, for its first thread.
 fn identity<'a>(pid: Option<&'a [u8]>, tid: Option<&'a [u8]>) -> Identity<'a> {
@@ -265,6 +292,13 @@ mod tests {
         );
         assert_eq!(names.0[0], "Some(7) 1073741825 worker");
         assert_eq!(names.0[4], "Some(1073741829) 1073741829 p");
+        assert_eq!(numbers.of_call(None, None), (None, None));
+        let mut numbers = ThreadNumbers::default();
+        numbers.note(Some(b"7"), None);
+        numbers.note_call(None, Some(b"null"));
+        numbers.emit("test", &mut Names(Vec::new())).unwrap();
+        assert_eq!(numbers.of_call(None, None), (None, Some(FIRST)));
+        assert_eq!(numbers.of(None, None), (None, None));
         assert_eq!(names.0[5], "Some(1073741829) 1073741830 worker");
     }
 }

@@ -100,3 +100,10 @@ pub(super) enum Kind {
     Name,
     Other,
 }
+
+impl Kind {
+    /// Whether it is a call, or an end of one.
+    pub(super) fn is_call(self) -> bool {
+        matches!(self, Kind::Complete | Kind::Begin | Kind::End)
+    }
+}

@@ -26,7 +26,8 @@
 //!   The text of ftrace in `systemTraceEvents` is not read, and counted.
 //! - Events come in any order, so a first pass notes their times and the columns of each event: 24 bytes for each one in memory.
 //! - Processes and threads may have any ID: a text (`"stream 7"`), 64 bits, or that of a thread of another process. Those that are no
-//!   numbers of the kernel have numbers from 2^30 on, and their ID becomes the name. An event without any has no thread.
+//!   numbers of the kernel have numbers from 2^30 on, and their ID becomes the name. Calls without any are those of one more thread;
+//!   other events without any have none.
 //! - Beyond a thousand events with a table each, the others become hits of `chrome:other`.
 
 mod members;

@@ -232,7 +232,10 @@ impl<'a> File<'a> {
         let is_of_thread =
             kind != Kind::Name || &*event.name == b"thread_name" && event.tid.is_some();
         if self.ours.is_none() && is_of_thread {
-            self.threads.note(event.pid, event.tid);
+            match kind.is_call() {
+                true => self.threads.note_call(event.pid, event.tid),
+                false => self.threads.note(event.pid, event.tid),
+            }
         }
         if kind == Kind::Name {
             if let Some(ours) = &mut self.ours {
@@ -432,6 +435,9 @@ impl<'a> File<'a> {
             };
         }
         let mut common = self.common(event);
+        if event.kind().is_call() {
+            (common.pid, common.tid) = self.threads.of_call(event.pid, event.tid);
+        }
         let stack = self.samples.stack(event.frame);
         if !stack.is_empty() {
             common.user_stack = Stack::Named(&stack);

@@ -38,6 +38,23 @@ fn calls_come_in_the_order_of_their_entries() {
     );
 }
 
+/// Calls without a process and a thread are of one more thread, in which they nest; other events without one have none.
+#[test]
+fn calls_of_nobody_are_of_a_thread() {
+    check(
+        r#"[{"ph":"X","pid":10,"ts":1,"dur":4,"name":"A"},{"ph":"X","ts":2,"dur":4,"name":"C"},{"ph":"B","ts":3,"name":"D"},{"ph":"E","ts":4},
+{"ph":"i","ts":5,"name":"tick"}]"#,
+        &[
+            "type 0 chrome:tick marker",
+            "call time=1000 pid=10 tid=10 function=\"A\" duration=4000",
+            "call time=2000 tid=1073741824 function=\"C\" duration=4000",
+            "enter time=3000 tid=1073741824 function=\"D\"",
+            "leave time=4000 tid=1073741824",
+            "sample 0 time=5000 fields=[]",
+        ],
+    );
+}
+
 #[test]
 fn times_are_exact() {
     check(

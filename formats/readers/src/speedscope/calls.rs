@@ -21,6 +21,8 @@ pub(super) struct Thread<'a> {
     pub(super) cpu: Option<u32>,
     pub(super) context: Option<Context>,
     pub(super) has_times: bool,
+    /// Whether its events are those of one thread, in their order. Profiles of `--to speedscope` divide overlapping calls.
+    pub(super) is_in_order: bool,
 }
 
 impl Thread<'_> {
@@ -33,14 +35,14 @@ impl Thread<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     time: i64,
-    /// Of two calls that begin at the same time, the longer one encloses the other.
+    /// Where profiles divide a thread: of two calls that begin at the same time, the longer one encloses the other.
     rank: i64,
     order: u64,
+    duration: i64,
     depth: u32,
     /// As written, where times do not tell it.
     written_depth: Option<u32>,
     frame: u32,
-    caller: u32,
     thread: u32,
     is_closed: bool,
 }
@@ -56,15 +58,14 @@ pub(super) struct Calls {
 impl Calls {
     /// A call begins.
     pub(super) fn enter(&mut self, frame: u32, time: i64, thread: u32, written_depth: Option<u32>) {
-        let caller = self.open.last().and_then(|place| self.entries.get(*place));
         self.entries.push(Entry {
             time,
             rank: 0,
             order: self.entries.len() as u64,
+            duration: 0,
             depth: u32::try_from(self.open.len()).unwrap_or(NONE),
             written_depth,
             frame,
-            caller: caller.map_or(NONE, |entry| entry.frame),
             thread,
             is_closed: false,
         });
@@ -80,7 +81,7 @@ impl Calls {
         if entry.frame != frame || time < entry.time {
             return false;
         }
-        entry.rank = entry.time.saturating_sub(time);
+        entry.duration = time.saturating_sub(entry.time);
         entry.is_closed = true;
         self.open.pop();
         true
@@ -100,13 +101,18 @@ impl Calls {
         threads: &[Thread<'_>],
         sink: &mut dyn Sink,
     ) -> Result<(), Error> {
+        for entry in &mut self.entries {
+            let thread = threads.get(entry.thread as usize);
+            if thread.is_some_and(|thread| !thread.is_in_order) {
+                entry.rank = entry.duration.saturating_neg();
+            }
+        }
         self.entries.sort_unstable();
         for entry in &self.entries {
             let Some(thread) = threads.get(entry.thread as usize) else {
                 continue;
             };
             let frame = |index: u32| frames.get(index as usize);
-            let function = |index| frame(index).map_or(Function::Unknown, |frame| named(frame).0);
             let common = Common {
                 time: thread.has_times.then_some(entry.time),
                 cpu: thread.cpu,
@@ -120,7 +126,7 @@ impl Calls {
                 None => (Function::Unknown, CallName::of(b"")),
             };
             let is_known = thread.has_times && entry.is_closed && name.is_exit_seen;
-            let duration = is_known.then_some(entry.rank.saturating_neg());
+            let duration = is_known.then_some(entry.duration);
             if !name.is_entry_seen {
                 sink.event(Event::Leave(&Leave {
                     common: Common {
@@ -140,19 +146,16 @@ impl Calls {
             sink.event(Event::Call(&Call {
                 common,
                 function: called,
-                caller: match thread.tid {
-                    Some(_) => Function::Unknown,
-                    None => function(entry.caller),
-                },
-                depth: match thread.tid {
-                    Some(_) => entry.written_depth,
-                    None => Some(entry.depth),
+                caller: Function::Unknown,
+                depth: match thread.is_in_order {
+                    true => Some(entry.depth),
+                    false => entry.written_depth,
                 },
                 context: thread.context,
                 args: &[],
                 duration,
                 retval: None,
-                may_nest: thread.tid.is_some(),
+                may_nest: true,
             }))?;
         }
         Ok(())

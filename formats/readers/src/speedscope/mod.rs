@@ -13,11 +13,12 @@
 //! | a sample of a sampled profile | a row of `samples`; its weight is `period`, in nanoseconds for units of time |
 //! | `O` and `C` of an evented profile | `calls` with their durations |
 //! | the name of a profile | the name of the thread; from our own exports, event, thread and ID |
+//! | an evented profile of others | a thread, numbered from 2^30 on |
 //! | frames | function, file, line |
 //!
 //! - Samples have no time: the axis of a sampled profile is the sum of its weights, from which gaps are missing.
 //! - Events are named after the unit: `time`, `bytes`, `weight`. With `weight/1000`, a period of 31230 means 31.23.
-//! - A profile without a thread ID has calls with caller and depth, and without self times. The clock is unknown.
+//! - Files have no thread IDs, except for our own exports. Calls without a thread or CPU there have no self times. The clock is unknown.
 //! - Calls take 64 bytes each in memory, since they are sorted over all profiles.
 
 mod calls;

@@ -13,6 +13,7 @@ use crate::json::{Scanner, decimal, elements, integer, members, text};
 use crate::lines::{quoted, unsigned};
 use crate::printout::Stacks;
 use crate::problems::Problems;
+use crate::thread_numbers::FIRST;
 
 /// Far more frames than any stack has.
 const STACK_MAX: usize = 1 << 16;
@@ -43,6 +44,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         frames: &frames,
         events: Vec::new(),
         threads: Vec::new(),
+        next: FIRST,
         calls: Calls::default(),
         stack: Vec::new(),
         problems: Problems::default(),
@@ -56,6 +58,15 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     }
     for profile in &file.profiles {
         reader.profile(profile, sink)?;
+    }
+    if reader.next > FIRST {
+        sink.event(Event::Fact(Fact::Other {
+            name: "speedscope.threads_numbered",
+            value: &format!(
+                "{} from {FIRST} on: evented profiles have no thread ID",
+                reader.next - FIRST
+            ),
+        }))?;
     }
     reader.calls.emit(&frames, &reader.threads, sink)?;
     if let Some(offset) = file.cut {
@@ -213,18 +224,22 @@ impl<'a> Profile<'a> {
                 cpu: ours.cpu,
                 context: ours.context,
                 has_times,
+                is_in_order: false,
             };
             return (ours.event.as_deref().map(Cow::Borrowed), thread);
         }
         let name: &[u8] = &self.name;
         let (event, comm, tid) = match parts(name).filter(|_| is_ours) {
             Some((event, comm, tid)) => (Some(Cow::Borrowed(event)), comm, Some(tid)),
+            // Calls of unknown threads.
+            None if is_ours && self.kind == b"evented" => (None, &b""[..], None),
             None => (None, name, None),
         };
         let thread = Thread {
             comm: Cow::Borrowed(comm),
             tid,
             has_times,
+            is_in_order: !is_ours,
             ..Thread::default()
         };
         (event, thread)
@@ -249,6 +264,8 @@ struct Reader<'f, 'a> {
     /// Names of the declared events.
     events: Vec<String>,
     threads: Vec<Thread<'f>>,
+    /// Number of the next thread.
+    next: i32,
     calls: Calls,
     stack: Vec<NamedFrame<'f>>,
     problems: Problems,
@@ -287,10 +304,15 @@ impl<'f, 'a> Reader<'f, 'a> {
     }
 
     fn profile(&mut self, profile: &'f Profile<'a>, sink: &mut dyn Sink) -> Result<(), Error> {
-        let (event, thread) = profile.owner(self.file.is_ours());
+        let (event, mut thread) = profile.owner(self.file.is_ours());
         match profile.kind {
             b"sampled" => self.sampled(profile, event.as_deref(), &thread, sink),
             b"evented" => {
+                // Calls nest within their thread, which needs a number.
+                if thread.is_in_order {
+                    thread.tid = Some(self.next);
+                    self.next = self.next.saturating_add(1);
+                }
                 self.threads.push(thread);
                 self.evented(profile, sink)
             }

@@ -58,8 +58,29 @@ fn calls_out_of_order() {
         r#"{"type":"evented","name":"t","unit":"microseconds","events":[{"type":"O","frame":0,"at":1},{"type":"O","frame":1,"at":2.5},{"type":"C","frame":0,"at":3},{"type":"C","frame":1,"at":4}]}"#,
         &[
             "problem offset 0xb8: 1 × expected an event of an open call or a known frame, found \"{\\\"type\\\":\\\"C\\\",\\\"frame\\\":0,\\\"at\\\":3}\"",
-            "call time=1000 comm=\"t\" function=\"a\" depth=0 leaf=true",
-            "call time=2500 comm=\"t\" function=\"b\" caller=\"a\" depth=1 duration=1500 leaf=true",
+            "call time=1000 tid=1073741824 comm=\"t\" function=\"a\" depth=0",
+            "call time=2500 tid=1073741824 comm=\"t\" function=\"b\" depth=1 duration=1500",
+        ],
+    );
+}
+
+/// Each evented profile is a thread, even if they have the same name; calls of equal times keep their order.
+#[test]
+fn evented_profiles_are_threads() {
+    let profile = |name: &str, at: [u32; 4]| {
+        let [a, b, c, d] = at;
+        format!(
+            r#"{{"type":"evented","name":"{name}","unit":"nanoseconds","events":[{{"type":"O","frame":0,"at":{a}}},{{"type":"O","frame":1,"at":{b}}},
+{{"type":"C","frame":1,"at":{c}}},{{"type":"C","frame":0,"at":{d}}}]}}"#
+        )
+    };
+    check(
+        &[profile("w", [5, 10, 30, 90]), profile("w", [5, 5, 5, 8])].join(","),
+        &[
+            "call time=5 tid=1073741824 comm=\"w\" function=\"a\" depth=0 duration=85",
+            "call time=5 tid=1073741825 comm=\"w\" function=\"a\" depth=0 duration=3",
+            "call time=5 tid=1073741825 comm=\"w\" function=\"b\" depth=1 duration=0",
+            "call time=10 tid=1073741824 comm=\"w\" function=\"b\" depth=1 duration=20",
         ],
     );
 }
