@@ -54,6 +54,7 @@ fn write(sources: &[Source<'_>], out: &mut dyn Write, tally: &mut Tally) -> Resu
         threads: Threads::default(),
         rows: HashMap::new(),
         processes: HashMap::new(),
+        process_names: HashMap::new(),
         next_row: FIRST_ROW,
         trace: None,
         others: HashMap::new(),
@@ -145,6 +146,8 @@ struct Export<'o> {
     /// PID and TID of each row.
     rows: HashMap<Row, (i64, i64)>,
     processes: HashMap<i64, ()>,
+    /// Names of processes that are not those of their first threads, by PID.
+    process_names: HashMap<i64, String>,
     next_row: i64,
     /// The trace, if it is one of several.
     trace: Option<Placed>,
@@ -153,6 +156,9 @@ struct Export<'o> {
     /// Threads whose ID more than [`MOST_REUSED`] earlier ones had.
     merged: u64,
 }
+
+/// The start of the names of facts in which an import of this format keeps names of processes.
+const PROCESS_NAME: &str = "chrome.process_name.";
 
 struct Placed {
     number: usize,
@@ -166,6 +172,13 @@ impl Export<'_> {
         };
         let manifest = source.trace.manifest();
         let facts = &manifest.facts;
+        if !source.is_placed() {
+            let names = facts.other.iter().filter_map(|(name, value)| {
+                let pid = name.strip_prefix(PROCESS_NAME)?.parse().ok()?;
+                Some((pid, value.clone()))
+            });
+            self.process_names = names.collect();
+        }
         let wall = facts
             .wall_offset
             .filter(|_| source.number() == 0)
@@ -272,7 +285,10 @@ impl Export<'_> {
         if self.processes.insert(pid, ()).is_none() {
             let process = match is_of_cpus {
                 true => "CPUs".to_owned(),
-                false => process.unwrap_or_else(|| name.clone()),
+                false => {
+                    let own = self.process_names.remove(&pid);
+                    own.or(process).unwrap_or_else(|| name.clone())
+                }
             };
             let process = match &self.trace {
                 Some(trace) => format!("{}: {process}", trace.name),

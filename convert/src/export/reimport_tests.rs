@@ -130,6 +130,43 @@ fn calls_that_reach_out_of_another_take_what_is_inside() {
     check_formats(OVERHANG, &["perfetto", "chrome", "firefox", "speedscope"]);
 }
 
+/// The name of a process is kept beside that of its first thread.
+#[test]
+fn names_of_processes_and_threads_come_back() {
+    let text = r#"[{"ph":"M","pid":1,"tid":1,"name":"thread_name","args":{"name":"CrMain"}},
+{"ph":"M","pid":1,"tid":1,"name":"process_name","args":{"name":"Browser"}},
+{"ph":"M","pid":1,"tid":2,"name":"thread_name","args":{"name":"worker"}},
+{"ph":"X","pid":1,"tid":2,"ts":0,"dur":2,"name":"A"},{"ph":"X","pid":1,"tid":1,"ts":1,"dur":2,"name":"A"}]"#;
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("a.pqt");
+    imported(Input::from_bytes("test", text.as_bytes()).unwrap(), &trace);
+    let names = |trace: &Path| {
+        let trace = Directory::open(trace).unwrap();
+        let mut names = Vec::new();
+        for batch in trace.read(tables::threads::NAME).unwrap() {
+            for row in BatchRow::all(&batch.unwrap()) {
+                names.push(format!("{:?} {:?}", row.i32("tid"), row.text("comm")));
+            }
+        }
+        names.sort();
+        let facts = &trace.manifest().facts.other;
+        names.extend(facts.get("chrome.process_name.1").cloned());
+        names
+    };
+    let expected = names(&trace);
+    assert_eq!(
+        expected,
+        [
+            r#"Some(1) Some("CrMain")"#,
+            r#"Some(2) Some("worker")"#,
+            "Browser"
+        ]
+    );
+    let chrome = EXPORTERS.iter().find(|exporter| exporter.name == "chrome");
+    again(chrome.unwrap(), &trace, folder.path());
+    assert_eq!(names(&folder.path().join("chrome.pqt")), expected);
+}
+
 #[test]
 fn calls_that_touch_or_overlap_nest_in_the_same_way() {
     check(TOUCHING);

@@ -28,6 +28,7 @@
 //! - Processes and threads may have any ID: a text (`"stream 7"`), 64 bits, or that of a thread of another process. Those that are no
 //!   numbers of the kernel have numbers from 2^30 on, and their ID becomes the name. Calls without any are those of one more thread;
 //!   other events without any have none.
+//! - The name of a process is that of its first thread, unless `thread_name` names that, too: then the fact `chrome.process_name.PID` has it.
 //! - Beyond a thousand events with a table each, the others become hits of `chrome:other`.
 
 mod members;

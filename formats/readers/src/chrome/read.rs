@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use hashbrown::HashMap;
 use perfquet_events::event::{
     Call, Comm, Common, Enter, Event, Fact, Fields, Function, Leave, Loss, Place, Problem,
     Progress, Sample, Sink, Stack, Value,
@@ -297,18 +298,7 @@ impl<'a> File<'a> {
         if self.ours.is_none() {
             self.threads.emit("chrome", sink)?;
         }
-        for &offset in &self.names {
-            let event = self.at(offset).0;
-            let is_other = |ours: &Ours<'_>| ours.is_other(&event);
-            if !self.ours.as_ref().is_some_and(is_other) {
-                let mut common = self.common(&event);
-                if common.tid.is_none() && event.tid.is_none() {
-                    // The number is that of a thread of another process.
-                    (common.pid, common.tid) = (None, self.threads.of(None, event.pid).1);
-                }
-                name(&event, common, sink)?;
-            }
-        }
+        self.emit_names(sink)?;
         self.types.declare(self.ours.is_some(), sink)?;
         self.samples.declare(self.types.next(), sink)?;
         if self.said.is_overwritten {
@@ -344,6 +334,53 @@ impl<'a> File<'a> {
             }
         }
         self.problems(sink)
+    }
+
+    /// Emits the names of processes, which are those of their first threads, and then those of threads, whatever their order.
+    fn emit_names(&self, sink: &mut dyn Sink) -> Result<(), Error> {
+        let mut processes: HashMap<i32, Vec<u8>> = HashMap::new();
+        let mut facts = 0;
+        for kind in [&b"process_name"[..], b"thread_name"] {
+            for &offset in &self.names {
+                let event = self.at(offset).0;
+                let is_other = |ours: &Ours<'_>| ours.is_other(&event);
+                if *event.name != *kind || self.ours.as_ref().is_some_and(is_other) {
+                    continue;
+                }
+                let mut common = self.common(&event);
+                if common.tid.is_none() && event.tid.is_none() {
+                    // The number is that of a thread of another process.
+                    (common.pid, common.tid) = (None, self.threads.of(None, event.pid).1);
+                }
+                let Some(comm) = name(&event, &common) else {
+                    continue;
+                };
+                let of_process = processes.get(&comm.tid).filter(|_| kind == b"thread_name");
+                if let Some(process) =
+                    of_process.filter(|process| process.as_slice() != &*comm.comm)
+                    && facts < FACTS_MAX
+                {
+                    facts += 1;
+                    sink.event(Event::Fact(Fact::Other {
+                        name: &format!("chrome.process_name.{}", comm.tid),
+                        value: &String::from_utf8_lossy(process),
+                    }))?;
+                }
+                if kind == b"process_name" {
+                    processes.insert(comm.tid, comm.comm.to_vec());
+                } else {
+                    processes.remove(&comm.tid);
+                }
+                sink.event(Event::Comm(Comm {
+                    time: None,
+                    pid: common.pid,
+                    tid: comm.tid,
+                    comm: &comm.comm,
+                    exec: false,
+                }))?;
+            }
+        }
+        Ok(())
     }
 
     fn problems(&self, sink: &mut dyn Sink) -> Result<(), Error> {
@@ -592,26 +629,23 @@ impl<'a> Texts<'a> {
 }
 
 /// Emits the name of a process or thread.
-fn name(event: &Members<'_>, common: Common<'_>, sink: &mut dyn Sink) -> Result<(), Error> {
-    let Some((_, name)) = members(event.args).find(|(key, _)| *key == b"name") else {
-        return Ok(());
-    };
-    let name = text(name);
+/// A thread and its name.
+struct Named<'a> {
+    tid: i32,
+    comm: Cow<'a, [u8]>,
+}
+
+fn name<'a>(event: &Members<'a>, common: &Common<'_>) -> Option<Named<'a>> {
+    let (_, name) = members(event.args).find(|(key, _)| *key == b"name")?;
     let tid = match &*event.name {
         b"process_name" => common.pid,
         b"thread_name" => common.tid,
         _ => None,
     };
-    let Some(tid) = tid else {
-        return Ok(());
-    };
-    sink.event(Event::Comm(Comm {
-        time: None,
-        pid: common.pid,
-        tid,
-        comm: &name,
-        exec: false,
-    }))
+    Some(Named {
+        tid: tid?,
+        comm: text(name),
+    })
 }
 
 /// The members of an object as `name=value`.

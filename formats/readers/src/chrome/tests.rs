@@ -38,6 +38,26 @@ fn calls_come_in_the_order_of_their_entries() {
     );
 }
 
+/// A name of a thread is worth more than that of its process, whatever their order.
+#[test]
+fn names_of_threads_win() {
+    let thread = r#"{"ph":"M","pid":1,"tid":1,"name":"thread_name","args":{"name":"CrMain"}}"#;
+    let process = r#"{"ph":"M","pid":1,"tid":1,"name":"process_name","args":{"name":"Browser"}}"#;
+    for names in [[thread, process], [process, thread]] {
+        let events = read_bytes(&CHROME, format!("[{}]", names.join(",")).as_bytes());
+        let comms = events.lines().filter(|line| line.starts_with("Comm"));
+        let last = comms.last().unwrap();
+        assert!(last.contains("CrMain"), "{events}");
+        let fact = "Fact(Other { name: \"chrome.process_name.1\", value: \"Browser\" })";
+        assert!(events.contains(fact), "{events}");
+    }
+    let events = read_bytes(&CHROME, format!("[{process}]").as_bytes());
+    assert!(
+        events.contains("Browser") && !events.contains("process_name"),
+        "{events}"
+    );
+}
+
 /// Calls without a process and a thread are of one more thread, in which they nest; other events without one have none.
 #[test]
 fn calls_of_nobody_are_of_a_thread() {

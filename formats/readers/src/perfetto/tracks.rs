@@ -37,8 +37,8 @@ struct Counter {
 #[derive(Debug, Default)]
 pub(super) struct Tracks<'a> {
     by_uuid: HashMap<u64, Track<'a>>,
-    /// Process, thread, name.
-    names: Vec<(Option<i32>, i32, &'a [u8])>,
+    /// Process, thread, name: those of processes, and those of threads.
+    names: [Vec<(Option<i32>, i32, &'a [u8])>; 2],
     totals: HashMap<u64, f64>,
 }
 
@@ -97,13 +97,14 @@ impl<'a> Tracks<'a> {
         }
         let named = if is_thread { tid } else { pid };
         if let Some(named) = named.filter(|_| !name.is_empty()) {
-            self.names.push((pid, named, name));
+            self.names[usize::from(is_thread)].push((pid, named, name));
         }
         ((pid, tid), reference)
     }
 
     pub(super) fn emit_names(&self, sink: &mut dyn Sink) -> Result<(), Error> {
-        for &(pid, tid, comm) in &self.names {
+        // The name of a process is that of its first thread, unless that has one itself.
+        for &(pid, tid, comm) in self.names.iter().flatten() {
             sink.event(Event::Comm(Comm {
                 time: None,
                 pid,
