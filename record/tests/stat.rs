@@ -377,7 +377,7 @@ fn clocks_count_all_time() {
     let stderr = room.record(&["--stat", "cpu-clock:u,task-clock:k,page-faults:u", "--", "true"]);
     let rows = room.rows("counts", &["event", "count", "unit", "error"]);
     for (row, name) in rows.iter().zip(["cpu-clock:u", "task-clock:k"]) {
-        let expected = format!("{name} - - not supported: the kernel counts all time");
+        let expected = format!("{name} - ns not supported: the kernel counts all time");
         assert!(row.starts_with(&expected), "{rows:?}");
     }
     assert!(rows[2].starts_with("page-faults:u "), "{rows:?}");
