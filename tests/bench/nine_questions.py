@@ -33,8 +33,6 @@ P99 = {
 def questions(engine):
     """Nine questions by name; None where an engine lacks the function."""
     p99 = P99[engine]
-    # DuckDB would join samples with frames first, by their host alone.
-    first = "MATERIALIZED" if engine in ("duckdb", "remote") else ""
     # Addresses are unsigned numbers in perfquet-query, and the same bits with a sign in a lake.
     kernel = "address >= 9223372036854775808" if engine == "perfquet-query" else "address < 0"
     return {
@@ -45,8 +43,11 @@ def questions(engine):
         "thread names": "SELECT comm, count(*) AS n FROM samples GROUP BY comm",
         "addresses of the kernel": f"SELECT host, count(*) AS n FROM frames WHERE {kernel} GROUP BY host",
         "p99 by host": p99 and f"SELECT host, {p99} AS p99 FROM calls GROUP BY host",
-        "join of three tables": f"WITH hits AS {first} (SELECT s.host, k.frame_id FROM samples s JOIN stacks k ON s.user_stack = k.stack_id AND s.host = k.host) "
-        "SELECT f.module, count(*) AS n FROM hits h JOIN frames f ON h.frame_id = f.frame_id AND h.host = f.host GROUP BY f.module",
+        # In steps: DuckDB would join samples with frames first, by their host alone.
+        "join of three tables": "SELECT f.module, sum(h.n) AS n FROM (SELECT k.host AS host, k.frame_id AS frame_id, sum(s.n) AS n FROM "
+        "(SELECT host, user_stack, count(*) AS n FROM samples GROUP BY host, user_stack) s JOIN stacks k "
+        "ON s.user_stack = k.stack_id AND s.host = k.host GROUP BY k.host, k.frame_id) h "
+        "JOIN frames f ON h.frame_id = f.frame_id AND h.host = f.host GROUP BY f.module",
         "one host": "SELECT comm, count(*) AS n FROM samples WHERE host = 'h00042' GROUP BY comm",
         "traces": "SELECT host, count(*) AS n FROM threads GROUP BY host",
     }
