@@ -141,6 +141,7 @@ impl Report for Utilization {
     fn answer<'s>(&self, session: &'s Session) -> Result<Answered<'s>> {
         let trace = session.only_trace()?;
         let (start, end) = trace.time_range().unwrap_or_default();
+        let end = end.max(last_exit(session)?.unwrap_or(end));
         let (from, to) = self.filters.time_bounds(start).unwrap_or((start, end));
         let length = to.min(end).saturating_sub(from.max(start));
         let step = self.step.unwrap_or((length / STEPS).max(1));
@@ -194,6 +195,16 @@ impl Report for Utilization {
         }
         Ok(Answered::new(Section::Table(rows)).with_summary(summary))
     }
+}
+
+/// The time of the last exit of a thread: what others do then may last until it, though it is no event.
+fn last_exit(session: &Session) -> Result<Option<i64>> {
+    let mut last = None;
+    for batch in session.collect("SELECT CAST(max(end_time) AS BIGINT) FROM threads")? {
+        let times = batch.column(0).as_primitive::<Int64Type>();
+        last = last.max(times.iter().flatten().max());
+    }
+    Ok(last)
 }
 
 /// The steps whose begins are selected, and how much of them is in the trace, as a number of steps. Steps begin at multiples of their

@@ -15,7 +15,7 @@
 --   softirq   share  Time in softirqs; NULL if they were not recorded.
 --   idle      share  Time in the idle task; NULL if only some threads were recorded.
 --   covered   share  Share of the step for which the state of the CPU is known; the other shares refer to this time.
--- In a recording of some threads, the covered time is theirs.
+-- A state that is open at the end lasts to the last event of the trace. In a recording of some threads, the covered time is theirs.
 -- user, kernel, irq, softirq and idle add up to 1 if all were recorded. Page faults and other exceptions, whose ends no event tells, count
 -- as user: samples have the share of the kernel without this bias.
 SELECT time, duration, cpu, busy, "user", kernel, irq, softirq, idle, covered{, trace}

@@ -13,6 +13,6 @@
 --   busy      share  Time running.
 --   waiting   share  Time waiting for a CPU.
 --   blocked   share  Time in uninterruptible sleep.
--- Steps in which a thread only slept have no row. The sum of `busy` is the parallelism.
+-- Steps in which a thread only slept have no row. A state that is open at the end lasts to the last event of the trace. The sum of `busy` is the parallelism.
 SELECT time, duration, pid, tid, comm, busy, waiting, blocked{, trace}
 FROM pass_thread_utilization($step)

@@ -20,6 +20,8 @@ pub(super) struct Coverage {
     /// The recorded CPUs; all if `None`.
     pub(super) cpus: Option<BTreeSet<i32>>,
     is_named: bool,
+    /// Time of the last event.
+    pub(super) end: Option<i64>,
 }
 
 /// Threads of a recording that existed before it, as far as IDs tell. Others may be in its tables: the kernel delivers wake-ups also to the
@@ -42,12 +44,19 @@ impl Coverage {
     pub(super) fn learn(&mut self, name: &str, value: &str) {
         match name {
             "scope" => {
-                *self = Coverage::of_scope(value);
-                self.is_named = true;
+                *self = Coverage {
+                    is_named: true,
+                    end: self.end,
+                    ..Coverage::of_scope(value)
+                };
             }
             "command_line" if !self.is_named => {
-                *self = Coverage::of_perf(value);
+                *self = Coverage {
+                    end: self.end,
+                    ..Coverage::of_perf(value)
+                };
             }
+            "end" => self.end = value.parse().ok(),
             _ => {}
         }
     }
@@ -73,7 +82,13 @@ impl Coverage {
             // Without all numbers, none is certain.
             cpus: cpus.map(|list| numbers(list).unwrap_or_default()),
             is_named: false,
+            end: None,
         }
+    }
+
+    /// Whether the recorder says that all threads were recorded.
+    pub(super) fn is_of_system(&self) -> bool {
+        self.is_named && !self.is_of_threads
     }
 
     /// Whether a thread that existed before the recording is in its scope, as far as its IDs tell.

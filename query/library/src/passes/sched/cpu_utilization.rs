@@ -3,7 +3,8 @@
 //! ```text
 //! idle ── thread ───────── irq ── thread ── system call ──── idle
 //! ```
-//! Shares are those of the time that is covered: what ran before the first switch on a CPU, or across a loss, is not known.
+//! Shares are those of the time that is covered: what ran before the first switch on a CPU, or across a loss, is not known. Nor is what a
+//! CPU did since the last switch to a thread whose next system call is on another one.
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use super::super::selection::Selection;
 use super::super::source::{Input, Row, Source, column};
 use super::super::step_argument;
 use super::coverage::Coverage;
+use super::ending::Ending;
 use super::input::{Needs, OTHERS, SchedulerMachine, has_waking, sources};
 use super::steps::Steps;
 use super::thread::{Observer, Thread};
@@ -109,8 +111,7 @@ impl Pass for CpuUtilization {
                     cpus: HashMap::new(),
                     calls: HashMap::new(),
                     kernel_threads: HashSet::new(),
-                    last: i64::MIN,
-                    is_closing: false,
+                    ending: Ending::default(),
                     failure: None,
                 },
             )
@@ -166,8 +167,7 @@ struct Cpus {
     /// By thread, its last system call: begin and end.
     calls: HashMap<i32, (i64, i64)>,
     kernel_threads: HashSet<i32>,
-    last: i64,
-    is_closing: bool,
+    ending: Ending,
     failure: Option<String>,
 }
 
@@ -251,10 +251,24 @@ impl Cpus {
             Some("task") => {
                 self.account(cpu, row.time, rows);
                 if let Some(tid) = row.id(3) {
+                    self.is_seen(tid, cpu);
                     self.calls.insert(tid, (row.time, end));
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A thread is on that CPU. It has left any other one unseen.
+    fn is_seen(&mut self, tid: i32, cpu: i32) {
+        let runs =
+            |cpu: &Cpu| matches!(cpu.now, Some((Occupant::Thread(other), _)) if other == tid);
+        if self.cpus.get(&cpu).is_some_and(runs) {
+            return;
+        }
+        let elsewhere = self.cpus.values_mut().find(|cpu| runs(cpu));
+        if let Some(elsewhere) = elsewhere {
+            elsewhere.now = None;
         }
     }
 
@@ -322,6 +336,7 @@ impl Observer for Cpus {
 
     fn covers(&mut self, coverage: &Coverage) {
         self.recorded.some_threads = coverage.is_of_threads;
+        self.ending.covers(coverage);
     }
 
     fn idle_begins(&mut self, cpu: i32, time: i64) {
@@ -355,11 +370,15 @@ impl Observer for Cpus {
     }
 
     fn passed(&mut self, time: i64, _: &mut Rows) {
-        self.last = self.last.max(time);
+        self.ending.passed(time);
+    }
+
+    fn exited(&mut self, _: i32, time: i64) {
+        self.ending.exited(time);
     }
 
     fn closing(&mut self) {
-        self.is_closing = true;
+        self.ending.closing();
     }
 
     fn finish(&mut self, _: &Names, rows: &mut Rows) -> bool {
@@ -386,7 +405,7 @@ impl Cpus {
     /// The CPU does something else from `end` on; if that is not known, what it did until now is not, either.
     fn leaves(&mut self, cpu: i32, end: Option<i64>, rows: &mut Rows) {
         // What it does at the end of the recording, it did until the last event.
-        let end = end.or(self.is_closing.then_some(self.last));
+        let end = self.ending.of(end);
         if let Some(end) = end {
             self.account(cpu, end, rows);
         }

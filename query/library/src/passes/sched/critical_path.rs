@@ -18,6 +18,8 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::{Function, integer};
+use super::coverage::Coverage;
+use super::ending::Ending;
 use super::input::{Needs, SchedulerMachine, ThreadNames, has_waking, sources};
 use super::thread::{Context, Observer, Thread, Waker};
 use crate::linux::task_state::State;
@@ -100,8 +102,7 @@ impl Pass for CriticalPath {
                     lives: HashMap::new(),
                     count: 0,
                     first: i64::MAX,
-                    last: i64::MIN,
-                    is_closing: false,
+                    ending: Ending::default(),
                 },
             )
         })
@@ -159,10 +160,9 @@ struct Stretches {
     /// Starts and exits by thread, in order of time.
     lives: HashMap<i32, Vec<(i64, Turn)>>,
     count: usize,
-    /// First and last time of an event of the scheduler.
+    /// Time of the first event of the scheduler.
     first: i64,
-    last: i64,
-    is_closing: bool,
+    ending: Ending,
 }
 
 /// A change of a thread's life.
@@ -189,10 +189,11 @@ impl Observer for Stretches {
 
     fn exited(&mut self, tid: i32, time: i64) {
         self.turns(tid, time, Turn::Exit);
+        self.ending.exited(time);
     }
 
     fn end(&mut self, thread: &Thread, end: Option<i64>, _: &Names, _: &mut Rows) {
-        let end = end.or(self.is_closing.then_some(self.last));
+        let end = self.ending.of(end);
         let Some(end) = end.filter(|&end| end > thread.since) else {
             return;
         };
@@ -220,16 +221,23 @@ impl Observer for Stretches {
 
     fn passed(&mut self, time: i64, _: &mut Rows) {
         self.first = self.first.min(time);
-        self.last = self.last.max(time);
+        self.ending.passed(time);
+    }
+
+    fn covers(&mut self, coverage: &Coverage) {
+        self.ending.covers(coverage);
     }
 
     fn closing(&mut self) {
-        self.is_closing = true;
+        self.ending.closing();
     }
 
     fn finish(&mut self, names: &Names, rows: &mut Rows) -> bool {
         let from = self.path.from.max(self.first);
-        let to = self.path.to.min(self.last);
+        let Some(end) = self.ending.time() else {
+            return false;
+        };
+        let to = self.path.to.min(end);
         if from >= to || !self.threads.contains_key(&self.path.tid) {
             return false;
         }

@@ -64,10 +64,11 @@ mod feed {
     pub(super) const SWITCH: usize = 8;
     pub(super) const CONTEXT_SWITCH: usize = 9;
     pub(super) const EXITS: usize = 10;
+    pub(super) const PROCESS_EXITS: usize = 11;
 }
 
 /// Number of the first source that is not the scheduler's.
-pub(super) const OTHERS: usize = 11;
+pub(super) const OTHERS: usize = 12;
 
 /// Number of the first sources that name the threads; the others are events.
 pub(super) const OF_THREADS: usize = 2;
@@ -122,6 +123,11 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
         vec![Input::integer(&["arg_pid"]), Input::integer(&["dest_cpu"])],
     );
     let exits = Source::fixed("threads", "end_time", vec![Input::integer(&["tid"])]);
+    // Texts have no other records of exits.
+    let exit_events = Source::event(
+        "sched:sched_process_exit",
+        vec![Input::integer(&["arg_pid"])],
+    );
     vec![
         Source::facts(),
         of_threads(threads.with_unknown_times(), "tid"),
@@ -158,6 +164,7 @@ pub(super) fn sources(needs: &Needs) -> Vec<Source> {
             ],
         ),
         of_threads(exits, "tid"),
+        of_threads(exit_events, "arg_pid"),
     ]
 }
 
@@ -257,8 +264,13 @@ impl<O: Observer> SchedulerMachine<O> {
     /// A thread has exited. Where only some threads are recorded, the kernel removes their events at this moment, before
     /// they leave their CPU for the last time.
     fn exit(&mut self, tid: i32, time: i64, rows: &mut Rows) {
-        if self.coverage.is_of_threads && self.follows(tid) {
-            self.scheduler.exit(tid, time, &mut self.observer, rows);
+        if !self.follows(tid) {
+            return;
+        }
+        let (scheduler, observer) = (&mut self.scheduler, &mut self.observer);
+        match self.coverage.is_of_threads {
+            true => scheduler.exit(tid, time, observer, rows),
+            false => scheduler.exits_unseen(tid, observer, rows),
         }
     }
 
@@ -460,6 +472,7 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
                     self.coverage.learn(name, value);
                     self.scheduler.is_of_some_cpus = self.coverage.cpus.is_some();
                     self.scheduler.is_of_threads = self.coverage.is_of_threads;
+                    self.scheduler.is_of_system = self.coverage.is_of_system();
                     self.observer.covers(&self.coverage);
                 }
                 return Ok(());
@@ -509,6 +522,12 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
                 if let Some(tid) = row.id(0) {
                     self.observer.exited(tid, row.time);
                     self.exit(tid, row.time, rows);
+                }
+            }
+            feed::PROCESS_EXITS => {
+                if let Some(tid) = row.id(0).filter(|&tid| self.follows(tid)) {
+                    let (scheduler, observer) = (&mut self.scheduler, &mut self.observer);
+                    scheduler.exits_unseen(tid, observer, rows);
                 }
             }
             other => self.observer.other(other, row, rows),

@@ -12,6 +12,10 @@
 //! - A stretch ends where the next one begins. Its end is unknown if events in between are missing: if another thread than the
 //!   one switched in leaves the CPU, or if a loss was noticed on the way. Then it has no duration.
 //! - A thread that is switched in without a wake-up slept until then: waiting for the CPU is part of its sleep.
+//! - Whether a thread that was switched in, and has no event of its own, is in the recording's scope is unknown unless the recorder
+//!   says so: then it is not shown.
+//! - What is open at the end lasts at least to the last event of the trace. Its end is unknown: it has no duration.
+//! - A thread that waits or sleeps cannot exit: where its exit comes next, events are missing in between.
 //! - A wake-up of a thread that runs or waits changes nothing.
 //! - The idle tasks are not threads. In a recording of some threads, the others are not shown: they run and wait unseen.
 //!   Wake-ups of them and switches to them say nothing about what follows.
@@ -23,6 +27,7 @@
 mod coverage;
 pub(super) mod cpu_utilization;
 pub(super) mod critical_path;
+mod ending;
 mod id_map;
 mod input;
 pub(super) mod lengths;

@@ -16,6 +16,7 @@ use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::source::{BEFORE, Input, Row, Source};
 use super::coverage::Coverage;
+use super::ending::Ending;
 use super::input::{Needs, OF_THREADS, OTHERS, SchedulerMachine, has_waking, sources};
 use super::thread::{Observer, Thread};
 use crate::linux::task_state::State;
@@ -112,8 +113,7 @@ impl Pass for ProcessList {
                     coverage: Coverage::default(),
                     recorded: HashSet::new(),
                     bytes: 0,
-                    last: None,
-                    is_closing: false,
+                    ending: Ending::default(),
                 },
             )
         })
@@ -161,9 +161,7 @@ struct Processes {
     /// Threads in the scope of a recording of some threads.
     recorded: HashSet<i32>,
     bytes: usize,
-    /// Time of the last event of the scheduler.
-    last: Option<i64>,
-    is_closing: bool,
+    ending: Ending,
 }
 
 impl Processes {
@@ -268,7 +266,7 @@ impl Observer for Processes {
             return;
         }
         // What runs until the end of the recording has run until its last event.
-        let end = end.or(self.last.filter(|_| self.is_closing));
+        let end = self.ending.of(end);
         if let (Some(pid), Some(end)) = (thread.pid, end) {
             let process = self.process(pid);
             process.cpu_time += end - thread.since;
@@ -277,11 +275,16 @@ impl Observer for Processes {
     }
 
     fn passed(&mut self, time: i64, _: &mut Rows) {
-        self.last = Some(time);
+        self.ending.passed(time);
+    }
+
+    fn exited(&mut self, _: i32, time: i64) {
+        self.ending.exited(time);
     }
 
     fn covers(&mut self, coverage: &Coverage) {
         self.coverage = coverage.clone();
+        self.ending.covers(coverage);
     }
 
     fn recorded(&mut self, tid: i32) {
@@ -289,7 +292,7 @@ impl Observer for Processes {
     }
 
     fn closing(&mut self) {
-        self.is_closing = true;
+        self.ending.closing();
     }
 
     fn other(&mut self, source: usize, row: Row<'_>, _: &mut Rows) {

@@ -36,12 +36,21 @@ pub(super) struct Thread {
     pub(super) wake: Option<Wake>,
     /// The last sched_waking, whether it changed anything or not.
     waking: Option<Wake>,
-    /// Whether an event of the thread itself was recorded.
-    is_recorded: bool,
+    scope: Scope,
     /// It was woken when nothing was known of it: it waits, or runs and did not sleep.
     is_doubtful: bool,
     /// It was, and left a CPU without having been seen on one: that it waited is not known.
     pub(super) is_denied: bool,
+}
+
+/// What is known of a thread and the scope of the recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    Unknown,
+    /// The table of threads has it.
+    Listed,
+    /// A scheduler event of the thread itself was recorded.
+    Recorded,
 }
 
 impl Thread {
@@ -224,6 +233,8 @@ pub(super) struct Scheduler {
     pub(super) is_of_some_cpus: bool,
     /// Whether some threads only were recorded: others wake them and move them to other CPUs, unseen.
     pub(super) is_of_threads: bool,
+    /// Whether all threads were, as the recorder says.
+    pub(super) is_of_system: bool,
     /// Whether sched_waking was recorded.
     has_waking: bool,
     next_at_end: usize,
@@ -242,6 +253,7 @@ impl Scheduler {
             losses_by_cpu: HashMap::new(),
             is_of_some_cpus: false,
             is_of_threads: false,
+            is_of_system: false,
             has_waking,
             next_at_end: 0,
         }
@@ -278,7 +290,7 @@ impl Scheduler {
             left: None,
             wake: None,
             waking: None,
-            is_recorded: false,
+            scope: Scope::Unknown,
             is_doubtful: false,
             is_denied: false,
         };
@@ -314,19 +326,20 @@ impl Scheduler {
     /// Whether an event of the thread itself was recorded.
     pub(super) fn is_recorded(&self, tid: i32) -> bool {
         let place = self.places.get(tid);
-        place.is_some_and(|place| self.threads[place].is_recorded)
+        place.is_some_and(|place| self.threads[place].scope == Scope::Recorded)
     }
 
     /// An event of the thread itself was recorded.
     pub(super) fn record(&mut self, tid: i32) {
         let place = self.place(tid);
-        self.threads[place].is_recorded = true;
+        self.threads[place].scope = Scope::Recorded;
     }
 
     /// The process of a thread.
     pub(super) fn belongs(&mut self, tid: i32, pid: Option<i32>, is_new: bool) {
         let place = self.place(tid);
         let thread = &mut self.threads[place];
+        thread.scope = thread.scope.max(Scope::Listed);
         if is_new || thread.pid.is_none() {
             thread.pid = pid.or(thread.pid);
         }
@@ -344,7 +357,11 @@ impl Scheduler {
             !self.is_of_some_cpus || matches!(thread.state, State::Running | State::Runnable);
         let is_certain = is_in_sight && thread.losses == self.losses_of(thread.state, thread.cpu);
         let time = time.filter(|_| is_certain);
-        if time.is_some() || thread.is_recorded {
+        // A wake-up alone may be of a thread that runs already. One that was switched in may be out of the recording's scope.
+        let is_in_scope = thread.scope == Scope::Listed || self.is_of_system;
+        let is_seen =
+            thread.scope == Scope::Recorded || thread.state == State::Running && is_in_scope;
+        if time.is_some() || is_seen {
             to.end(thread, time, &self.names, rows);
         }
     }
@@ -397,6 +414,15 @@ impl Scheduler {
         self.forget(place);
     }
 
+    /// A thread has exited. One that waits or sleeps has run until then, unseen.
+    pub(super) fn exits_unseen<O: Observer>(&mut self, tid: i32, to: &mut O, rows: &mut Rows) {
+        if let Some(place) = self.places.get(tid)
+            && self.threads[place].state != State::Running
+        {
+            self.lose(place, to, rows);
+        }
+    }
+
     /// A thread leaves a CPU.
     pub(super) fn switch_out<O: Observer>(
         &mut self,
@@ -427,7 +453,7 @@ impl Scheduler {
         let thread = &mut self.threads[place];
         self.names.update(&mut thread.comm, out.comm);
         thread.pid = out.pid.or(thread.pid);
-        thread.is_recorded = true;
+        thread.scope = Scope::Recorded;
         let runs_here = thread.state == State::Running && thread.cpu == out.cpu;
         if runs_here {
             self.end(place, Some(out.time), to, rows);
@@ -563,7 +589,7 @@ impl Scheduler {
                 self.lose(place, to, rows);
                 let thread = &mut self.threads[place];
                 (thread.waking, thread.cpu) = (None, None);
-                thread.is_recorded = true;
+                thread.scope = Scope::Recorded;
             }
             WakeKind::Waking => thread.waking = Some(wake),
             WakeKind::Wakeup => {

@@ -11,6 +11,8 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::step_argument;
+use super::coverage::Coverage;
+use super::ending::Ending;
 use super::input::{Needs, SchedulerMachine, ThreadNames, has_waking, sources};
 use super::steps::Steps;
 use super::thread::{Observer, Thread};
@@ -62,8 +64,7 @@ impl Pass for ThreadUtilization {
                 Threads {
                     steps,
                     threads: HashMap::new(),
-                    last: i64::MIN,
-                    is_closing: false,
+                    ending: Ending::default(),
                     failure: None,
                 },
             )
@@ -85,8 +86,7 @@ struct Spent {
 struct Threads {
     steps: Steps,
     threads: HashMap<i32, Spent>,
-    last: i64,
-    is_closing: bool,
+    ending: Ending,
     failure: Option<String>,
 }
 
@@ -118,7 +118,7 @@ impl Observer for Threads {
             | State::Dead
             | State::Unknown => return,
         };
-        let end = end.or(self.is_closing.then_some(self.last));
+        let end = self.ending.of(end);
         let Some(end) = end.filter(|&end| end > thread.since && self.failure.is_none()) else {
             return;
         };
@@ -151,7 +151,7 @@ impl Observer for Threads {
             spent.comm = spent.comm.or(thread.comm());
             add(spent, length);
         }
-        if self.is_closing
+        if self.ending.is_closing()
             && let Some(spent) = self.threads.remove(&thread.tid)
         {
             emit(thread.tid, &spent, steps, names, rows);
@@ -159,11 +159,19 @@ impl Observer for Threads {
     }
 
     fn passed(&mut self, time: i64, _: &mut Rows) {
-        self.last = self.last.max(time);
+        self.ending.passed(time);
+    }
+
+    fn exited(&mut self, _: i32, time: i64) {
+        self.ending.exited(time);
+    }
+
+    fn covers(&mut self, coverage: &Coverage) {
+        self.ending.covers(coverage);
     }
 
     fn closing(&mut self) {
-        self.is_closing = true;
+        self.ending.closing();
     }
 
     fn finish(&mut self, names: &Names, rows: &mut Rows) -> bool {

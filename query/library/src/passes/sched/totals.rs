@@ -11,6 +11,8 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::{Function, integer};
+use super::coverage::Coverage;
+use super::ending::Ending;
 use super::input::{Needs, SchedulerMachine, ThreadNames, has_waking, sources};
 use super::thread::{Observer, Thread};
 use crate::linux::task_state::State;
@@ -77,8 +79,7 @@ impl Pass for ThreadTotals {
                     interval,
                     has_waits,
                     threads: HashMap::new(),
-                    last: i64::MIN,
-                    is_closing: false,
+                    ending: Ending::default(),
                 },
             )
         })
@@ -118,14 +119,13 @@ struct Totals {
     interval: ThreadTotals,
     has_waits: bool,
     threads: HashMap<i32, Spent>,
-    last: i64,
-    is_closing: bool,
+    ending: Ending,
 }
 
 impl Observer for Totals {
     fn end(&mut self, thread: &Thread, end: Option<i64>, _: &Names, _: &mut Rows) {
         // A thread that runs or waits at the end of the recording does so until then.
-        let end = end.or(self.is_closing.then_some(self.last));
+        let end = self.ending.of(end);
         let start = thread.since.max(self.interval.from);
         let Some(duration) = end.map(|end| end.min(self.interval.to) - start) else {
             return;
@@ -166,11 +166,19 @@ impl Observer for Totals {
     }
 
     fn passed(&mut self, time: i64, _: &mut Rows) {
-        self.last = self.last.max(time);
+        self.ending.passed(time);
+    }
+
+    fn exited(&mut self, _: i32, time: i64) {
+        self.ending.exited(time);
+    }
+
+    fn covers(&mut self, coverage: &Coverage) {
+        self.ending.covers(coverage);
     }
 
     fn closing(&mut self) {
-        self.is_closing = true;
+        self.ending.closing();
     }
 
     fn finish(&mut self, names: &Names, rows: &mut Rows) -> bool {
