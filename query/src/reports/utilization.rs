@@ -4,7 +4,8 @@
 //! cpu   busy   user  kernel   irq  softirq   idle  covered  timeline
 //!   0  81.2%  70.1%    9.0%  0.6%     1.5%  18.8%    99.9%  ▁▃█████▇▇▅▁
 //! ```
-//! The timeline has one letter per step, from 0 to 100% busy.
+//! The timeline has one letter per step, from 0 to 100% busy; in the output of values, a step in which nothing is known of a CPU is NULL.
+//! `covered` is the share of the selected time that is known.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -163,10 +164,7 @@ impl Report for Utilization {
             self.by.view()
         );
         let mut lines = Lines::new(shares.len());
-        // A CPU's shares are those of the time that is known; a thread is there all the time.
-        if self.by != By::Cpu {
-            lines.steps = selected(self.filters.time_bounds(start), (start, end), step);
-        }
+        lines.steps = selected(self.filters.time_bounds(start), (start, end), step);
         for batch in session.collect(&sql)? {
             lines.add(&batch, keys.len())?;
         }
@@ -323,6 +321,7 @@ impl Lines {
             Some((_, steps)) => *steps,
             None => range.clone().count() as f64,
         };
+        // A CPU's shares are those of the time that is known; a thread is there all the time.
         let whole = |line: &Line| match by {
             By::Cpu => line.covered,
             By::Thread | By::Comm => steps,
@@ -374,12 +373,14 @@ impl Lines {
             let of = |(_, line): &(&Vec<String>, &Line)| Some(line.covered / steps);
             columns.push(share("covered", lines.iter().map(of).collect()));
         }
+        // What a CPU did in a step without a row is not known; a thread slept.
+        let is_known = by != By::Cpu || self.is_of_threads();
+        let absent = is_known.then_some(0.0);
         let mut timelines = ListBuilder::new(Float64Builder::new());
         for (_, line) in &lines {
             for step in range.clone() {
-                timelines
-                    .values()
-                    .append_value(line.busy.get(&step).copied().unwrap_or_default());
+                let busy = line.busy.get(&step).copied();
+                timelines.values().append_option(busy.or(absent));
             }
             timelines.append(true);
         }
