@@ -95,6 +95,8 @@ fn query_uses_the_trace_directory_only() {
         "perfquet_trace::system_call",
         // When a trace was recorded.
         "perfquet_trace::recorded",
+        // Which rows of `losses` are losses.
+        "perfquet_trace::loss",
         // Which facts are units of events.
         "perfquet_trace::unit_fact",
         // Plurals in messages.
