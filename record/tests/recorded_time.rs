@@ -134,15 +134,7 @@ fn a_perf_data_file_says_when_it_was_recorded() {
 /// The kernel's events have the clock of the host, whatever the namespace of the recorder.
 #[test]
 fn a_time_namespace_loses_no_event() {
-    if !may_record() {
-        return;
-    }
-    let runs = |arguments: &[&str]| {
-        let found = Command::new("unshare").args(arguments).output();
-        found.is_ok_and(|output| output.status.success())
-    };
-    if !runs(&["-T", "--monotonic", "1", "true"]) {
-        println!("skipped: needs time namespaces");
+    if !may_record() || !room::needs::met(&["time namespaces"]) {
         return;
     }
     let room = Room::new();

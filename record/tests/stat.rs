@@ -374,7 +374,12 @@ fn clocks_count_all_time() {
         return;
     }
     let room = Room::new();
-    let stderr = room.record(&["--stat", "cpu-clock:u,task-clock:k,page-faults:u", "--", "true"]);
+    let stderr = room.record(&[
+        "--stat",
+        "cpu-clock:u,task-clock:k,page-faults:u",
+        "--",
+        "true",
+    ]);
     let rows = room.rows("counts", &["event", "count", "unit", "error"]);
     for (row, name) in rows.iter().zip(["cpu-clock:u", "task-clock:k"]) {
         let expected = format!("{name} - ns not supported: the kernel counts all time");
@@ -390,12 +395,7 @@ fn clocks_count_all_time() {
 
 #[test]
 fn an_event_of_the_kernel_only_needs_permission() {
-    if !may_record() || !room::users_may_record() {
-        return;
-    }
-    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").expect("a number");
-    if paranoid.trim().parse::<i32>().expect("a number") < 2 {
-        println!("skipped: needs kernel.perf_event_paranoid of 2");
+    if !may_record() || !needs::met(&["kernel.perf_event_paranoid of 2"]) {
         return;
     }
     let room = Room::new();

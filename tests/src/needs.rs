@@ -32,6 +32,12 @@ const NEEDS: &[Need] = &[
     need("perf events of a plain user", || {
         perf_event_paranoid().is_some_and(|level| level <= 2)
     }),
+    need("kernel.perf_event_paranoid of 2", || {
+        perf_event_paranoid() == Some(2)
+    }),
+    need("time namespaces", || {
+        succeeds("unshare", &["-T", "--monotonic", "1", "true"])
+    }),
     need("PERF_FORMAT_LOST", knows_lost),
     need("bpf", may_load_programs),
     need("BTF", || Path::new("/sys/kernel/btf/vmlinux").is_file()),

@@ -237,12 +237,7 @@ fn with_process_names(session: &Session, rows: &RecordBatch) -> Result<RecordBat
 }
 
 /// Returns the total that the percentages refer to.
-fn total(
-    session: &Session,
-    subject: &WeightedEvent,
-    weight: u128,
-    samples: u64,
-) -> Result<String> {
+fn total(session: &Session, subject: &WeightedEvent, weight: u128, samples: u64) -> Result<String> {
     let (name, amount) = (&subject.name, amount(weight, subject.unit));
     let about = match subject.is_estimated(session)? {
         true => "about ",

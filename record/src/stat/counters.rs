@@ -484,17 +484,8 @@ impl Opening {
         leaders: Option<&[Opened]>,
     ) -> Result<Counter> {
         let is_clock = counter::is_clock(&probe.attr);
-        let adds_times = counter::adds_times(&probe.name, &probe.attr);
         if is_clock && (probe.attr.exclude_user() == 1 || probe.attr.exclude_kernel() == 1) {
-            return Ok(Counter {
-                name: probe.name,
-                is_clock,
-                events: Vec::new(),
-                error: Some(
-                    "not supported: the kernel counts all time, with :u and :k, too; -e samples it"
-                        .to_owned(),
-                ),
-            });
+            return Ok(part_of_clock(probe));
         }
         if self.inherits && probe.is_of_program() {
             probe.attr = recording::of_one_task(probe.attr);
@@ -580,8 +571,8 @@ impl Opening {
             }
         }
         Ok(Counter {
+            is_clock: is_clock || counter::adds_times(&probe.name, &probe.attr),
             name: probe.name,
-            is_clock: is_clock || adds_times,
             events,
             error,
         })
@@ -616,6 +607,17 @@ impl Opening {
 fn time_on_each(counted: Counted, cpus: u64) -> Option<u64> {
     let enabled = counted.enabled.checked_div(cpus)?;
     (enabled > 0).then_some(enabled)
+}
+
+/// A clock in user space or in the kernel only, which the kernel does not count.
+fn part_of_clock(probe: Probe) -> Counter {
+    let error = "not supported: the kernel counts all time, with :u and :k, too; -e samples it";
+    Counter {
+        name: probe.name,
+        is_clock: true,
+        events: Vec::new(),
+        error: Some(error.to_owned()),
+    }
 }
 
 fn not_supported(probe: &Probe, error: &io::Error) -> String {
