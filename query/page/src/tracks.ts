@@ -29,6 +29,8 @@ const LEVELS = 40;
 const HIGHEST = 7_000;
 /** Multiples of this tell apart the processes of several traces. */
 const TRACE = 2 ** 32;
+/** ID that stands for the threads that a CPU does not name. */
+const OTHER_THREADS = -2;
 /** Zooming ends at a range of this many nanoseconds. */
 const SHORTEST = 100;
 const FONT = "11px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
@@ -147,6 +149,7 @@ export class Tracks {
 
   private threadName(index: number): string {
     const [tid, , comm] = this.data.threads[index]!;
+    if (tid === OTHER_THREADS) return "other threads";
     return tid < 0 ? "without a thread" : `${comm ?? "[unknown]"} (${tid})`;
   }
 
@@ -281,7 +284,7 @@ export class Tracks {
       this.show(begin[call]! - margin, begin[call]! + length[call]! + margin);
     } else if (row.kind === "cpu") {
       const thread = this.at(row, x)?.what;
-      if (thread !== undefined) this.toggle(thread);
+      if (thread !== undefined && this.data.threads[thread]![0] !== OTHER_THREADS) this.toggle(thread);
     } else if (row.kind === "thread") {
       this.showStretch(row, x);
     }

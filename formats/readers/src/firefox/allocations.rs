@@ -130,7 +130,7 @@ impl<'a> Allocation<'a> {
             }
             Kind::Js => {
                 let texts: [Option<Cow<'_, [u8]>>; 3] = [0, 1, 2].map(|place| {
-                    let value = self.values[place];
+                    let value = self.values.get(place).copied().unwrap_or_default();
                     value.starts_with(b"\"").then(|| text(value))
                 });
                 let texts = texts.each_ref().map(|text| match text {

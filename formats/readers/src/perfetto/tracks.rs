@@ -33,12 +33,15 @@ struct Counter {
     is_incremental: bool,
 }
 
+/// Process, thread and name.
+type Named<'a> = (Option<i32>, i32, &'a [u8]);
+
 /// All tracks.
 #[derive(Debug, Default)]
 pub(super) struct Tracks<'a> {
     by_uuid: HashMap<u64, Track<'a>>,
-    /// Process, thread, name: those of processes, and those of threads.
-    names: [Vec<(Option<i32>, i32, &'a [u8])>; 2],
+    process_names: Vec<Named<'a>>,
+    thread_names: Vec<Named<'a>>,
     totals: HashMap<u64, f64>,
 }
 
@@ -97,14 +100,18 @@ impl<'a> Tracks<'a> {
         }
         let named = if is_thread { tid } else { pid };
         if let Some(named) = named.filter(|_| !name.is_empty()) {
-            self.names[usize::from(is_thread)].push((pid, named, name));
+            let names = match is_thread {
+                true => &mut self.thread_names,
+                false => &mut self.process_names,
+            };
+            names.push((pid, named, name));
         }
         ((pid, tid), reference)
     }
 
     pub(super) fn emit_names(&self, sink: &mut dyn Sink) -> Result<(), Error> {
         // The name of a process is that of its first thread, unless that has one itself.
-        for &(pid, tid, comm) in self.names.iter().flatten() {
+        for &(pid, tid, comm) in self.process_names.iter().chain(&self.thread_names) {
             sink.event(Event::Comm(Comm {
                 time: None,
                 pid,

@@ -183,6 +183,8 @@ struct Thread {
 
 /// Thread ID of rows that have none.
 pub(super) const NO_THREAD: i32 = -1;
+/// Thread ID of all threads that a track does not name.
+const OTHER_THREADS: i32 = -2;
 
 impl Threads {
     /// Adds threads of a trace from now on, by its number on the page.
@@ -223,6 +225,11 @@ impl Threads {
             });
         }
         index
+    }
+
+    /// The index that stands for threads without a name in a track.
+    pub(super) fn others(&mut self) -> u32 {
+        self.of(OTHER_THREADS)
     }
 
     /// Thread ID, process ID and name of each; of several traces, also the number of its trace.

@@ -210,7 +210,13 @@ impl<'s> Contents<'s> {
         let mut tracks: Vec<_> = (self.tracks.drain(..))
             .map(|(side, found)| (sides[side].name, side, found))
             .collect();
-        data["tracks"] = tracks::json(&mut tracks, part, &mut columns, &mut omitted);
+        data["tracks"] = tracks::json(
+            &mut tracks,
+            part,
+            &mut self.threads,
+            &mut columns,
+            &mut omitted,
+        );
         let tracks = tracks.into_iter();
         self.tracks = tracks.map(|(_, side, found)| (side, found)).collect();
         data["threads"] = self.threads.json();

@@ -4,7 +4,8 @@
 //! stretches          ▁▁▁▁▁▁████▁█▁█▁▁████████     begin, length, state or thread
 //! with a grain of 4  ▁▁▁▁▁▁████(2+2)▁████████     shorter ones: time of each state or thread in each 4 ns
 //! ```
-//! Sums over times that are multiples of the grain stay exact. The grain grows until the stretches fit a page.
+//! Sums over times that are multiples of the grain stay exact. The grain grows until the stretches fit a page. Beyond a slot of the page, a CPU names the
+//! threads with the most time in each cell: where thousands ran for a moment each, the grain would grow to the length of the trace.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,8 @@ use crate::render::columns::Columns;
 
 /// Maximum number of stretches in a page.
 pub(super) const MOST: usize = 150_000;
+/// Threads that a CPU names in a cell, once it does not name all.
+const NAMED: usize = 4;
 /// Maximum number of stretches in memory.
 const MOST_IN_MEMORY: usize = 8 * MOST;
 
@@ -50,6 +53,10 @@ pub(super) struct Tracks {
     /// Index of the grain in use.
     level: usize,
     count: usize,
+    /// Nanoseconds of a slot of the page.
+    slot: i64,
+    /// What stands for the threads that CPUs do not name; `None` while they name all.
+    others: Option<u32>,
 }
 
 impl Tracks {
@@ -66,6 +73,8 @@ impl Tracks {
             grains: std::iter::once(0).chain(parts).chain(wholes).collect(),
             level: 0,
             count: 0,
+            slot,
+            others: None,
         }
     }
 
@@ -90,7 +99,9 @@ impl Tracks {
             self.split(track, stretch);
         }
         if self.count > MOST_IN_MEMORY {
-            self.shrink(MOST_IN_MEMORY / 2);
+            while self.count > MOST_IN_MEMORY / 2 && self.level + 1 < self.grains.len() {
+                self.coarsen();
+            }
         }
     }
 
@@ -118,11 +129,44 @@ impl Tracks {
         *sum += length;
     }
 
-    /// Grows the grain until no stretches are too many.
-    pub(super) fn shrink(&mut self, most: usize) {
+    /// Grows the grain until no stretches are too many. `others` is what stands for threads that CPUs do not name then.
+    pub(super) fn shrink(&mut self, most: usize, mut others: impl FnMut() -> u32) {
         while self.count > most && self.level + 1 < self.grains.len() {
-            self.coarsen();
+            match self.others {
+                None if self.grains[self.level + 1] > self.slot => self.others = Some(others()),
+                _ => self.coarsen(),
+            }
+            self.name_few();
         }
+    }
+
+    /// Whether CPUs name only the threads with the most time.
+    pub(super) fn names_few(&self) -> bool {
+        self.others.is_some()
+    }
+
+    /// Merges the threads of each cell of a CPU, but those with the most time.
+    fn name_few(&mut self) {
+        let Some(others) = self.others else {
+            return;
+        };
+        let is_cpu = |track: &&mut Track| matches!(track.place, Place::Cpu(_));
+        for track in self.all.iter_mut().filter(is_cpu) {
+            let mut cells: BTreeMap<i64, Vec<(i64, u32)>> = BTreeMap::new();
+            for ((cell, what), length) in std::mem::take(&mut track.merged) {
+                cells.entry(cell).or_default().push((length, what));
+            }
+            for (cell, mut parts) in cells {
+                // Those merged before stay last.
+                parts.sort_unstable_by_key(|&(length, what)| (what == others, -length, what));
+                for (place, (length, what)) in parts.into_iter().enumerate() {
+                    let what = if place < NAMED { what } else { others };
+                    *track.merged.entry((cell, what)).or_default() += length;
+                }
+            }
+        }
+        let count = |track: &Track| track.exact.len() + track.merged.len();
+        self.count = self.all.iter().map(count).sum();
     }
 
     pub(super) fn coarsen_to(&mut self, grain: i64) {
@@ -231,7 +275,7 @@ mod tests {
             (0, begin / slot * slot),
         ];
         let expected = ranges.map(|(from, to)| before(from, to));
-        tracks.shrink(50_000);
+        tracks.shrink(50_000, || unreachable!("two are few"));
         assert!(tracks.count <= 50_000, "{}", tracks.count);
         let grain = tracks.grain();
         assert!(grain > 0 && slot % grain == 0, "{grain}");
@@ -241,6 +285,51 @@ mod tests {
         );
         let found = ranges.map(|(from, to)| sums(&tracks.all[0], grain, from, to));
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn thousands_of_threads_leave_a_grain_that_shows_something() {
+        const OTHERS: u32 = 1_000_000;
+        let slot = 1_000_000;
+        let mut tracks = Tracks::new(slot);
+        tracks.push(Place::Cpu(0));
+        // Each slot has one long stretch of thread 0, and twenty of threads that never run again.
+        let (mut what, mut total) = (0, 0);
+        for number in 0..2_000i64 {
+            let begin = number * slot;
+            let add = |tracks: &mut Tracks, begin, length, what| {
+                tracks.add(
+                    0,
+                    Stretch {
+                        begin,
+                        length,
+                        what,
+                    },
+                );
+            };
+            add(&mut tracks, begin, slot / 2, 0);
+            for place in 0..20 {
+                what += 1;
+                add(&mut tracks, begin + slot / 2 + place * 1_000, 900, what);
+                total += 900;
+            }
+        }
+        tracks.shrink(10_000, || OTHERS);
+        assert!(tracks.count <= 10_000 && tracks.names_few());
+        assert!(tracks.grain() <= 5 * slot, "{}", tracks.grain());
+        let merged = &tracks.all[0].merged;
+        let of = |is: &dyn Fn(u32) -> bool| -> i64 {
+            let chosen = merged.iter().filter(|((_, what), _)| is(*what));
+            chosen.map(|(_, length)| length).sum()
+        };
+        assert_eq!(of(&|what| what != 0), total);
+        assert!(of(&|what| what == OTHERS) > total / 2);
+        let exact: i64 = tracks.all[0]
+            .exact
+            .iter()
+            .map(|stretch| stretch.length)
+            .sum();
+        assert_eq!(of(&|what| what == 0) + exact, 2_000 * slot / 2);
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub(super) fn of(
 pub(super) fn json(
     all: &mut [(&str, usize, Found)],
     part: usize,
+    threads: &mut Threads,
     columns: &mut Columns,
     omitted: &mut Vec<String>,
 ) -> Value {
@@ -64,7 +65,7 @@ pub(super) fn json(
     let (mut tracks, mut notes) = (Vec::new(), Vec::new());
     let mut wakes: Option<Wakes> = None;
     for (name, number, found) in all.iter_mut() {
-        let (mut own, own_notes) = found.json(part * traces, columns);
+        let (mut own, own_notes) = found.json(part * traces, threads, columns);
         notes.extend(own_notes.into_iter().map(|note| match traces {
             1 => note,
             _ => format!("{name}: {note}"),
@@ -108,8 +109,13 @@ pub(super) fn json(
 
 impl Found {
     /// The tracks, with a part of the limit of stretches, and notes on what was left out.
-    fn json(&mut self, part: usize, columns: &mut Columns) -> (Vec<Value>, Vec<String>) {
-        self.tracks.shrink(MOST / part);
+    fn json(
+        &mut self,
+        part: usize,
+        threads: &mut Threads,
+        columns: &mut Columns,
+    ) -> (Vec<Value>, Vec<String>) {
+        self.tracks.shrink(MOST / part, || threads.others());
         let mut notes = Vec::new();
         let mut left_out = |kind: &str, most: usize, all: usize| {
             if all > most {
@@ -125,6 +131,9 @@ impl Found {
         if grain > 0 && self.source.is_none() {
             let grain = in_fitting_unit(grain as f64);
             notes.push(format!("stretches shorter than {grain} are merged"));
+        }
+        if self.tracks.names_few() {
+            notes.push("CPUs name the threads with the most time in each of these".to_owned());
         }
         (self.tracks.json(columns), notes)
     }

@@ -247,16 +247,21 @@ impl Scope<'_> {
 
     /// The comparison of a time with one from the start of the trace: in each trace with another number.
     fn relative(&self, time: &Expr, op: Operator, offset: i64) -> Result<Expr> {
-        self.from_start(time, op, |start| lit(start.saturating_add(offset)))
+        self.compared_from_start(time, op, |start| lit(start.saturating_add(offset)))
     }
 
     /// The same with an offset that is computed.
     fn relative_to(&self, time: &Expr, op: Operator, offset: &Expr) -> Result<Expr> {
-        self.from_start(time, op, |start| lit(start) + offset.clone())
+        self.compared_from_start(time, op, |start| lit(start) + offset.clone())
     }
 
     /// The comparison of a time with a number that depends on the start of its trace.
-    fn from_start(&self, time: &Expr, op: Operator, with: impl Fn(i64) -> Expr) -> Result<Expr> {
+    fn compared_from_start(
+        &self,
+        time: &Expr,
+        op: Operator,
+        with: impl Fn(i64) -> Expr,
+    ) -> Result<Expr> {
         let compared = |start: i64| {
             let (time, with) = (Box::new(time.clone()), Box::new(with(start)));
             Expr::BinaryExpr(BinaryExpr::new(time, op, with))
