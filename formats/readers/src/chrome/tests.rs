@@ -45,8 +45,8 @@ fn names_of_threads_win() {
     let process = r#"{"ph":"M","pid":1,"tid":1,"name":"process_name","args":{"name":"Browser"}}"#;
     for names in [[thread, process], [process, thread]] {
         let events = read_bytes(&CHROME, format!("[{}]", names.join(",")).as_bytes());
-        let comms = events.lines().filter(|line| line.starts_with("Comm"));
-        let last = comms.last().unwrap();
+        let mut comms = events.lines().filter(|line| line.starts_with("Comm"));
+        let last = comms.next_back().unwrap();
         assert!(last.contains("CrMain"), "{events}");
         let fact = "Fact(Other { name: \"chrome.process_name.1\", value: \"Browser\" })";
         assert!(events.contains(fact), "{events}");
