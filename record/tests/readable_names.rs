@@ -202,3 +202,23 @@ fn missing_source_is_reported() {
         "{stderr}"
     );
 }
+
+#[test]
+fn return_probes_of_a_program_that_throws_are_warned_of() {
+    let Some(room) = compiled("c++", &["-O1"], "throws.cpp", "throws") else {
+        return;
+    };
+    let warning = "an exception that leaves a function whose return is probed ends the program";
+    for (probe, is_of_return) in [
+        (["--call", "./throws:main"], true),
+        (["--uretprobe", "./throws:main"], true),
+        (["--uprobe", "./throws:thrower(int)"], false),
+    ] {
+        let stderr = room.record(&[&probe[..], &["--", "./throws"]].concat());
+        assert_eq!(
+            stderr.contains(warning),
+            is_of_return,
+            "{probe:?}: {stderr}"
+        );
+    }
+}

@@ -68,6 +68,9 @@ pub(crate) fn definitions(text: &str, at_return: bool) -> Result<Vec<Definition>
         }
     }
     report_slow(text, &slow, symbols.len());
+    if at_return {
+        warn_of_exceptions(text, &object);
+    }
     Ok(definitions)
 }
 
@@ -109,6 +112,7 @@ pub(super) fn calls(text: &str, spec: &ProbeSpec) -> Result<Vec<Both>, Failure> 
             exit: define(&at_return, symbol, Edge::Exit)?,
         });
     }
+    warn_of_exceptions(text, &object);
     Ok(all)
 }
 
@@ -235,6 +239,15 @@ fn place_of(
             after_prologue(text, object, symbol)
         }
         None => Ok(symbol.offset.saturating_add(spec.offset)),
+    }
+}
+
+/// Warns that the program may not survive: the kernel replaces return addresses, beyond which an exception is not unwound.
+fn warn_of_exceptions(text: &str, object: &Object) {
+    if object.throws_exceptions() {
+        log::warn!(
+            "{text}: an exception that leaves a function whose return is probed ends the program"
+        );
     }
 }
 

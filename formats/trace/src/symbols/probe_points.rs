@@ -142,6 +142,15 @@ impl Object {
         !files.any(|elf| elf.has_symbol_table())
     }
 
+    /// Whether it throws exceptions of C++, by the functions that it imports.
+    pub fn throws_exceptions(&self) -> bool {
+        let names = self.image.contents(b".dynstr");
+        names.is_some_and(|names| {
+            let mut names = names.split(|&byte| byte == 0);
+            names.any(|name| name == b"__cxa_throw" || name == b"__cxa_rethrow")
+        })
+    }
+
     /// Whether its addresses have 64 bits.
     pub fn is_wide(&self) -> bool {
         self.image.is_wide()
