@@ -73,6 +73,36 @@ fn quiet_time_is_part_of_a_recording() {
     sleeper.wait().expect("it ends");
 }
 
+/// With other threads in scope, the time from the first event to the start of the command is recorded, too: what is divided by the length of
+/// a recording would be too much.
+#[test]
+fn every_sample_of_a_system_is_in_the_recorded_time() {
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let stat = ["--stat", "cpu-clock"];
+    for options in [&[][..], &["-g"], &stat, &["--call", "libc.so.6:malloc"]] {
+        let whole = [
+            options,
+            &["-a", "-e", "cpu-clock", "-F", "999", "--", "sleep", "0.1"],
+        ]
+        .concat();
+        room.record(&whole);
+        let length = recorded(&room.path("t.pqt"));
+        let times: Vec<i64> = room
+            .rows("samples", &["time"])
+            .iter()
+            .map(|row| row.parse().expect("a time"))
+            .collect();
+        assert!(!times.is_empty());
+        let outside = times
+            .iter()
+            .filter(|time| !(length.begin()..=length.end()).contains(*time));
+        assert_eq!(outside.count(), 0, "{options:?}: {length:?}");
+    }
+}
+
 #[test]
 fn traces_of_a_ring_follow_each_other() {
     if !may_record() {

@@ -65,7 +65,7 @@ function summary(data: Data, stacks: Stacks[]): string {
     const isClock = profile.unit === "ns" && profile.kind === "event" && !profile.is_off_cpu;
     // Of several traces, each has its own length.
     const length = data.traces[profile.trace ?? 0]?.duration ?? data.length;
-    const share = isClock && host !== null && length !== undefined ? `, ${percent(all, host * length)} of ${host} CPUs` : "";
+    const share = isClock && host !== null && length !== undefined && length > 0 ? `, ${percent(all, host * length)} of ${host} CPUs` : "";
     // Every hit of a tracepoint has the function that contains it.
     const lines = stacks[index]!.functions(boxes).filter((line) => line.group > 0 && !line.name.startsWith("["));
     const [hottest] = lines.sort((a, b) => b.own - a.own);
@@ -133,7 +133,7 @@ function toolbar(state: State): Shown {
       compare.hidden = state.selection.time === null && base === null;
       compare.textContent = base === null ? "compare with…" : "end the comparison";
       const against = base === null ? "" : ` · compared with ${exactTime(base[0] * state.slot)}..${exactTime(base[1] * state.slot)}${time === null ? ": select another time" : ""}`;
-      words.textContent = state.data.slot === undefined ? "Two traces: their clocks differ, so that neither time nor threads are selected"
+      words.textContent = state.data.slot === undefined ? "Two traces compared as a whole: neither time nor threads are selected (report --timeline has both on one time axis)"
         : `${time ?? "all time"} · ${threads.size === 0 ? "all threads" : [...names, ...more].join(", ")}${against}`;
       clear.hidden = time === null && threads.size === 0;
     },

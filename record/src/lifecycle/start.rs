@@ -187,8 +187,11 @@ impl Running {
             counters.begin();
         }
         if !recording.starts_paused {
-            // What precedes a command is not its run.
-            let begins = waiting.as_ref().map_or(begins, |_| clock::monotonic());
+            // What precedes a command is not its run. Other threads are recorded since the events were enabled.
+            let begins = match target {
+                Target::Command => clock::monotonic(),
+                _ => begins,
+            };
             drain.recorded().begin(begins);
         }
         if let Some(waiting) = waiting {

@@ -351,6 +351,11 @@ impl Annotate {
         if skipped.iter().all(|sentence| sentence.ends_with(GENERATED)) {
             return "\nhint: record with perfquet-record --keep-code";
         }
+        // Frames that the recorder has named from the memory of V8 have no instructions.
+        let is_named_from_memory = |sentence: &String| sentence.contains(" in [javascript] (");
+        if skipped.iter().all(is_named_from_memory) {
+            return "\nhint: record with perfquet-record --keep-code --no-interpreter-frames";
+        }
         match self.code.symbols.is_empty() {
             true => "\nhint: use --symbols DIR, with the recorded programs below it",
             false => "",

@@ -30,11 +30,15 @@ pub(super) fn traces(session: &Session, filters: &Filters) -> Result<Value> {
 
 /// The facts of a trace that is open alone; its duration is that of the selected time.
 pub(super) fn of_trace(session: &Session, trace: &Trace, filters: &Filters) -> Result<Value> {
-    let length = trace.length();
     let start = trace.time_range().map_or(0, |(start, _)| start);
-    let (from, to) = filters.time_bounds(start).unwrap_or((i64::MIN, i64::MAX));
+    let bounds = filters.time_bounds(start);
+    let (from, to) = bounds.unwrap_or((i64::MIN, i64::MAX));
     let recorded = trace.recorded();
     let duration = recorded.map(|recorded| recorded.length_within(from, to));
+    let length = match bounds {
+        Some(_) => duration,
+        None => trace.length(),
+    };
     Ok(json!({
             "name": trace.name,
             "path": trace.path.display().to_string(),
