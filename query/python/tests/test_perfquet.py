@@ -88,6 +88,16 @@ def test_other_packages_read_the_rows(calls):
     assert duckdb.sql(f"SELECT count(*), sum(call_id) FROM '{files}'").fetchall() == [(len(ids), sum(ids))]
 
 
+def test_pandas_keeps_the_digits_of_numbers_beside_null(calls):
+    pandas = pytest.importorskip("pandas")
+    rows = calls.sql("SELECT 1795363209096727001 AS time, CAST(18446744071562067969 AS BIGINT UNSIGNED) AS ip, 0.5 AS part UNION ALL SELECT NULL, NULL, NULL ORDER BY 1 NULLS LAST")
+    frame = rows.pandas()
+    assert [str(kind) for kind in frame.dtypes] == ["Int64", "UInt64", "float64"]
+    assert frame["time"][0] == 1795363209096727001 and frame["ip"][0] == 18446744071562067969
+    assert frame["time"][1] is pandas.NA
+    assert str(calls.sql("SELECT 1 AS n").pandas()["n"].dtype) == "int64"
+
+
 def test_duckdb_reads_tables_views_and_events(samples, calls):
     pytest.importorskip("duckdb")
     for trace in samples, calls:

@@ -27,14 +27,32 @@ class _Convertible:
         return polars.DataFrame(self)
 
     def pandas(self, **options):
-        """A `pandas.DataFrame`; the options are those of `pyarrow.Table.to_pandas`."""
-        return self.arrow().to_pandas(**options)
+        """A `pandas.DataFrame`; the options are those of `pyarrow.Table.to_pandas`.
+
+        Whole numbers keep all digits where a value is missing: then columns of that type are `Int64` or the like, which
+        have `pandas.NA`. By default, pandas would make them floating point.
+        """
+        table = self.arrow()
+        if "types_mapper" not in options:
+            options["types_mapper"] = _nullable_integers(table).get
+        return table.to_pandas(**options)
 
     def duckdb(self, connection=None):
         """A DuckDB relation."""
         import duckdb
 
         return (connection or duckdb).from_arrow(self)
+
+
+def _nullable_integers(table):
+    """The types of pandas for those of columns of whole numbers in which a value is missing."""
+    import pandas
+    import pyarrow
+
+    columns = zip(table.schema.types, table.columns)
+    types = {kind for kind, column in columns if pyarrow.types.is_integer(kind) and column.null_count > 0}
+    names = {kind: str(kind).replace("uint", "UInt").replace("int", "Int") for kind in types}
+    return {kind: pandas.api.types.pandas_dtype(name) for kind, name in names.items()}
 
 
 class Rows(_Convertible):
