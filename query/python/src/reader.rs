@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -84,6 +85,8 @@ pub(crate) struct Reader {
     pub(crate) query: Query,
     pub(crate) schema: SchemaRef,
     pub(crate) is_at_end: bool,
+    /// The thread that asked for the rows.
+    pub(crate) owner: ThreadId,
 }
 
 impl Iterator for Reader {
@@ -93,12 +96,13 @@ impl Iterator for Reader {
         if self.is_at_end {
             return None;
         }
-        let error = match self.query.messages.receive() {
-            Some(Message::Rows(batch)) => return Some(Ok(batch)),
-            Some(Message::End) => None,
-            Some(Message::Failed(error)) => Some(error),
+        let error = match self.query.messages.receive(self.owner) {
+            Ok(Some(Message::Rows(batch))) => return Some(Ok(batch)),
+            Ok(Some(Message::End)) => None,
+            Ok(Some(Message::Failed(error))) => Some(error),
             // Columns come once, before the reader exists.
-            Some(Message::Columns(_)) | None => Some(anyhow!("the query ended too early")),
+            Ok(Some(Message::Columns(_)) | None) => Some(anyhow!("the query ended too early")),
+            Err(signal) => Some(anyhow!("interrupted: {signal}")),
         };
         self.is_at_end = true;
         error.map(|error| Err(ArrowError::ExternalError(format!("{error:#}").into())))

@@ -74,6 +74,7 @@ impl Session {
             query,
             schema,
             is_at_end: false,
+            owner: std::thread::current().id(),
         }))
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
@@ -21,9 +22,23 @@ impl<T: Send> Waiter<T> {
     }
 
     /// Receives the next message, also from a thread that Python does not know. `None`: the sender is gone.
-    pub(crate) fn receive(&self) -> Option<T> {
+    ///
+    /// # Errors
+    ///
+    /// A signal, such as Ctrl-C, if this is `owner`: another thread may be one for which a thread with the interpreter's lock waits.
+    pub(crate) fn receive(&self, owner: ThreadId) -> PyResult<Option<T>> {
         let receiver = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        receiver.recv().ok()
+        loop {
+            match receiver.recv_timeout(PATIENCE) {
+                Ok(value) => return Ok(Some(value)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {
+                    if thread::current().id() == owner {
+                        Python::attach(|py| py.check_signals())?;
+                    }
+                }
+            }
+        }
     }
 
     /// Receives the next message, for a while, without the lock.
@@ -45,7 +60,7 @@ pub(crate) fn run<T: Send + 'static>(
     mut meanwhile: impl FnMut(Python<'_>) -> PyResult<()>,
 ) -> PyResult<T> {
     let (sender, receiver) = channel();
-    let thread = std::thread::Builder::new().name("perfquet".to_owned());
+    let thread = thread::Builder::new().name("perfquet".to_owned());
     let started = thread.spawn(move || {
         // The caller may have left.
         let _ = sender.send(work());

@@ -60,13 +60,12 @@ impl LateProjection {
         let Some(keys) = fits.then(|| keys_below(sort.expr(), projection)).flatten() else {
             return Ok(None);
         };
-        let sort = SortExec::new(keys, Arc::clone(projection.input()))
+        let below = SortExec::new(keys, Arc::clone(projection.input()))
             .with_fetch(sort.fetch())
             .with_preserve_partitioning(sort.preserve_partitioning());
-        let projection = ProjectionExec::try_new(exprs.to_vec(), Arc::new(sort))?;
-        Ok(Some(LateProjection {
-            projection: Arc::new(projection),
-        }))
+        // A new projection of the same expressions would lack what a view says of its columns, such as their units.
+        let projection = Arc::clone(sort.input()).with_new_children(vec![Arc::new(below)])?;
+        Ok((projection.schema() == sort.schema()).then_some(LateProjection { projection }))
     }
 }
 
