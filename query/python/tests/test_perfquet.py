@@ -286,6 +286,22 @@ def test_ctrl_c_ends_a_query(calls, work):
     assert said == "2" and seconds < 20
 
 
+@pytest.mark.parametrize("conversion", ["arrow", "polars"])
+def test_ctrl_c_ends_a_relation(calls, conversion):
+    pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    code = f"""
+        import sys, perfquet
+        trace = perfquet.open(sys.argv[1])
+        print("go", flush=True)
+        try:
+            trace.query('''{CROSS}''').{conversion}()
+        except Exception as error:
+            print("interrupted" in str(error), trace.sql("SELECT 1 + 1").scalar())
+    """
+    said, seconds = interrupted(code, calls.paths[0])
+    assert said == "True 2" and seconds < 20
+
+
 def test_ctrl_c_ends_an_import(tmp_path):
     path = tmp_path / "large.txt"
     path.write_bytes(SCRIPT * 1_500_000)
