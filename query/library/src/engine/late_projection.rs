@@ -64,7 +64,10 @@ impl LateProjection {
             .with_fetch(sort.fetch())
             .with_preserve_partitioning(sort.preserve_partitioning());
         // A new projection of the same expressions would lack what a view says of its columns, such as their units.
-        let projection = Arc::clone(sort.input()).with_new_children(vec![Arc::new(below)])?;
+        let projection = Arc::clone(sort.input()).replace_children(
+            vec![Arc::new(below)],
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )?;
         Ok((projection.schema() == sort.schema()).then_some(LateProjection { projection }))
     }
 }
