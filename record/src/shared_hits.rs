@@ -3,9 +3,8 @@
 //! ```text
 //! page fault at 700    page-faults:u, ID 7: sample with ID 7      page-faults, ID 9: sample with ID 7, too
 //! ```
-//! Since Linux 6.3, the members of a sample that one event has filled in are not filled in again for the next event of the same hit
-//! (kernel/events/core.c: `do_perf_sw_event` passes one `perf_sample_data` to all, and `perf_prepare_sample` skips what is in its
-//! `sample_flags`), and the ID is one of them. So if two recorders record page faults, the second has samples with an ID that it
+//! Since Linux 6.3, the kernel fills in a sample once for all software events of a hit, including the ID (kernel/events/core.c:
+//! `do_perf_sw_event` passes one `perf_sample_data` to all, and `perf_prepare_sample` skips the fields in its `sample_flags`). So if two recorders record page faults, the second has samples with an ID that it
 //! does not know; and if a recorder has two events of page faults, one has the hits of both. Tracepoints, clocks and hardware counters have a sample
 //! of their own.
 

@@ -73,8 +73,8 @@ fn quiet_time_is_part_of_a_recording() {
     sleeper.wait().expect("it ends");
 }
 
-/// With other threads in scope, the time from the first event to the start of the command is recorded, too: what is divided by the length of
-/// a recording would be too much.
+/// If other threads are recorded, too, the recording begins when its events are enabled, not when the command starts: otherwise, shares of
+/// its length are too large.
 #[test]
 fn every_sample_of_a_system_is_in_the_recorded_time() {
     if !may_record() {

@@ -63,6 +63,16 @@ fn recorders_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// A directory with a program of tests/programs; `None`, with a message, if it cannot be compiled or recorded here.
+fn room_with(source: &str) -> Option<(Room, PathBuf)> {
+    if !may_record() {
+        return None;
+    }
+    let room = Room::new();
+    let program = room.compile(source, &["-O1"])?;
+    Some((room, program))
+}
+
 /// Records the writes of a process into traces of 0.7 s.
 fn writes_of(room: &Room, process: &Child) -> Child {
     let mut recorder = room.recorder();
@@ -81,11 +91,7 @@ fn writes_of(room: &Room, process: &Child) -> Child {
 
 #[test]
 fn each_event_is_in_one_trace() {
-    if !may_record() {
-        return;
-    }
-    let room = Room::new();
-    let Some(program) = room.compile("numbers.c", &["-O1"]) else {
+    let Some((room, program)) = room_with("numbers.c") else {
         return;
     };
     let mut numbers = Command::new(program).arg("6").spawn().expect("it starts");
@@ -128,11 +134,7 @@ fn each_event_is_in_one_trace() {
 /// A child that started after the ring began, and its own child, whose parent has ended, are in every trace.
 #[test]
 fn children_stay_recorded_after_a_rotation() {
-    if !may_record() {
-        return;
-    }
-    let room = Room::new();
-    let Some(program) = room.compile("numbers.c", &["-O1"]) else {
+    let Some((room, program)) = room_with("numbers.c") else {
         return;
     };
     let numbers = program.display();
@@ -168,11 +170,7 @@ fn children_stay_recorded_after_a_rotation() {
 /// A child whose parent has ended before the recorder that rotates could see it is missing in one trace, which says so.
 #[test]
 fn children_of_ended_parents_come_back() {
-    if !may_record() {
-        return;
-    }
-    let room = Room::new();
-    let Some(program) = room.compile("numbers.c", &["-O1"]) else {
+    let Some((room, program)) = room_with("numbers.c") else {
         return;
     };
     let numbers = program.display();
@@ -310,11 +308,7 @@ fn a_thread_that_ends_leaves_the_others_recorded() {
 /// While one recorder follows another, the kernel marks page faults for one with the ID of the other.
 #[test]
 fn page_faults_are_in_the_traces_of_a_ring() {
-    if !may_record() {
-        return;
-    }
-    let room = Room::new();
-    let Some(program) = room.compile("faulting.c", &["-O1"]) else {
+    let Some((room, program)) = room_with("faulting.c") else {
         return;
     };
     let script = format!(

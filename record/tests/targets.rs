@@ -494,7 +494,7 @@ fn trace_recorded_with_sudo_belongs_to_the_caller() {
     }
 }
 
-/// The kernel ends the recording of a process that executes a program with other rights than its user, which is said.
+/// The kernel stops recording a process that executes a program with more privileges than its user; the recorder reports it.
 #[test]
 fn programs_with_privileges_are_reported_as_not_recorded() {
     if !may_record() || !users_may_record() {

@@ -628,13 +628,13 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Emits the name of a process or thread.
 /// A thread and its name.
 struct Named<'a> {
     tid: i32,
     comm: Cow<'a, [u8]>,
 }
 
+/// The name of a thread, or of a process, which is that of its first thread.
 fn name<'a>(event: &Members<'a>, common: &Common<'_>) -> Option<Named<'a>> {
     let (_, name) = members(event.args).find(|(key, _)| *key == b"name")?;
     let tid = match &*event.name {

@@ -24,7 +24,7 @@
 //! - Times are nanoseconds after the profile's start, which is a fact. Weights of our exports are the periods of `meta.product`, the event.
 //! - Not read: CPU use between samples (`threadCPUDelta`), delays of events, pages, screenshots, JavaScript tracers.
 //! - Gecko's raw profiles, which no tool but Firefox and `perf script gecko` writes, are refused: profiler.firefox.com converts them.
-//! - In memory are the columns of the tables (4 bytes a value, 24 a string) markers (40 bytes each) and allocations (130 bytes each). Samples are merged by time.
+//! - In memory are the columns of the tables (4 bytes a value, 24 a string), markers (40 bytes each) and allocations (130 bytes each). Samples are merged by time.
 
 mod allocations;
 mod read;

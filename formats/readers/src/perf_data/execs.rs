@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 use perfquet_events::Error;
-use perfquet_events::event::{Event, Loss};
+use perfquet_events::event::Loss;
 
 use crate::perf_data::output::Output;
 
@@ -97,14 +97,7 @@ impl Execs {
                 "{}{name}{times}, as programs that are set-user-ID, have capabilities, or are not readable",
                 Loss::UNRECORDED_PROGRAM
             );
-            out.event(Event::Loss(Loss {
-                time: None,
-                cpu: None,
-                event: None,
-                count: None,
-                in_all: None,
-                reason: &reason,
-            }))?;
+            out.missing(&reason)?;
         }
         Ok(())
     }

@@ -190,14 +190,9 @@ impl Losses {
         if rest == 0 {
             return Ok(());
         }
-        out.event(Event::Loss(Loss {
-            time: None,
-            cpu: None,
-            event: None,
-            count: None,
-            in_all: None,
-            reason: &format!("{REASON}; {in_all} in all files of perf record --switch-output"),
-        }))
+        out.missing(&format!(
+            "{REASON}; {in_all} in all files of perf record --switch-output"
+        ))
     }
 }
 

@@ -74,6 +74,18 @@ impl<'s> Output<'s> {
         }))
     }
 
+    /// Reports a loss of which only the reason is known.
+    pub(super) fn missing(&mut self, reason: &str) -> Result<(), Error> {
+        self.event(Event::Loss(Loss {
+            time: None,
+            cpu: None,
+            event: None,
+            count: None,
+            in_all: None,
+            reason,
+        }))
+    }
+
     /// Reports the number of problems that were not reported individually.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         self.problems.finish(self.sink)
@@ -156,14 +168,7 @@ impl Undecoded {
             let bytes = self.aux_bytes;
             let message = format!("{bytes} bytes of hardware trace (AUX area) are not decoded");
             out.total(count, &message)?;
-            out.event(Event::Loss(Loss {
-                time: None,
-                cpu: None,
-                event: None,
-                count: None,
-                in_all: None,
-                reason: "hardware trace (AUX area) not decoded",
-            }))?;
+            out.missing("hardware trace (AUX area) not decoded")?;
         }
         if self.deferred_missing > 0 {
             out.total(self.deferred_missing, "deferred user stacks are missing")?;

@@ -5,7 +5,7 @@
 //! x >> n & m                     (x >> n) & m, not x >> (n & m)
 //! x | y & z                      refused: x | (y & z) in C, (x | y) & z in DuckDB
 //! ```
-//! `IS DISTINCT FROM` is read as an operator of its own, since the parser takes all that follows as its right side.
+//! `IS DISTINCT FROM` is parsed as a binary operator: otherwise, the parser takes everything that follows as its right side.
 
 use std::ops::ControlFlow;
 
@@ -19,44 +19,38 @@ const NOT_DISTINCT: &str = "IS NOT DISTINCT FROM";
 
 /// Replaces the words `IS [NOT] DISTINCT FROM` by one token, whose operator [`Order`] replaces in turn.
 pub(super) fn with_distinct(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let words: Vec<usize> = (0..tokens.len())
-        .filter(|&index| !matches!(tokens[index].token, Token::Whitespace(_)))
-        .collect();
-    let is = |place: usize, text: &str| {
-        (words.get(place)).is_some_and(|&index| is_word(&tokens[index].token, text))
-    };
-    let mut found = Vec::new();
-    for place in 0..words.len() {
-        let spelled = |text: &str| {
-            let mut parts = text.split(' ').enumerate();
-            parts.all(|(number, part)| is(place + number, part))
-        };
-        let operator = [DISTINCT, NOT_DISTINCT]
-            .into_iter()
-            .find(|text| spelled(text));
-        if let Some(operator) = operator {
-            let last = place + operator.split(' ').count() - 1;
-            found.push((words[place], words[last], operator));
-        }
-    }
-    if found.is_empty() {
-        return tokens;
-    }
     let mut replaced = Vec::with_capacity(tokens.len());
-    for (index, token) in tokens.into_iter().enumerate() {
-        match found
-            .iter()
-            .find(|(first, last, _)| (*first..=*last).contains(&index))
-        {
-            Some((first, _, operator)) if *first == index => {
-                let operator = Token::CustomBinaryOperator((*operator).to_owned());
-                replaced.push(TokenWithSpan::new(operator, token.span));
+    let mut rest = tokens.as_slice();
+    while let Some((token, others)) = rest.split_first() {
+        let found = [DISTINCT, NOT_DISTINCT]
+            .into_iter()
+            .find_map(|words| Some((words, after(words, rest)?)));
+        let (token, others) = match found {
+            Some((words, others)) => {
+                let operator = Token::CustomBinaryOperator(words.to_owned());
+                (TokenWithSpan::new(operator, token.span), others)
             }
-            Some(_) => {}
-            None => replaced.push(token),
-        }
+            None => (token.clone(), others),
+        };
+        replaced.push(token);
+        rest = others;
     }
     replaced
+}
+
+/// The tokens after these words, if they begin with them.
+fn after<'t>(words: &str, tokens: &'t [TokenWithSpan]) -> Option<&'t [TokenWithSpan]> {
+    let mut rest = tokens;
+    for (number, word) in words.split(' ').enumerate() {
+        if number > 0 {
+            let is_blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
+            let blanks = rest.iter().take_while(|token| is_blank(token)).count();
+            rest = &rest[blanks..];
+        }
+        let (first, others) = rest.split_first()?;
+        rest = is_word(&first.token, word).then_some(others)?;
+    }
+    Some(rest)
 }
 
 /// Puts operators into the order of DuckDB and PostgreSQL. What changes gets parentheses, so that it stays so when it is written and read again.
@@ -73,38 +67,31 @@ impl VisitorMut for Order {
         let Expr::BinaryOp { left, op, right } = expr else {
             return ControlFlow::Continue(());
         };
-        if let BinaryOperator::Custom(name) = op {
-            let sides = (take(left), take(right));
-            *expr = nested(match name.as_str() {
-                DISTINCT => Expr::IsDistinctFrom(sides.0, sides.1),
-                NOT_DISTINCT => Expr::IsNotDistinctFrom(sides.0, sides.1),
-                _ => return ControlFlow::Continue(()),
-            });
-            return ControlFlow::Continue(());
-        }
-        let Some(own) = Bits::of(op) else {
-            return ControlFlow::Continue(());
-        };
-        match (own, bits(left), bits(right)) {
-            (Bits::Shift, _, Some(Bits::And)) => self.shift_first(expr),
-            // In C, `x & m >> n` shifts first, and in DuckDB last; in C, `|` comes last, and in DuckDB in order.
-            (Bits::Shift, Some(Bits::And), _) | (Bits::Or, _, Some(Bits::And | Bits::Shift)) => {
-                self.wrong = "&, | and shifts have another order in C than in DuckDB\nhint: put parentheses around what comes first, as in (x >> 4) & 15".to_owned();
-                ControlFlow::Break(())
+        match (&*op, bits(left), bits(right)) {
+            (BinaryOperator::Custom(name), ..) if name == DISTINCT => {
+                *expr = nested(Expr::IsDistinctFrom(take(left), take(right)));
             }
-            _ => ControlFlow::Continue(()),
+            (BinaryOperator::Custom(name), ..) if name == NOT_DISTINCT => {
+                *expr = nested(Expr::IsNotDistinctFrom(take(left), take(right)));
+            }
+            (op, _, Some(Bits::And)) if Bits::of(op) == Some(Bits::Shift) => {
+                // `x >> (n & m & …)` as `(x >> n) & m & …`.
+                shift(right, take(left), op);
+                *expr = *take(right);
+            }
+            (op, first, second) => {
+                // In C, `x & m >> n` shifts first, and in DuckDB last; in C, `|` comes last, and in DuckDB in order.
+                let differs = match Bits::of(op) {
+                    Some(Bits::Shift) => first == Some(Bits::And),
+                    Some(Bits::Or) => matches!(second, Some(Bits::And | Bits::Shift)),
+                    _ => false,
+                };
+                if differs {
+                    self.wrong = "&, | and shifts have another order in C than in DuckDB\nhint: put parentheses around what comes first, as in (x >> 4) & 15".to_owned();
+                    return ControlFlow::Break(());
+                }
+            }
         }
-    }
-}
-
-impl Order {
-    /// `x >> (n & m & …)` as `(x >> n) & m & …`.
-    fn shift_first(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let Expr::BinaryOp { left, op, right } = expr else {
-            return ControlFlow::Continue(());
-        };
-        shift(right, take(left), op);
-        *expr = *take(right);
         ControlFlow::Continue(())
     }
 }

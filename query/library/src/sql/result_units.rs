@@ -69,6 +69,10 @@ fn of_column(plan: &LogicalPlan, column: usize) -> Option<String> {
 /// Returns the unit of an expression over the columns of `input`.
 pub(crate) fn of_expr(expr: &Expr, input: &LogicalPlan) -> Option<String> {
     let of = |expr: &Expr| of_expr(expr, input);
+    if let Some((operator, left, right)) = operation(expr) {
+        let (left, right) = (of(left), of(right));
+        return of_sum(operator, left.as_deref(), right.as_deref()).map(str::to_owned);
+    }
     match expr {
         Expr::Column(column) => of_column(input, place(column, input.schema())?),
         Expr::Alias(alias) => match &alias.metadata {
@@ -80,10 +84,6 @@ pub(crate) fn of_expr(expr: &Expr, input: &LogicalPlan) -> Option<String> {
         Expr::Cast(cast) => of(&cast.expr),
         Expr::TryCast(cast) => of(&cast.expr),
         Expr::Negative(value) => of(value),
-        Expr::BinaryExpr(binary) => {
-            let (left, right) = (of(&binary.left), of(&binary.right));
-            of_sum(binary.op, left.as_deref(), right.as_deref()).map(str::to_owned)
-        }
         Expr::AggregateFunction(call) => {
             let argument = call.params.args.first()?;
             keeps_unit(call.func.name()).then(|| of(argument))?
@@ -98,8 +98,6 @@ pub(crate) fn of_expr(expr: &Expr, input: &LogicalPlan) -> Option<String> {
         }
         Expr::ScalarFunction(call) => {
             match call.name() {
-                "whole_sum" => return of_operation(Operator::Plus, &call.args, of),
-                "whole_difference" => return of_operation(Operator::Minus, &call.args, of),
                 "since_start" => return Some(SECONDS.to_owned()),
                 "at" | "aligned" => return Some(TIME.to_owned()),
                 _ => {}
@@ -119,17 +117,31 @@ pub(crate) fn of_expr(expr: &Expr, input: &LogicalPlan) -> Option<String> {
     }
 }
 
-/// The unit of a sum or difference that is a function (`functions/arithmetic.rs`).
-fn of_operation(
-    operator: Operator,
-    args: &[Expr],
-    of: impl Fn(&Expr) -> Option<String>,
-) -> Option<String> {
-    let [left, right] = args else {
-        return None;
-    };
-    let (left, right) = (of(left), of(right));
-    of_sum(operator, left.as_deref(), right.as_deref()).map(str::to_owned)
+/// A sum, difference or product, as an operator or as the function that checks for overflow (`functions/arithmetic.rs`).
+pub(super) fn operation(expr: &Expr) -> Option<(Operator, &Expr, &Expr)> {
+    match expr {
+        Expr::BinaryExpr(binary) => {
+            let is_operation = matches!(
+                binary.op,
+                Operator::Plus | Operator::Minus | Operator::Multiply
+            );
+            is_operation.then_some((binary.op, &*binary.left, &*binary.right))
+        }
+        Expr::ScalarFunction(call) => {
+            let operator = match call.name() {
+                "whole_sum" => Operator::Plus,
+                "whole_difference" => Operator::Minus,
+                "whole_product" => Operator::Multiply,
+                _ => return None,
+            };
+            match call.args.as_slice() {
+                [left, right] => Some((operator, left, right)),
+                _ => None,
+            }
+        }
+        Expr::Cast(cast) => operation(&cast.expr),
+        _ => None,
+    }
 }
 
 /// The unit of `a + b` and `a - b`.

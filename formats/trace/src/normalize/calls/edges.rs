@@ -289,7 +289,7 @@ impl Normalizer<'_> {
         let mut dropped = self.calling.calls.prove(class);
         let roles = self.plans.iter_mut().flat_map(|plan| plan.role.as_mut());
         for role in roles.filter(|role| role.class == class && role.edge == Edge::Enter) {
-            // Those after so many were not even looked at.
+            // Entries beyond this number were not kept.
             dropped += u64::from(role.hits.saturating_sub(EARLY_ENTRIES));
             role.hits = 0;
         }

@@ -336,7 +336,6 @@ impl Observer for Cpus {
 
     fn covers(&mut self, coverage: &Coverage) {
         self.recorded.some_threads = coverage.is_of_threads;
-        self.ending.covers(coverage);
     }
 
     fn idle_begins(&mut self, cpu: i32, time: i64) {
@@ -369,16 +368,8 @@ impl Observer for Cpus {
         }
     }
 
-    fn passed(&mut self, time: i64, _: &mut Rows) {
-        self.ending.passed(time);
-    }
-
-    fn exited(&mut self, _: i32, time: i64) {
-        self.ending.exited(time);
-    }
-
-    fn closing(&mut self) {
-        self.ending.closing();
+    fn ending(&mut self) -> Option<&mut Ending> {
+        Some(&mut self.ending)
     }
 
     fn finish(&mut self, _: &Names, rows: &mut Rows) -> bool {

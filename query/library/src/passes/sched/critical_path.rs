@@ -18,7 +18,6 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::{Function, integer};
-use super::coverage::Coverage;
 use super::ending::Ending;
 use super::input::{Needs, SchedulerMachine, ThreadNames, has_waking, sources};
 use super::thread::{Context, Observer, Thread, Waker};
@@ -189,7 +188,6 @@ impl Observer for Stretches {
 
     fn exited(&mut self, tid: i32, time: i64) {
         self.turns(tid, time, Turn::Exit);
-        self.ending.exited(time);
     }
 
     fn end(&mut self, thread: &Thread, end: Option<i64>, _: &Names, _: &mut Rows) {
@@ -221,15 +219,10 @@ impl Observer for Stretches {
 
     fn passed(&mut self, time: i64, _: &mut Rows) {
         self.first = self.first.min(time);
-        self.ending.passed(time);
     }
 
-    fn covers(&mut self, coverage: &Coverage) {
-        self.ending.covers(coverage);
-    }
-
-    fn closing(&mut self) {
-        self.ending.closing();
+    fn ending(&mut self) -> Option<&mut Ending> {
+        Some(&mut self.ending)
     }
 
     fn finish(&mut self, names: &Names, rows: &mut Rows) -> bool {

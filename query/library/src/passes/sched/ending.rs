@@ -35,6 +35,7 @@ impl Ending {
         self.exit = self.exit.max(Some(time));
     }
 
+    /// There are no more events: the states that end from here on last to the end of the recording.
     pub(super) fn closing(&mut self) {
         self.is_closing = true;
     }

@@ -474,6 +474,9 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
                     self.scheduler.is_of_threads = self.coverage.is_of_threads;
                     self.scheduler.is_of_system = self.coverage.is_of_system();
                     self.observer.covers(&self.coverage);
+                    if let Some(ending) = self.observer.ending() {
+                        ending.covers(&self.coverage);
+                    }
                 }
                 return Ok(());
             }
@@ -503,7 +506,12 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
                 self.interrupt(row);
                 return Ok(());
             }
-            _ => self.observer.passed(row.time, rows),
+            _ => {
+                self.observer.passed(row.time, rows);
+                if let Some(ending) = self.observer.ending() {
+                    ending.passed(row.time);
+                }
+            }
         }
         self.narrow(row.time);
         match source {
@@ -521,6 +529,9 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
             feed::EXITS => {
                 if let Some(tid) = row.id(0) {
                     self.observer.exited(tid, row.time);
+                    if let Some(ending) = self.observer.ending() {
+                        ending.exited(row.time);
+                    }
                     self.exit(tid, row.time, rows);
                 }
             }

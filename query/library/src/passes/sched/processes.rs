@@ -274,25 +274,16 @@ impl Observer for Processes {
         }
     }
 
-    fn passed(&mut self, time: i64, _: &mut Rows) {
-        self.ending.passed(time);
-    }
-
-    fn exited(&mut self, _: i32, time: i64) {
-        self.ending.exited(time);
-    }
-
     fn covers(&mut self, coverage: &Coverage) {
         self.coverage = coverage.clone();
-        self.ending.covers(coverage);
     }
 
     fn recorded(&mut self, tid: i32) {
         self.recorded.insert(tid);
     }
 
-    fn closing(&mut self) {
-        self.ending.closing();
+    fn ending(&mut self) -> Option<&mut Ending> {
+        Some(&mut self.ending)
     }
 
     fn other(&mut self, source: usize, row: Row<'_>, _: &mut Rows) {

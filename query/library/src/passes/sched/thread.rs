@@ -9,6 +9,7 @@ use super::super::names::{Name, Names};
 use super::super::rows::Rows;
 use super::super::source::Row;
 use super::coverage::Coverage;
+use super::ending::Ending;
 use super::id_map::IdMap;
 use crate::linux::task_state::State;
 
@@ -197,6 +198,11 @@ pub(super) trait Observer: Send {
 
     /// There are no more events: the states that end from here on last to the end of the recording.
     fn closing(&mut self) {}
+
+    /// The end of the trace, of an observer that adds up time. It learns of what the observer learns of.
+    fn ending(&mut self) -> Option<&mut Ending> {
+        None
+    }
 
     /// All states have ended. Returns whether there are more rows.
     fn finish(&mut self, _: &Names, _: &mut Rows) -> bool {
@@ -684,6 +690,9 @@ impl Scheduler {
                 }
             }
             to.closing();
+            if let Some(ending) = to.ending() {
+                ending.closing();
+            }
             let is_idle =
                 |(cpu, occupant): (i32, Occupant)| (occupant == Occupant::Idle).then_some(cpu);
             for cpu in self.cpus.iter().filter_map(is_idle) {

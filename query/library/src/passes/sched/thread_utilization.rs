@@ -11,7 +11,6 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::step_argument;
-use super::coverage::Coverage;
 use super::ending::Ending;
 use super::input::{Needs, SchedulerMachine, ThreadNames, has_waking, sources};
 use super::steps::Steps;
@@ -158,20 +157,8 @@ impl Observer for Threads {
         }
     }
 
-    fn passed(&mut self, time: i64, _: &mut Rows) {
-        self.ending.passed(time);
-    }
-
-    fn exited(&mut self, _: i32, time: i64) {
-        self.ending.exited(time);
-    }
-
-    fn covers(&mut self, coverage: &Coverage) {
-        self.ending.covers(coverage);
-    }
-
-    fn closing(&mut self) {
-        self.ending.closing();
+    fn ending(&mut self) -> Option<&mut Ending> {
+        Some(&mut self.ending)
     }
 
     fn finish(&mut self, names: &Names, rows: &mut Rows) -> bool {

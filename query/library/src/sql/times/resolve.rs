@@ -10,16 +10,13 @@ use datafusion::logical_expr::utils::{conjunction, disjunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast, lit};
 
 use super::{MARK, Starts, several};
-use crate::sql::result_units;
+use crate::sql::result_units::{self, operation};
 use crate::unit::{DURATION, SECONDS, TIME, UNIT};
 
 /// The functions whose result depends on the trace of a row.
 const OF_TRACES: [&str; 4] = ["at", "since_start", "wall_time", ALIGNED];
 
 const ALIGNED: &str = "aligned";
-
-/// What stands for the unit of a literal, until what it is added to is known.
-const NUMBER: &str = "number";
 
 /// Resolves all marks, and gives functions of times the trace of the row if several are open.
 pub(crate) fn resolve(plan: LogicalPlan, starts: &Starts) -> Result<LogicalPlan> {
@@ -380,21 +377,14 @@ impl Scope<'_> {
     /// The unit of a side of a comparison, where numbers that are added to a time or a duration are nanoseconds.
     fn unit(&self, expr: &Expr) -> Option<String> {
         if let Some((op, left, right)) = operation(expr) {
-            let (left, right) = (self.term(left), self.term(right));
-            let (left, right) = (left.as_deref(), right.as_deref());
-            return match (op, left, right) {
-                (_, Some(NUMBER), Some(NUMBER)) => None,
-                (Operator::Multiply, Some(DURATION), Some(NUMBER))
-                | (Operator::Multiply, Some(NUMBER), Some(DURATION)) => Some(DURATION.to_owned()),
-                (Operator::Plus | Operator::Minus, left, right) => {
-                    let side = |unit: Option<&str>| match unit {
-                        Some(TIME) => Some(TIME),
-                        Some(DURATION | NUMBER) => Some(DURATION),
-                        _ => None,
-                    };
-                    result_units::of_sum(op, side(left), side(right)).map(str::to_owned)
+            return match (op, is_number(left), is_number(right)) {
+                (_, true, true) => None,
+                (Operator::Multiply, true, _) => self.unit(right).filter(|unit| unit == DURATION),
+                (Operator::Multiply, _, true) => self.unit(left).filter(|unit| unit == DURATION),
+                _ => {
+                    let (left, right) = (self.term(left), self.term(right));
+                    result_units::of_sum(op, left.as_deref(), right.as_deref()).map(str::to_owned)
                 }
-                _ => None,
             };
         }
         if let Expr::OuterReferenceColumn(field, _) = expr {
@@ -405,10 +395,10 @@ impl Scope<'_> {
             .find_map(|input| result_units::of_expr(expr, input))
     }
 
-    /// The unit of a term of a sum or product; [`NUMBER`] for a literal.
+    /// The unit of a term of a sum.
     fn term(&self, expr: &Expr) -> Option<String> {
         match is_number(expr) {
-            true => Some(NUMBER.to_owned()),
+            true => Some(DURATION.to_owned()),
             false => self.unit(expr),
         }
     }
@@ -417,33 +407,6 @@ impl Scope<'_> {
         self.inputs
             .iter()
             .find_map(|input| expr.get_type(input.schema()).ok())
-    }
-}
-
-/// A sum, difference or product, as an operator or as the function that checks for overflow.
-fn operation(expr: &Expr) -> Option<(Operator, &Expr, &Expr)> {
-    match expr {
-        Expr::BinaryExpr(binary) => {
-            let is_operation = matches!(
-                binary.op,
-                Operator::Plus | Operator::Minus | Operator::Multiply
-            );
-            is_operation.then_some((binary.op, &*binary.left, &*binary.right))
-        }
-        Expr::ScalarFunction(call) => {
-            let operator = match call.name() {
-                "whole_sum" => Operator::Plus,
-                "whole_difference" => Operator::Minus,
-                "whole_product" => Operator::Multiply,
-                _ => return None,
-            };
-            match call.args.as_slice() {
-                [left, right] => Some((operator, left, right)),
-                _ => None,
-            }
-        }
-        Expr::Cast(cast) => operation(&cast.expr),
-        _ => None,
     }
 }
 
