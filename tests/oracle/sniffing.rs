@@ -167,7 +167,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Texts below `more/systemtap` without anything of SystemTap's own functions in their first 4 KiB: only what a script prints.
+/// Texts below `more/systemtap` without anything of SystemTap's own functions in their first 4 KiB, nor a table of function times: only what a script prints.
 const SCRIPTED: &[&str] = &[
     "own/trace-printf",
     "public/eventcount",
@@ -176,15 +176,11 @@ const SCRIPTED: &[&str] = &[
     "public/interrupts-by-dev",
     "public/iodevstats",
     "public/iostats",
-    "public/kvm_service_time",
     "public/last_100_frees",
-    "public/latencytap",
     "public/pf2",
     "public/pf3",
     "public/pfaults",
-    "public/schedtimes",
     "public/syscallbypid-nd_example",
-    "public/syscalltimes",
     "public/tcp_trace",
     "public/thread-times",
     "public/traceaio",

@@ -29,6 +29,7 @@
 )]
 
 mod apart;
+mod copies;
 mod importer;
 mod journal;
 mod packed;
@@ -46,7 +47,7 @@ use apart::Inputs;
 use parts::Part;
 use perfquet_events::event::{Event, Hit, Place, Problem, Progress, Sink};
 use perfquet_events::{Error, Format, Guess, Input};
-use perfquet_readers::{FORMATS, folded, perf_data, perf_script};
+use perfquet_readers::{FORMATS, folded, perf_data, perf_script, systemtap};
 use perfquet_trace::normalize::{Limits, Normalizer, Output, TimeRange};
 use perfquet_trace::store::{self, Source, Writer, WriterOptions};
 use perfquet_trace::{Report, symbols};
@@ -426,9 +427,18 @@ fn looks_like(head: &[u8]) -> Option<&'static str> {
         && head.windows(HEAP.len()).any(|part| part == HEAP)
         && head.windows(6).any(|part| part == b"\"head\"");
     let heap = is_heap.then_some("a heap profile of V8, which perfquet does not read");
+    // `{"gcc_version": "12.2.0", "files": […], …`
+    let is_gcov = head.starts_with(b"{") && head.windows(13).any(|part| part == b"\"gcc_version\"");
+    let gcov = is_gcov
+        .then_some("the JSON of gcov; import the text that gcov writes without --json-format");
+    let stap = systemtap::has_command(head).then_some(
+        "output of a SystemTap script without a known layout; --from systemtap reads it",
+    );
     let zeros = head.len() >= 64 && head.iter().all(|&byte| byte == 0);
-    heap.or(known)
+    heap.or(gcov)
+        .or(known)
         .or(report)
         .or(bcc)
+        .or(stap)
         .or(zeros.then_some("only zeros, as in a file that was never written"))
 }

@@ -6,7 +6,7 @@
 //! x.zip: a.data, b/uftrace.data/…, c.tar.gz      a.data, b/uftrace.data, the traces in c.tar.gz
 //! ```
 //! A directory with the main file of a format ([`Format::main_file`]) is a trace with all files below it. Every other file is a trace if a
-//! format recognizes it. The rest is counted in a note: an archive may have a README.
+//! format recognizes it. The rest is counted in a note: an archive may have a README. A copy of another one is imported once, with a note.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,6 +15,7 @@ use perfquet_events::archive::{self, Flaw};
 use perfquet_events::{Error, Format, Guess, Input};
 use perfquet_readers::{FORMATS, ctf};
 
+use crate::copies::Copies;
 use crate::{nearest, sniff_file};
 
 /// Files of a directory or an archive that are looked at.
@@ -90,6 +91,7 @@ pub(crate) fn parts_of(
             others: 0,
             other: None,
             own: None,
+            copies: Copies::default(),
         };
         search.input(input)?;
         parts.extend(search.parts);
@@ -127,6 +129,7 @@ struct Search {
     other: Option<String>,
     /// The first trace of perfquet itself, which is not imported, and the number of others.
     own: Option<(String, u64)>,
+    copies: Copies,
 }
 
 impl Search {
@@ -297,6 +300,13 @@ impl Search {
                 }
             }
             claimed.extend(found.iter().cloned());
+            let mut originals = Vec::new();
+            for folder in found {
+                if !self.copies.is_copy(tree, format, &folder, files)? {
+                    originals.push(folder);
+                }
+            }
+            let found = originals;
             let groups = match format.name == ctf::CTF.name {
                 true => clocks(tree, found)?,
                 false => found.into_iter().map(|folder| vec![folder]).collect(),
@@ -323,7 +333,7 @@ impl Search {
         Ok(())
     }
 
-    fn file(&mut self, tree: &Rc<Input>, file: &str, depth: u32) -> Result<(), Error> {
+    fn file(&mut self, tree: &Rc<Input>, file: &String, depth: u32) -> Result<(), Error> {
         let opened = match tree.member(file) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(()),
@@ -341,7 +351,13 @@ impl Search {
             None => sniff_file(&opened).ok(),
         };
         match format {
-            Some(format) => self.push(tree, format, Place::File(Rc::clone(tree), file.to_owned())),
+            Some(format) => {
+                let own = std::slice::from_ref(file);
+                if self.copies.is_copy(tree, format, file, own)? {
+                    return Ok(());
+                }
+                self.push(tree, format, Place::File(Rc::clone(tree), file.clone()))
+            }
             None => {
                 if !opened.head().is_empty() {
                     self.others += 1;

@@ -478,6 +478,10 @@ fn rejections_name_the_likely_kind() {
     let report =
         b"# captured on: Thu Mar 30\n# Samples: 1K of event 'cycles'\n# Overhead  Command\n";
     assert!(refusal("report.txt", report).contains("perf report"));
+    let json = br#"{"gcc_version": "12.2.0", "files": [], "format_version": "1"}"#;
+    assert!(refusal("a.gcov.json", json).contains("without --json-format"));
+    let stap = b"# stap pfaults.stp\n\n461:3407:2830640d:r:minor:55\n";
+    assert!(refusal("a.txt", stap).contains("--from systemtap reads it"));
     let heap = br#"{"head":{"callFrame":{"functionName":"(root)"},"selfSize":0,"children":[]},"samples":[]}"#;
     assert_eq!(
         refusal("x.heapprofile", heap),

@@ -16,6 +16,8 @@ use perfquet_events::event::{Action, AggregateValue};
 use crate::columns::parts;
 use crate::lines::words;
 
+/// Ends of titles of values.
+const UNITS: [&[u8]; 7] = [b" us", b" ns", b" ms", b"(us)", b"(ns)", b"(ms)", b"secs"];
 /// Longer lines are not titles.
 const TITLES_BYTES: usize = 512;
 
@@ -23,6 +25,8 @@ const TITLES_BYTES: usize = 512;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ValueTable<'a> {
     key_titles: usize,
+    /// The first key ends with a colon, as its title: `execname:`.
+    has_colon: bool,
     /// Titles of values, and their functions.
     pub(crate) values: Vec<(&'a [u8], Option<Action>)>,
     is_value_first: bool,
@@ -40,6 +44,7 @@ impl<'a> ValueTable<'a> {
         {
             return Some(ValueTable {
                 key_titles: 1,
+                has_colon: false,
                 values: vec![(count, action(count))],
                 is_value_first: true,
             });
@@ -58,10 +63,20 @@ impl<'a> ValueTable<'a> {
         (!values.is_empty() && is_apart && !is_list && words(rest).count() <= 3).then_some(
             ValueTable {
                 key_titles: keys.len(),
+                has_colon: keys.first()?.ends_with(b":"),
                 values,
                 is_value_first: false,
             },
         )
+    }
+
+    /// Number of values with a unit: `Total ns`, `run(us)`.
+    pub(crate) fn units(&self) -> usize {
+        let has_unit = |title: &[u8]| UNITS.iter().any(|unit| title.ends_with(unit));
+        self.values
+            .iter()
+            .filter(|(title, _)| has_unit(title))
+            .count()
     }
 
     /// The key and the values of a row.
@@ -81,7 +96,11 @@ impl<'a> ValueTable<'a> {
             rest = before.trim_ascii_end();
         }
         values.reverse();
-        Some((self.keys(rest)?, values))
+        let mut keys = self.keys(rest)?;
+        if let Some(first) = keys.first_mut().filter(|_| self.has_colon) {
+            *first = first.strip_suffix(b":").unwrap_or(first);
+        }
+        Some((keys, values))
     }
 
     fn keys<'r>(&self, text: &'r [u8]) -> Option<Vec<&'r [u8]>> {
@@ -118,8 +137,8 @@ fn last_title(line: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Whether a column with this title has values, not keys.
 fn is_value(title: &[u8]) -> bool {
     let lower = title.to_ascii_lowercase();
-    const ENDS: [&[u8]; 7] = [b" us", b" ns", b" ms", b"(us)", b"(ns)", b"(ms)", b"secs"];
-    ENDS.iter()
+    UNITS
+        .iter()
         .any(|end| lower.ends_with(end) && lower.len() > end.len())
         || matches!(
             lower.as_slice(),
@@ -225,9 +244,17 @@ mod tests {
         check(
             "  execname:    pid    run(us)  sleep(us) iowait(us)",
             " DOM Worker:  26575   7  10  3",
-            &["DOM Worker:", "26575"],
+            &["DOM Worker", "26575"],
             &[("run(us)", 7.0), ("sleep(us)", 10.0), ("iowait(us)", 3.0)],
         );
+    }
+
+    #[test]
+    fn units() {
+        let units = |titles: &'static str| ValueTable::of(titles.as_bytes()).unwrap().units();
+        assert_eq!(units("# reason: count sum(us) min(us) avg(us) max(us)"), 4);
+        assert_eq!(units("  System Call   Count   Total ns   Avg ns"), 2);
+        assert_eq!(units("FUNC         COUNT"), 0);
     }
 
     #[test]

@@ -222,6 +222,8 @@ impl Op {
                 None => Value::Null,
             },
             Code::DynamicText => match Endian::Little.u32_at(payload, self.offset as usize) {
+                // Even an empty string has its NUL: a probe could not read this one, which the kernel prints as (fault).
+                Some(word) if word >> 16 == 0 => Value::Null,
                 Some(word) => match range(payload, word & 0xffff, word >> 16) {
                     Some(text) => Value::Bytes(text_of(text)),
                     None => Value::Null,
@@ -256,6 +258,7 @@ impl Op {
                 8 => Value::Float(f64::from_bits(self.endian.unsigned(bytes))),
                 _ => Value::Null,
             },
+            FieldType::Text if bytes.is_empty() && self.place != FieldPlace::Rest => Value::Null,
             FieldType::Text => Value::Bytes(text_of(bytes)),
             FieldType::Binary | FieldType::TextList => Value::Bytes(bytes),
             FieldType::IntList(width) | FieldType::UIntList(width) => {
@@ -388,6 +391,9 @@ mod tests {
         check(FieldType::Text, 18, 0, Rest, Value::Bytes(b"xy"));
         check(FieldType::Text, u32::MAX, 4, RelLoc, Value::Null);
         check(FieldType::Text, 2, 4, DataLoc, Value::Null);
+        // Length 0: the kernel could not read the string.
+        check(FieldType::Text, 12, 4, DataLoc, Value::Null);
+        check(FieldType::Text, 12, 4, RelLoc, Value::Null);
     }
 
     #[test]

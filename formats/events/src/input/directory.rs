@@ -189,6 +189,28 @@ impl Input {
         Ok(self.member(file)?.map(|input| input.head))
     }
 
+    /// Returns the bytes of a file in the directory as they are stored, perhaps compressed; `None` if it is empty, or there is no such file.
+    pub fn stored(&self, file: &str) -> Result<Option<Map>, Error> {
+        if self.stored_size(file) == Some(0) {
+            return Ok(None);
+        }
+        if let Some(path) = self.path_of(file) {
+            return Map::of_path(&path).map(Some).map_err(Error::io(&path));
+        }
+        let packed = self.packed(file);
+        Ok(packed.map(|(packed, member)| packed.stored(member)))
+    }
+
+    /// Returns the size of a file in the directory as it is stored; `None` if there is no such file.
+    pub fn stored_size(&self, file: &str) -> Option<u64> {
+        match self.path_of(file) {
+            Some(path) => std::fs::metadata(path).ok().map(|metadata| metadata.len()),
+            None => self
+                .packed(file)
+                .map(|(_, member)| member.bytes.len() as u64),
+        }
+    }
+
     /// Opens a file of the directory as an input; `None` if there is no such file.
     pub fn member(&self, file: &str) -> Result<Option<Input>, Error> {
         if let Some(path) = self.path_of(file) {

@@ -112,6 +112,54 @@ fn an_archive_may_hold_several_traces() {
     assert_eq!((found, size), (expected, single.len() as u64));
 }
 
+/// A copy of a trace is imported once, in a directory and in an archive; equal texts of two threads are no copies.
+#[test]
+fn copies_are_imported_once() {
+    let ctf = "/* CTF 1.8 */ trace { byte_order = le; }; event { name = \"a:b\"; fields := struct { integer { size = 32; } n; }; };";
+    let streams: [&[u8]; 2] = [b"\x01\0\0\0\x02\0\0\0", b"\x03\0\0\0"];
+    let data = golden("perf_data/golden/switched-1.data");
+    let thread = b"read(3, \"\", 1) = 0\nread(3, \"\", 1) = 0\nclose(3) = 0\n";
+    let session: [(&str, &[u8]); 5] = [
+        ("s1/kernel/metadata", ctf.as_bytes()),
+        ("s1/kernel/ch_0", streams[0]),
+        ("s1/kernel/ch_1", streams[1]),
+        // Of the same session, with other packets.
+        ("s1/rotated/metadata", ctf.as_bytes()),
+        ("s1/rotated/ch_0", streams[1]),
+    ];
+    let copy: Vec<(String, &[u8])> = session
+        .iter()
+        .map(|(name, bytes)| (name.replace("s1/", "s2/"), *bytes))
+        .collect();
+    let copy = copy.iter().map(|(name, bytes)| (name.as_str(), *bytes));
+    let all: Vec<(&str, &[u8])> = session.into_iter().chain(copy).collect();
+    let events = |input: Input| {
+        let folder = tempfile::tempdir().unwrap();
+        let report = import(vec![input], &folder.path().join("a.pqt"), options()).unwrap();
+        (report.counts.events, report.counts.calls)
+    };
+    let archive = |files: &[(&str, &[u8])]| Input::from_bytes("x.zip", &zip(files)).unwrap();
+    assert_eq!(events(archive(&session)).0, 4);
+    assert_eq!(events(archive(&all)).0, 4);
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in &all {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    assert_eq!(events(Input::open(folder.path()).unwrap()).0, 4);
+    let twice = [("a/p.data", &data[..]), ("b/copy of p.data", &data)];
+    assert_eq!(events(archive(&twice)), events(archive(&twice[..1])));
+    // In archives of their own.
+    let inner = zip(&session);
+    let nested = [("one.zip", &inner[..]), ("other.zip", &inner)];
+    assert_eq!(events(archive(&nested)).0, 4);
+    let threads = [("trace.17", &thread[..]), ("trace.18", thread)];
+    assert_eq!(events(archive(&threads)).1, 6);
+    let same_thread = [("a/trace.17", &thread[..]), ("b/trace.17", thread)];
+    assert_eq!(events(archive(&same_thread)).1, 3);
+}
+
 #[test]
 fn archives_without_traces_and_with_damaged_ones() {
     let refused = |bytes: &[u8], from| {

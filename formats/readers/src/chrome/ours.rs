@@ -83,11 +83,16 @@ impl<'a> Ours<'a> {
                 b"clock" => Fact::Clock(value),
                 b"host" => Fact::Host(value),
                 b"os_release" => Fact::OsRelease(value),
+                b"architecture" => Fact::Architecture(value),
                 b"recorder" => Fact::Recorder(value),
                 b"command_line" => Fact::CommandLine(value),
                 b"start_since_1970_ns" => match self.number(name) {
                     Some(wall) => Fact::WallOffset(wall.saturating_sub(self.start)),
                     None => continue,
+                },
+                b"scope" => Fact::Other {
+                    name: "scope",
+                    value,
                 },
                 b"state" => Fact::Other {
                     name: "chrome.state",

@@ -487,6 +487,7 @@ impl<'a> File<'a> {
             Kind::Complete => {
                 let args = arguments(event.args);
                 let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+                let duration = event.duration.filter(|duration| *duration >= 0);
                 sink.event(Event::Call(&Call {
                     common,
                     function,
@@ -494,9 +495,10 @@ impl<'a> File<'a> {
                     depth: None,
                     context: None,
                     args: &args,
-                    duration: event.duration.filter(|duration| *duration >= 0),
+                    duration,
                     retval: None,
-                    may_nest: common.tid.is_some(),
+                    // Without a duration, nothing says which calls are inside.
+                    may_nest: common.tid.is_some() && duration.is_some(),
                 }))
             }
             Kind::Begin => {

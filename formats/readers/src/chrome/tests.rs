@@ -75,6 +75,19 @@ fn calls_of_nobody_are_of_a_thread() {
     );
 }
 
+/// A call whose end is unknown encloses no others.
+#[test]
+fn calls_without_a_duration_enclose_nothing() {
+    check(
+        r#"[{"ph":"X","name":"a","ts":1,"pid":1},{"ph":"X","name":"b","ts":2,"dur":-1,"pid":1},{"ph":"X","name":"c","ts":3,"dur":4,"pid":1}]"#,
+        &[
+            "call time=1000 pid=1 tid=1 function=\"a\" leaf=true",
+            "call time=2000 pid=1 tid=1 function=\"b\" leaf=true",
+            "call time=3000 pid=1 tid=1 function=\"c\" duration=4000",
+        ],
+    );
+}
+
 #[test]
 fn times_are_exact() {
     check(

@@ -4,8 +4,8 @@ use hashbrown::HashMap;
 use perfquet_events::Error;
 use perfquet_events::event::{
     BuildId, Call, Comm, Common, Context, Enter, Event, EventId, EventKind, EventType, Exit,
-    Extras, Field, FieldType, Fields, Fork, Function, Leave, Mapping, NamedFrame, Purpose, Sample,
-    Sink, Space, Stack, Switch, Value,
+    Extras, Field, FieldType, Fields, Flags, Fork, Function, Leave, Mapping, NamedFrame, Purpose,
+    Sample, Sink, Space, Stack, Switch, Value,
 };
 
 use super::layout::{ClassLayout, Column, ScopeOf};
@@ -174,6 +174,15 @@ impl Types {
             let is_number = matches!(column.kind, FieldType::Int(_) | FieldType::UInt(_));
             let change = if is_number { change } else { Change::None };
             plan.fields.push((slot, change));
+            // perf writes the bytes of the kernel with 32 bits.
+            let flags = Flags::fields().into_iter();
+            if let Some(byte) = flags
+                .filter(|_| tracer == Tracer::Perf)
+                .find(|flag| flag.name == field)
+            {
+                fields.push(byte);
+                continue;
+            }
             fields.push(Field {
                 name: field,
                 kind: match change {
@@ -275,8 +284,6 @@ fn member(column: &Column, tracer: Tracer, kind: EventKind) -> Option<Member> {
             | "raw_len"
             | "raw_data"
             | "common_type"
-            | "common_flags"
-            | "common_preempt_count"
             | "common_pid" => Member::Dropped,
             _ => return None,
         },

@@ -21,6 +21,8 @@ use crate::files::Files;
 use crate::problems::Problems;
 
 const PROGRESS_PACKETS: u64 = 64;
+/// Events of LTTng before 2.12 may be shortly after the end of their packet, those of barectf before its begin.
+const SLACK_NS: i64 = 1_000_000_000;
 /// Facts of the environment.
 const FACTS_MAX: usize = 100;
 
@@ -217,12 +219,18 @@ fn facts(traces: &[Trace<'_>], sink: &mut dyn Sink) -> Result<(), Error> {
         }
         sink.event(Event::Fact(Fact::Recorder(&recorder)))?;
     }
+    let is_ours = env("tracer_name") == Some("perfquet");
     for (name, value) in trace.metadata.env.iter().take(FACTS_MAX) {
         let other = format!("ctf.{name}");
         sink.event(Event::Fact(match name.as_str() {
             "hostname" | "host" => Fact::Host(value),
             "kernel_release" | "release" => Fact::OsRelease(value),
             "machine" | "architecture" => Fact::Architecture(value),
+            "command_line" if is_ours => Fact::CommandLine(value),
+            "scope" if is_ours => Fact::Other {
+                name: "scope",
+                value,
+            },
             _ => Fact::Other {
                 name: &other,
                 value,
@@ -317,6 +325,8 @@ struct Cursor<'a> {
     event_at: u64,
     /// The time of the current event.
     time: Option<i64>,
+    /// The last readable event, or the begin of the packet: its time, and its cycles.
+    last: (Option<i64>, u64),
 }
 
 struct Merge<'a> {
@@ -352,6 +362,7 @@ impl<'a> Merge<'a> {
                 clock: None,
                 event_at: 0,
                 time: None,
+                last: (None, 0),
             });
         }
         let mut heap = BinaryHeap::new();
@@ -412,7 +423,10 @@ impl<'a> Merge<'a> {
                             if stream.has_clock {
                                 cursor.time = cursor.now(cursor.decoder.clock);
                             }
-                            return Ok(true);
+                            match cursor.flaw(packet, stream) {
+                                None => return Ok(true),
+                                Some(flaw) => self.broken(cursor, packet, &flaw, sink)?,
+                            }
                         }
                         Err(reason) => self.broken(cursor, packet, reason, sink)?,
                     }
@@ -449,6 +463,7 @@ impl<'a> Merge<'a> {
         cursor.decoder.end = packet.content_bits;
         if let Some(begin) = packet.begin {
             cursor.decoder.clock = begin;
+            cursor.last = (cursor.now(begin), begin);
         }
         if packet.lost_packets > 0 {
             sink.event(Event::Loss(Loss {
@@ -495,7 +510,7 @@ impl<'a> Merge<'a> {
         }))
     }
 
-    /// Reports an event that cannot be read. The rest of its packet is lost.
+    /// Reports an event that cannot be read. The rest of its packet is lost, from the last event that could be.
     fn broken(
         &mut self,
         cursor: &mut Cursor<'a>,
@@ -513,6 +528,7 @@ impl<'a> Merge<'a> {
             .report(sink, Place::Offset(offset), "event", || {
                 format!("{file}: {reason}; {bytes} bytes to the end of the packet are skipped")
             })?;
+        (cursor.time, cursor.decoder.clock) = cursor.last;
         sink.event(Event::Loss(Loss {
             time: cursor.time,
             cpu: cursor.cpu(),
@@ -530,15 +546,8 @@ impl<'a> Merge<'a> {
         let (Some(packet), Some(stream)) = (cursor.packet, cursor.stream) else {
             return Ok(());
         };
-        let id = cursor.decoder.id;
-        let place = match stream.by_id.get(&id) {
-            Some(place) => *place,
-            // The only event needs no ID.
-            None if stream.classes.len() == 1 && stream.event_header.is_none() => 0,
-            None => {
-                let reason = format!("the metadata has no event {id}");
-                return self.broken(cursor, packet, &reason, sink);
-            }
+        let Some(place) = class_of(stream, &cursor.decoder) else {
+            return Ok(());
         };
         let plans = self.plans.get(packet.trace);
         let plan = plans
@@ -559,11 +568,36 @@ impl<'a> Merge<'a> {
         if cursor.decoder.at == cursor.event_at {
             return self.broken(cursor, packet, "an event without any bits", sink);
         }
+        cursor.last = (cursor.time, cursor.decoder.clock);
         self.emitter.emit(plan, &cursor.decoder, cursor.time, sink)
     }
 }
 
+/// The class of the current event.
+#[inline]
+fn class_of(stream: &StreamLayout, decoder: &Decoder<'_>) -> Option<usize> {
+    let place = stream.by_id.get(&decoder.id).copied();
+    // The only event needs no ID.
+    let is_only = || stream.classes.len() == 1 && stream.event_header.is_none();
+    place.or_else(|| is_only().then_some(0))
+}
+
 impl Cursor<'_> {
+    /// Why the header of the current event is not one.
+    #[inline]
+    fn flaw(&self, packet: &Packet, stream: &StreamLayout) -> Option<String> {
+        if class_of(stream, &self.decoder).is_none() {
+            return Some(format!("the metadata has no event {}", self.decoder.id));
+        }
+        // Packets of crashed programs end at 0.
+        let end = packet.end.filter(|end| packet.begin <= Some(*end));
+        let end = end.and_then(|end| self.now(end));
+        let (time, last) = (self.time?, self.last.0);
+        let is_outside = end.is_some_and(|end| time > end.saturating_add(SLACK_NS))
+            || last.is_some_and(|last| time < last.saturating_sub(SLACK_NS));
+        is_outside.then(|| "an event outside of the time of its packet".to_owned())
+    }
+
     /// Cycles as time.
     fn now(&self, cycles: u64) -> Option<i64> {
         Some(time_of(self.clock?.nanoseconds(cycles)))

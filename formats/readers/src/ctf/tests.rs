@@ -197,6 +197,77 @@ fn hostile_metadata_is_bounded() {
     );
 }
 
+/// The context of kernel events has the columns of perf.data, in the trace and in its text.
+#[test]
+fn flags_of_perf_are_columns() {
+    let fields: String = [
+        "common_type",
+        "common_flags",
+        "common_preempt_count",
+        "common_pid",
+        "pid",
+    ]
+    .map(|name| format!("integer {{ size = 32; }} {name}; "))
+    .concat();
+    let metadata = format!(
+        "env {{ tracer_name = \"perf\"; }}; event {{ name = \"sched:sched_waking\"; fields := struct {{ {fields} }}; }};"
+    );
+    let values = [372, 17, 3, 7, 9_u32].map(u32::to_le_bytes).concat();
+    let line = "[00:35:19.774829609] (+0.000126609) sched:sched_waking: { cpu_id = 1 }, { perf_tid = 7, perf_pid = 7, \
+        common_type = 372, common_flags = 17, common_preempt_count = 3, common_pid = 7, pid = 9 }\n";
+    for text in [read(&metadata, &values), read_bytes(&CTF, line.as_bytes())] {
+        let kinds = "common_flags:UInt(1) common_preempt_count:UInt(1)";
+        assert!(text.contains(kinds), "{text}");
+        assert!(text.contains("fields=[17, 3, 9]"), "{text}");
+    }
+}
+
+/// What follows a damaged header is lost from the last event on, whatever time is in it.
+#[test]
+fn losses_begin_where_events_end() {
+    let metadata = "clock { name = m; }; typealias integer { size = 64; map = clock.m.value; } := stamp; \
+        stream { packet.context := struct { stamp timestamp_begin; stamp timestamp_end; integer { size = 64; } content_size; }; \
+        event.header := struct { integer { size = 64; } id; stamp timestamp; }; }; \
+        event { name = e; id = 1; fields := struct { integer { size = 64; } n; }; };";
+    let packet = |events: &[[u64; 3]]| {
+        let size = 64 * (3 + 3 * events.len() as u64);
+        let head = [5_000_000_000, 6_000_000_000, size];
+        let words = head.iter().chain(events.as_flattened());
+        words
+            .flat_map(|word| word.to_le_bytes())
+            .collect::<Vec<u8>>()
+    };
+    let good = [1, 5_100_000_000, 7];
+    for (damaged, reason) in [
+        (
+            [u64::MAX, 1_099_500_000_000, 0],
+            "the metadata has no event 18446744073709551615",
+        ),
+        (
+            [1, 1_099_500_000_000, 0],
+            "an event outside of the time of its packet",
+        ),
+        (
+            [1, 16_800_000, 0],
+            "an event outside of the time of its packet",
+        ),
+    ] {
+        let text = read(metadata, &packet(&[good, damaged, good]));
+        assert!(text.contains(reason), "{text}");
+        assert!(
+            text.contains("Loss(Loss { time: Some(5100000000)"),
+            "{text}"
+        );
+        assert_eq!(text.matches("\nsample 0").count(), 1, "{text}");
+    }
+    // Without a good one: where its packet begins.
+    let text = read(metadata, &packet(&[[2, 1, 0]]));
+    assert!(
+        text.contains("Loss(Loss { time: Some(5000000000)"),
+        "{text}"
+    );
+}
+
 /// The events of a trace with one stream file.
 fn read(metadata: &str, stream: &[u8]) -> String {
     let folder = tempfile::tempdir().unwrap();

@@ -23,11 +23,11 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         });
     }
     let mut out = Printout::new("gcov", sink)?;
-    let mut source: &[u8] = b"";
+    let mut place = Place::default();
     let mut lines = Lines::of(&map);
     let mut meter = Meter::default();
     while let Some(next) = lines.next() {
-        one(next, &mut source, &mut out)?;
+        one(next, &mut place, &mut out)?;
         meter.report(lines.progress(), out.sink)?;
     }
     out.finish()
@@ -46,8 +46,17 @@ pub(super) fn line(text: &[u8]) -> Option<(&[u8], u64, &[u8])> {
     is_count.then_some((count, number, source))
 }
 
-fn one<'a>(next: Line<'a>, source: &mut &'a [u8], out: &mut Printout<'_>) -> Result<(), Error> {
+/// What the lines belong to.
+#[derive(Default)]
+struct Place<'a> {
+    source: &'a [u8],
+    /// One of several functions on the same lines. The lines before its name have the sums of all of them.
+    function: Option<&'a [u8]>,
+}
+
+fn one<'a>(next: Line<'a>, place: &mut Place<'a>, out: &mut Printout<'_>) -> Result<(), Error> {
     let text = next.text;
+    let source = place.source;
     if text.trim_ascii().is_empty() {
         out.counts.blank += 1;
         return Ok(());
@@ -60,8 +69,12 @@ fn one<'a>(next: Line<'a>, source: &mut &'a [u8], out: &mut Printout<'_>) -> Res
         let is_other = [&b"branch "[..], b"call ", b"unconditional "]
             .iter()
             .any(|start| text.starts_with(start));
-        // Instances of a template are printed between lines.
-        if is_other || text.starts_with(b"-----") || text.ends_with(b":") {
+        let is_ruler = text.starts_with(b"-----");
+        let name = text.strip_suffix(b":");
+        if is_ruler || name.is_some() {
+            place.function = name.filter(|_| !is_ruler);
+        }
+        if is_other || is_ruler || name.is_some() || is_block(text) {
             out.counts.header += 1;
             return Ok(());
         }
@@ -75,7 +88,10 @@ fn one<'a>(next: Line<'a>, source: &mut &'a [u8], out: &mut Printout<'_>) -> Res
         };
         let value = value.get(key.len() + 1..).unwrap_or_default();
         if key == "Source" {
-            *source = value;
+            *place = Place {
+                source: value,
+                function: None,
+            };
         }
         let name = &format!("gcov.{}", key.to_lowercase());
         let value = &String::from_utf8_lossy(value);
@@ -95,7 +111,27 @@ fn one<'a>(next: Line<'a>, source: &mut &'a [u8], out: &mut Printout<'_>) -> Res
     };
     out.counts.data += 1;
     let number = number.to_string();
-    sum(out, b"executions", &[source, number.as_bytes()], count)
+    let number = number.as_bytes();
+    match place.function {
+        Some(function) => sum(
+            out,
+            b"executions by function",
+            &[source, number, function],
+            count,
+        ),
+        None => sum(out, b"executions", &[source, number], count),
+    }
+}
+
+/// `       7:    3-block  0` (`-a`): a part of the line above.
+fn is_block(text: &[u8]) -> bool {
+    let mut parts = text.splitn(2, |&byte| byte == b':').skip(1);
+    let rest = parts.next().unwrap_or_default().trim_ascii_start();
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    digits > 0
+        && rest
+            .get(digits..)
+            .is_some_and(|rest| rest.starts_with(b"-block "))
 }
 
 fn sum(out: &mut Printout<'_>, name: &[u8], keys: &[&[u8]], count: u64) -> Result<(), Error> {

@@ -396,7 +396,7 @@ fn settle(
     let drift = sections
         .last()
         .map_or(0, |last| length.wrapping_sub(last.end()) as i64);
-    let drift = Some(drift).filter(|drift| drift.abs() <= INDEX_SHIFT_MAX);
+    let drift = Some(drift).filter(|drift| (-INDEX_SHIFT_MAX..=INDEX_SHIFT_MAX).contains(drift));
     let moved = |section: Section, shift: i64| Section {
         offset: section.offset.saturating_add_signed(shift),
         size: section.size,

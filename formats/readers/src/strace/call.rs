@@ -19,7 +19,7 @@ const ARGUMENTS_MAX: usize = 64;
 /// What a call returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Outcome<'a> {
-    /// Return value, the negative error number of a failed call; `None` if strace does not know it.
+    /// Return value, the negative error number of a failed call, also of one that the kernel restarts; `None` if strace does not know it.
     pub(super) value: Option<i64>,
     /// Name of the error.
     pub(super) error: Option<&'a [u8]>,
@@ -47,13 +47,14 @@ impl<'a> Outcome<'a> {
             Some(digits) => hexadecimal(digits).map(|value| value as i64),
             None => signed(number).or_else(|| unsigned(number).map(|value| value as i64)),
         };
-        // An error with an unknown name stays -1.
+        // An error with an unknown name stays -1. A call that the kernel restarts has one without -1: `? ERESTARTSYS`.
         let negative = error.and_then(errno::number).and_then(i64::checked_neg);
         Outcome {
-            value: value.map(|value| match value {
-                -1 => negative.unwrap_or(-1),
-                other => other,
-            }),
+            value: match (value, number) {
+                (Some(-1), _) => Some(negative.unwrap_or(-1)),
+                (None, b"?") => negative,
+                (other, _) => other,
+            },
             error,
             duration,
         }

@@ -57,7 +57,7 @@ fn results() {
         &[
             "call tid=1 function=\"sys_mmap\" args=[\"NULL\"] retval=140737488355327 leaf=true",
             "call tid=1 function=\"sys_openat\" args=[\"AT_FDCWD</a, b>\", \"\\\"c\\\"\"] duration=2000 retval=3 leaf=true",
-            "call tid=1 function=\"sys_pause\" args=[\"error=ERESTARTNOHAND\"] leaf=true",
+            "call tid=1 function=\"sys_pause\" args=[\"error=ERESTARTNOHAND\"] retval=-514 leaf=true",
             "call tid=1 function=\"sys_ioctl\" args=[\"0\", \"error=EWHAT\"] retval=-1 leaf=true",
         ],
     );

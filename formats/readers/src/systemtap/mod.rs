@@ -14,7 +14,8 @@
 //!  0xffffffff81a03f4d : do_syscall_64+0x5d/0xc0 [kernel] (inexact)
 //! ```
 //! Specification: `runtime/stat-common.c`, `runtime/sym.c` and `tapset/indent.stp` of SystemTap; its language reference.
-//! Versions known: 1.x to 5.x. A script prints whatever it likes, so text alone is not recognized: `--from systemtap` reads it.
+//! Versions known: 1.x to 5.x. A script prints whatever it likes, so text alone is not recognized: `--from systemtap` reads it. Recognized
+//! are histograms, calls, backtraces, and tables of function times with at least four values, two of which have a unit.
 //!
 //! | in the output | becomes |
 //! | --- | --- |
@@ -39,6 +40,11 @@ mod stack;
 mod tests;
 
 use perfquet_events::Format;
+
+/// Whether a text that is not recognized shows the command of a script, for a hint.
+pub fn has_command(head: &[u8]) -> bool {
+    sniff::has_command(head)
+}
 
 /// The output of SystemTap.
 pub const SYSTEMTAP: Format = Format {

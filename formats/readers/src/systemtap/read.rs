@@ -72,7 +72,9 @@ impl<'a> Reader<'a, '_> {
         let text = line.text.strip_prefix(b"^C").unwrap_or(line.text);
         if text.trim_ascii().is_empty() {
             self.out.counts.blank += 1;
-            self.table = None;
+            // A blank line may be between the rows of a table, too.
+            let next = self.peek().map_or(&b""[..], |next| next.text);
+            self.table = self.table.take().filter(|table| table.row(next).is_some());
             return Ok(());
         }
         if is_head(text) {

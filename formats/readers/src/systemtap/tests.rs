@@ -35,8 +35,39 @@ fn other_texts_are_not_recognized() {
         "0 x(7): -> f\n",
         "16\n",
         "",
+        // Three values, one row, and rows without a key.
+        "Name  Count  Total ns  Avg ns\nread  1  2  3\nwrite  1  2  3\n",
+        "Name  Count  Total ns  Avg ns  Max ns\nread  1  2  3  4\nand text\n",
+        "Name  Count  Total ns  Avg ns  Max ns\n1  2  3  4\n5  6  7  8\n",
     ] {
         assert_eq!((SYSTEMTAP.sniff)(text.as_bytes()), Guess::No, "{text}");
+    }
+}
+
+/// Tables of function times are recognized; their keys have no colon.
+#[test]
+fn function_times() {
+    let schedtimes = "  execname:    pid    run(us)  sleep(us) iowait(us) queued(us)  total(us)\n\n  \
+        systemd:      1        172  109137213          0         35  109137420\n  kthreadd:      2         82   96230995          0         97   96231174\n";
+    let kvm = "# Intel exit reasons\n# reason: count sum(us) min(us) avg(us) max(us)\n0: 55 123 0 2 12\n1: 16668 23165 0 1 77\n";
+    // latencytap: a blank line between the rows.
+    let text = format!(
+        "{schedtimes}\n  sh:      7        1  2          3         4  5\n\ntext 1 2 3 4 5\n"
+    );
+    let events = read_bytes(&SYSTEMTAP, text.as_bytes());
+    assert_eq!(
+        events.matches("keys=[\"sh\", \"7\"]").count(),
+        5,
+        "{events}"
+    );
+    for (text, keys) in [(schedtimes, "[\"systemd\", \"1\"]"), (kvm, "[\"0\"]")] {
+        assert_eq!((SYSTEMTAP.sniff)(text.as_bytes()), Guess::Likely, "{text}");
+        let events = read_bytes(&SYSTEMTAP, text.as_bytes());
+        assert_eq!(
+            events.matches(&format!("keys={keys}")).count(),
+            5,
+            "{events}"
+        );
     }
 }
 

@@ -74,6 +74,24 @@ fn other_heads_are_not_claimed() {
     check(b"# FUNCTION\n");
 }
 
+/// Outside of calls, waits are nobody's: the calls of the program before exec have ended, whatever else renames a thread.
+#[test]
+fn waits_between_programs_are_no_calls() {
+    let dump = |function: &str| {
+        let text = format!(
+            "uftrace file header: magic \n1.000000001 7: [entry] main(1) depth: 0\n\
+             1.000000002 7: [entry] {function}(2) depth: 1\n1.000000003 7: [event] linux:task-name(200006)\n\
+             1.000000004 7: [event] linux:sched-out (pre-empted)(200007)\n1.000000005 7: [event] linux:sched-in(200001)\n"
+        );
+        let events = read_bytes(&UFTRACE, text.as_bytes());
+        events
+            .matches("function=\"linux:schedule (pre-empted)\"")
+            .count()
+    };
+    assert_eq!(dump("execl"), 0);
+    assert_eq!(dump("prctl"), 2, "its begin and its end");
+}
+
 proptest! {
     /// Damaged records never panic, and no entry is invented.
     #[test]

@@ -14,6 +14,18 @@ use crate::lines::{hexadecimal, signed};
 const TYPES_MAX: usize = 10_000;
 const SCHEDULE: &[u8] = b"linux:schedule";
 const PREEMPTED: &[u8] = b"linux:schedule (pre-empted)";
+/// Functions in which another program begins.
+const EXEC: [&[u8]; 9] = [
+    b"execl",
+    b"execle",
+    b"execlp",
+    b"execv",
+    b"execve",
+    b"execvp",
+    b"execvpe",
+    b"execveat",
+    b"fexecve",
+];
 
 /// The state of a thread.
 #[derive(Debug, Default)]
@@ -24,6 +36,8 @@ struct Thread {
     kernel_depth: u32,
     /// The name under which the thread does not run.
     waiting: Option<&'static [u8]>,
+    /// The innermost open function begins another program, unless it fails.
+    is_in_exec: bool,
 }
 
 /// Emits what the lines say.
@@ -69,6 +83,7 @@ impl TextEmitter {
         thread.waiting = None;
         thread.kernel_depth = 0;
         thread.depth = at.depth.saturating_add(1);
+        thread.is_in_exec = EXEC.contains(&name);
         sink.event(Event::Enter(&Enter {
             common: at.common(),
             function: Function::named(name),
@@ -90,6 +105,7 @@ impl TextEmitter {
         thread.waiting = None;
         thread.kernel_depth = 0;
         thread.depth = at.depth;
+        thread.is_in_exec = false;
         let retval = value.and_then(integer);
         sink.event(Event::Leave(&Leave {
             common: at.common(),
@@ -207,8 +223,16 @@ impl TextEmitter {
                 })),
                 None => Ok(()),
             },
-            // The lines of threads and programs have more.
-            b"linux:task-new" | b"linux:task-name" => Ok(()),
+            // The line does not say why the name is another one: no call of the program before continues after exec.
+            b"linux:task-name" => {
+                let thread = self.thread(at.tid);
+                if thread.is_in_exec {
+                    *thread = Thread::default();
+                }
+                Ok(())
+            }
+            // The lines of threads have more.
+            b"linux:task-new" => Ok(()),
             _ => self.hit(at, name, data, sink),
         }
     }
