@@ -1,4 +1,8 @@
-//! Facts with the units of sampled values, of formats that declare them: `pprof.unit.cpu` = `nanoseconds`.
+//! Facts with the units of sampled values, of formats that declare them: `pprof.unit.cpu` = `nanoseconds`; and the aggregation whose
+//! values are times.
+
+/// Name of the aggregation of `perfquet-record --off-cpu`. Its values are nanoseconds.
+pub const OFF_CPU: &str = "off-cpu";
 
 const PREFIXES: [&str; 2] = ["pprof.unit.", "speedscope.unit."];
 

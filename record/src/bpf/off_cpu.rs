@@ -17,6 +17,7 @@ use perfquet_ebpf::layout::{Cell, NO_BAR, OffCell, OffKey, OffSettings, OffStart
 use perfquet_ebpf::walk_tables::WalkTables;
 use perfquet_ebpf::{EbpfLoader, Object, compiled};
 use perfquet_events::event::{Action, AggregateValue};
+use perfquet_trace::unit_fact::OFF_CPU;
 
 use super::intervals::{CellKey, Entry, Intervals};
 use super::walking::Variants;
@@ -28,7 +29,6 @@ use crate::probe::stacks::Stacks;
 use crate::recording::Recording;
 use crate::sys::clock;
 
-const NAME: &str = "off-cpu";
 const VARIANTS: Variants = Variants {
     walking: compiled::OFF_CPU_WALKED,
     plain: compiled::OFF_CPU,
@@ -193,7 +193,7 @@ impl OffCpu {
         for printout in self.intervals.printouts(&cells, printing.now, how) {
             for ((_, words), bars) in printout.cells.iter() {
                 let total = bars.get(&NO_BAR).map_or(0, |cell| cell.sum);
-                records.aggregate(NAME, Action::Sum, &row(words, total), printout.since);
+                records.aggregate(OFF_CPU, Action::Sum, &row(words, total), printout.since);
             }
         }
         Ok(())
@@ -204,7 +204,7 @@ impl OffCpu {
         if self.intervals.given_up() > 0 {
             records.loss(self.intervals.given_up(), "off-cpu: no room in the totals");
         }
-        put_losses(&self.object, NAME, records, &[])
+        put_losses(&self.object, OFF_CPU, records, &[])
     }
 }
 

@@ -100,7 +100,7 @@ fn entry(value: &Value, folder: &Path) -> Option<(PathBuf, Option<Placement>)> {
     let placement = Placement {
         origin: number("origin")?,
         shift: number("shift")?,
-        drift: number("drift").filter(|drift| drift.abs() <= DRIFT_MAX)?,
+        drift: number("drift").filter(|drift| (-DRIFT_MAX..=DRIFT_MAX).contains(drift))?,
         method: Method::of(method.as_str()?)?,
         error: match value.get("error") {
             None => None,

@@ -72,6 +72,12 @@ impl Lanes {
         self.places.contains_key(&lane)
     }
 
+    /// The open calls of all lanes.
+    pub(super) fn opens(&self) -> impl Iterator<Item = &Open> {
+        let places = self.places.values();
+        places.flat_map(|&place| self.opens.get(place as usize).into_iter().flatten())
+    }
+
     /// The open calls of a lane, which is added if it is new.
     #[inline]
     pub(super) fn of(&mut self, lane: Lane) -> &mut Vec<Open> {

@@ -69,6 +69,7 @@ pub(crate) use names::Names;
 use pairs::{DECLARED, ENTRY_BYTES, PROBE, SystemCall};
 pub(crate) use pairs::{Pairs, Recorded, Role};
 use pending::{CallId, Extra, Pending};
+use system_calls::Children;
 use threadless::{Threadless, is_interrupt};
 use waiting::{Extent, PendingRows};
 
@@ -210,6 +211,7 @@ pub(crate) struct Calls {
     ended: u64,
     buffers: Buffers,
     threadless: Threadless,
+    children: Children,
 }
 
 impl Calls {
@@ -229,6 +231,7 @@ impl Calls {
             ended: 0,
             buffers: Buffers::default(),
             threadless: Threadless::default(),
+            children: Children::default(),
         }
     }
 
@@ -266,6 +269,7 @@ impl Calls {
     /// Records a loss: from here on, a leave must prove that it belongs to an open call.
     pub(crate) fn loss(&mut self) {
         self.losses += 1;
+        self.children.loss();
         let rows = &mut self.rows;
         self.lanes.sweep(|lane| {
             // Without a depth, no event would end them.
@@ -395,6 +399,7 @@ impl Calls {
         }
         let lane = self.lane(&exit.head);
         self.returns(lane, &exit);
+        self.children.parent(&exit);
         let losses = self.losses;
         let opens = without_ended(&mut self.rows, self.lanes.of(lane), exit.head.time());
         let place = place_of(opens, &exit);
@@ -428,9 +433,13 @@ impl Calls {
         }
         let Some(open) = proven else {
             let function = exit.function.map(|function| self.texts.get(function));
-            if system_calls::is_no_call(&exit, function.unwrap_or_default()) {
+            let function = function.unwrap_or_default();
+            if system_calls::is_no_call(&exit, function)
+                || self.children.is_child(&exit, function, &self.lanes)
+            {
                 return None;
             }
+            let opens = self.lanes.of(lane);
             let around = around(opens, losses);
             let mut row = Pending::without_entry(exit, around.map(|open| open.id), calls_in(opens));
             row.caller = around.and_then(|around| around.function);

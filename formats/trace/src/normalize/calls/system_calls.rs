@@ -7,9 +7,11 @@
 //! ```
 //! Threads make one system call at a time, so an entry ends those of the same kind that are open.
 
+use hashbrown::HashMap;
 use perfquet_events::event::Value;
 
 use super::super::texts::SharedTexts;
+use super::lanes::Lanes;
 use super::{Entry, Exit, Open, SystemCall};
 use crate::system_call;
 
@@ -17,6 +19,60 @@ use crate::system_call;
 const REPLACED: u64 = u64::MAX;
 /// Calls that return twice: in the child with 0.
 const RETURN_TWICE: [&[u8]; 4] = [b"sys_clone", b"sys_clone3", b"sys_fork", b"sys_vfork"];
+
+/// Returns from calls by number, where the architecture and so their names are unknown: texts rarely have it.
+#[derive(Debug, Default)]
+pub(super) struct Children {
+    /// Returns of parents less those of children.
+    pending: HashMap<u64, i64>,
+}
+
+impl Children {
+    /// Notes the return of a parent.
+    #[inline]
+    pub(super) fn parent(&mut self, exit: &Exit) {
+        if exit.retval > Some(0)
+            && let Some(number) = number_of_fork(exit)
+        {
+            *self.pending.entry(number).or_default() += 1;
+        }
+    }
+
+    /// Whether an exit without an entry is the child's return: for each, a parent is in the call or has returned from it.
+    pub(super) fn is_child(&mut self, exit: &Exit, function: &[u8], lanes: &Lanes) -> bool {
+        let Some(number) = number_of_fork(exit).filter(|_| exit.retval == Some(0)) else {
+            return false;
+        };
+        if function != name(number.cast_signed(), None).as_bytes() {
+            return false;
+        }
+        let is_parent = |open: &&Open| {
+            open.system_call == Some(SystemCall::Numbered) && open.number == Some(number)
+        };
+        let parents = lanes.opens().filter(is_parent).count();
+        let pending = self.pending.entry(number).or_default();
+        let is_child = i64::try_from(parents)
+            .unwrap_or(i64::MAX)
+            .saturating_add(*pending)
+            > 0;
+        *pending -= i64::from(is_child);
+        is_child
+    }
+
+    /// Events were lost: some of the returns.
+    pub(super) fn loss(&mut self) {
+        self.pending.clear();
+    }
+}
+
+/// The number of an exit, if an architecture numbers one of [`RETURN_TWICE`] so.
+#[inline]
+fn number_of_fork(exit: &Exit) -> Option<u64> {
+    let number = exit.number?;
+    // i386, Arm, PowerPC, s390: 2, 120, 189, 190. x86-64: 56 to 58. Newer ones: 220. All: 435.
+    let is_fork = matches!(number, 2 | 56..=58 | 120 | 189 | 190 | 220 | 435);
+    (is_fork && exit.system_call == Some(SystemCall::Numbered)).then_some(number)
+}
 
 /// Whether an exit has no number of a call.
 pub(super) fn lacks_number(exit: &Exit) -> bool {

@@ -155,6 +155,34 @@ fn the_child_of_clone_made_no_call() {
     );
 }
 
+/// Texts have numbers and no architecture, so the parent decides: it is in the call, or has returned from it.
+#[test]
+fn the_child_of_a_numbered_clone_made_no_call() {
+    check(
+        None,
+        &[
+            (0, 10, 5, &[56]),
+            (0, 11, 4, &[202]),
+            (1, 15, 6, &[56, 0]),
+            (1, 20, 5, &[56, 6]),
+            (0, 30, 5, &[220]),
+            // The number in the parent's container.
+            (1, 31, 5, &[220, 2]),
+            (1, 33, 7, &[220, 0]),
+            // No parent, and no call that returns twice.
+            (1, 35, 8, &[56, 0]),
+            (1, 36, 9, &[202, 0]),
+        ],
+        &[
+            "syscall:56 - - 0 10 10 10 task 6",
+            "syscall:202 - - 0 11 - - task - no exit",
+            "syscall:220 - - 0 30 1 1 task 2",
+            "syscall:56 - - 0 35 - - task 0 no entry",
+            "syscall:202 - - 0 36 - - task 0 no entry",
+        ],
+    );
+}
+
 /// The return of a function is reported inside the system call that reports it, which is no part of the function.
 #[test]
 fn the_call_that_reports_a_return_is_not_inside_the_function() {
