@@ -117,6 +117,9 @@ pub(crate) struct Arguments {
     ///
     /// Comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, ILIKE and IS NULL, as in SQL. Durations may have a unit: 500us. A column that a
     /// table lacks is NULL: "duration > 1ms" exports only calls, "duration IS NULL OR duration > 1ms" everything but short calls.
+    ///
+    /// Compared with a time, a duration counts from the first event, as in --time: "time > 5s". A number without a unit is a time of the
+    /// trace's clock in nanoseconds, as in the tables.
     #[arg(long = "where", value_name = "EXPR", value_parser = Condition::parse, requires = "to")]
     pub(crate) condition: Option<Condition>,
 

@@ -199,8 +199,10 @@ impl Export<'_> {
             ("start_since_1970_ns", wall.as_deref()),
             ("host", facts.host.as_deref()),
             ("os_release", facts.os_release.as_deref()),
+            ("architecture", facts.architecture.as_deref()),
             ("recorder", facts.recorder.as_deref()),
             ("command_line", facts.command_line.as_deref()),
+            ("scope", facts.other.get("scope").map(String::as_str)),
             ("state", Some(manifest.state.as_str())),
         ] {
             if let Some(value) = value {
@@ -394,7 +396,7 @@ impl Export<'_> {
             write_text(&mut args, name);
             args.push(b':');
             match value.parse::<i64>() {
-                Ok(number) if number.abs() < EXACT => {
+                Ok(number) if number.unsigned_abs() < EXACT.cast_unsigned() => {
                     args.extend_from_slice(number.to_string().as_bytes())
                 }
                 _ => write_text(&mut args, value),
@@ -478,7 +480,7 @@ impl Export<'_> {
                     write_text(&mut args, name);
                     args.push(b':');
                     match value {
-                        Cell::Int(number) if number.abs() < EXACT => {
+                        Cell::Int(number) if number.unsigned_abs() < EXACT.cast_unsigned() => {
                             args.extend_from_slice(number.to_string().as_bytes());
                         }
                         Cell::UInt(number) if number < EXACT.cast_unsigned() => {

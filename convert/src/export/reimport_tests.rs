@@ -130,6 +130,38 @@ fn calls_that_reach_out_of_another_take_what_is_inside() {
     check_formats(OVERHANG, &["perfetto", "chrome", "firefox", "speedscope"]);
 }
 
+/// Exports keep the recorded scope, on which thread states depend, and the architecture, which gives system calls their names.
+#[test]
+fn scope_and_architecture_come_back() {
+    let text = r#"{"otherData":{"exporter":"perfquet 0.1.0","start_ns":"5","architecture":"x86_64","scope":"process 7","command_line":"perf record -p 7"},
+"traceEvents":[{"ph":"X","pid":7,"tid":7,"ts":0,"dur":2,"name":"A"}]}"#;
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("a.pqt");
+    imported(Input::from_bytes("test", text.as_bytes()).unwrap(), &trace);
+    let facts = |trace: &Path| {
+        let trace = Directory::open(trace).unwrap();
+        let facts = &trace.manifest().facts;
+        let scope = facts.other.get("scope").cloned();
+        [
+            facts.architecture.clone(),
+            facts.command_line.clone(),
+            scope,
+        ]
+        .map(Option::unwrap)
+    };
+    let expected = ["x86_64", "perf record -p 7", "process 7"];
+    assert_eq!(facts(&trace), expected);
+    for name in ["chrome", "ctf"] {
+        let exporter = EXPORTERS.iter().find(|exporter| exporter.name == name);
+        again(exporter.unwrap(), &trace, folder.path());
+        assert_eq!(
+            facts(&folder.path().join(format!("{name}.pqt"))),
+            expected,
+            "{name}"
+        );
+    }
+}
+
 /// The name of a process is kept beside that of its first thread.
 #[test]
 fn names_of_processes_and_threads_come_back() {

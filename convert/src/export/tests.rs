@@ -14,7 +14,7 @@ use perfquet_readers::trace_dat::TRACE_DAT;
 use perfquet_trace::store::Directory;
 
 use super::{
-    Condition, EXPORTERS, Exporter, Output, Selection, Source, Tally, folded, perf_script,
+    Condition, EXPORTERS, Exporter, Output, Selection, Source, Tally, folded, perf_script, pprof,
     speedscope,
 };
 use perfquet_trace::normalize::TimeRange;
@@ -159,8 +159,8 @@ const INTERVALS: Format = Format {
         };
         for (snapshot, since, value) in [(0, Some(0), 5), (1, Some(10), 7), (1, None, 12)] {
             sink.event(Event::Aggregate(&Aggregate {
-                name: b"hits",
-                action: Some(Action::Count),
+                name: b"off-cpu",
+                action: Some(Action::Sum),
                 keys: &[b"dd"],
                 value: Some(AggregateValue::Int(value)),
                 kernel_stack: Stack::Named(&[frame]),
@@ -187,6 +187,17 @@ fn intervals_of_aggregates_are_parts_of_their_total() {
         exported(&speedscope::EXPORTER)
             .0
             .contains("\"weights\":[12]")
+    );
+}
+
+/// pprof shows 14.29 s, not 14287967942.
+#[test]
+fn times_off_the_cpu_have_a_unit() {
+    let (profile, _) = exported_with(&INTERVALS, &pprof::EXPORTER, b"x", Selection::default());
+    let text = String::from_utf8_lossy(&profile);
+    assert!(
+        text.contains("off-cpu") && text.contains("nanoseconds"),
+        "{text}"
     );
 }
 

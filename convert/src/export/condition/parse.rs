@@ -2,6 +2,7 @@
 
 use super::tokens::{Kind, Token, tokens};
 use super::{Comparison, Expression, Literal};
+use perfquet_views::TIMES;
 
 /// Maximum depth of parentheses and NOTs.
 const DEEPEST: usize = 200;
@@ -98,6 +99,10 @@ impl Parser<'_> {
                 return Err(self.expected("AND"));
             }
             let high = self.operand()?;
+            if self.is_time(&left) && has_two_clocks(&low, &high) {
+                let both = "BETWEEN: expected two durations from the start of the trace, or two numbers of its clock in nanoseconds";
+                return Err(both.to_owned());
+            }
             let compare = |comparison, bound| {
                 Expression::Compare(comparison, Box::new(left.clone()), Box::new(bound))
             };
@@ -183,6 +188,14 @@ impl Parser<'_> {
         Ok(Expression::Literal(literal))
     }
 
+    fn is_time(&self, expression: &Expression) -> bool {
+        let Expression::Column(index) = expression else {
+            return false;
+        };
+        let name = self.columns.get(*index);
+        name.is_some_and(|name| TIMES.contains(&name.as_str()))
+    }
+
     fn column(&mut self, name: String) -> Expression {
         self.next += 1;
         let known = self.columns.iter().position(|column| *column == name);
@@ -234,6 +247,17 @@ impl Parser<'_> {
     }
 }
 
+/// Whether one bound of a time counts from the start of the trace, and the other one is of its clock.
+fn has_two_clocks(low: &Expression, high: &Expression) -> bool {
+    let is_duration = |bound: &Expression| match bound {
+        Expression::Literal(Literal::Duration(_)) => Some(true),
+        Expression::Literal(Literal::Int(_) | Literal::Float(_)) => Some(false),
+        _ => None,
+    };
+    let both = is_duration(low).zip(is_duration(high));
+    both.is_some_and(|(low, high)| low != high)
+}
+
 /// Returns a single term unchanged, and joins several with AND or OR.
 fn joined(mut terms: Vec<Expression>, join: fn(Vec<Expression>) -> Expression) -> Expression {
     match terms.len() {
@@ -268,6 +292,24 @@ mod tests {
         assert_eq!(found, same);
         let (found, _) = parse("-1.5ms").unwrap();
         assert_eq!(found, Expression::Literal(Literal::Duration(-1_500_000)));
+    }
+
+    #[test]
+    fn bounds_of_a_time_are_of_one_clock() {
+        for text in [
+            "time BETWEEN 5000000000 AND 5.2s",
+            "time not between 1ms and 7",
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("two durations from the start"), "{error}");
+        }
+        for text in [
+            "time BETWEEN 1 AND 2",
+            "time BETWEEN 1s AND 2s",
+            "duration BETWEEN 0 AND 5ms",
+        ] {
+            parse(text).unwrap();
+        }
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(super) fn head(facts: &Facts) -> String {
         ("kernel_release", &facts.os_release),
         ("architecture", &facts.architecture),
         ("recorder", &facts.recorder),
+        ("command_line", &facts.command_line),
+        ("scope", &facts.other.get("scope").cloned()),
     ] {
         if let Some(value) = value {
             let _ = writeln!(text, "\t{name} = \"{}\";", escaped(value));

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use anyhow::Result;
+use perfquet_trace::unit_fact::OFF_CPU;
 
 use super::aggregates;
 use super::batch::{Head, Heads, column, i64_at, i64_column, text_at};
@@ -24,7 +25,7 @@ use super::paths::{Path, Paths};
 use super::protobuf::Message;
 use super::source::{RowTable, Source};
 use super::stacks::Stacks;
-use super::weights::Weights;
+use super::weights::{COUNT, NANOSECONDS, Weights};
 use super::{Exporter, Output, Tally};
 use sums::{Key, StackKey, Sums};
 use symbols::{Strings, Symbols};
@@ -138,10 +139,11 @@ impl ValueTypes {
         for name in names {
             values.aggregates.insert(name.clone(), values.types.len());
             let name = name.clone().unwrap_or_else(|| "aggregate".to_owned());
-            values.types.push(ValueType {
-                name,
-                unit: "count",
-            });
+            let unit = match name.as_str() {
+                OFF_CPU => NANOSECONDS,
+                _ => COUNT,
+            };
+            values.types.push(ValueType { name, unit });
         }
         values
     }
