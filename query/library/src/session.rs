@@ -309,6 +309,14 @@ impl Session {
         answer.map_err(|error| explain::error(error, "", Some(self)))
     }
 
+    /// Whether the events that the view of this name needs were recorded; false if there is no such view.
+    pub fn is_recorded(&self, view: &str) -> Result<bool> {
+        match self.views().iter().find(|known| known.name == view) {
+            Some(view) => self.has_events_of(view),
+            None => Ok(false),
+        }
+    }
+
     /// Where tasks run.
     fn handle(&self) -> Handle {
         let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);

@@ -102,6 +102,11 @@ impl Trace {
         align::fact(&self.facts, name)
     }
 
+    /// Whether the events of some threads only were recorded, as its recorder or perf's command line says.
+    pub fn is_of_threads(&self) -> bool {
+        crate::passes::is_of_threads(&self.facts)
+    }
+
     /// First and last time of any event, and of the printouts of aggregates.
     pub fn time_range(&self) -> Option<(i64, i64)> {
         let tables = self.tables.iter();

@@ -12,7 +12,7 @@
 --   kind          futex, join (a wait for the end of a thread, no lock), mutex, rwsem, percpu_rwsem, rtmutex, semaphore, spin or rwlock.
 --   access        read or write, for locks that differ; otherwise NULL.
 --   address       address  Address of the lock.
---   owner_tid     Thread that released it: the last one to wake waiters of the address, or the joined thread; NULL if not recorded.
+--   owner_tid     Thread that held it longest during the wait, as wake-ups of waiters tell, or the joined thread; NULL if not recorded.
 --   error         Name of the error with which the wait ended, such as ETIMEDOUT; NULL if the lock was taken.
 --   kernel_stack  Kernel stack of the waiting thread, an ID in stacks.
 --   user_stack    User stack of the waiting thread, an ID in stacks.

@@ -7,6 +7,12 @@
 //! ```
 //! The events have no request ID: device and first sector identify a request while it is in flight. A request that was
 //! merged with its neighbors starts at another sector when it is issued; it includes all requests queued in its range.
+//!
+//! ```text
+//! block_rq_issue      FF 0 + 0        a flush of the device's cache, for all who wait for one
+//! block_rq_complete   FF -1 + 0       done (0 + 0 of some kernels)
+//! block_rq_complete   WS 0 + 0        a write without data that has waited for it, and was never issued; one for each
+//! ```
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -119,6 +125,7 @@ struct Request {
     bytes: Option<i64>,
     /// Sectors that are not complete yet.
     remaining: i64,
+    is_flush: bool,
     /// Whether one of the same sectors that was in flight at the same time is complete.
     is_superseded: bool,
     losses: u64,
@@ -202,6 +209,7 @@ impl Requests {
             sector,
             bytes,
             remaining: sectors,
+            is_flush: is_flush(row),
             is_superseded: false,
             losses: self.losses,
         };
@@ -223,31 +231,36 @@ impl Requests {
         Some((request.waiting_since(), request.issuer))
     }
 
-    /// Removes a request in flight at a device and sector: the oldest; of writes and discards the last, because the kernel
-    /// changes a sector once at a time, so the completion of an older one has not been recorded.
-    fn take(&mut self, place: Place, changes_sectors: bool) -> Option<Request> {
+    /// Removes the request in flight at a device and sector that an event is about: the oldest; of flushes, writes and discards the
+    /// last, because the kernel changes a sector once at a time, and a queue has one flush at a time, so the completion of an
+    /// older one has not been recorded. An event without sectors is not about one with data.
+    fn take(&mut self, row: Row<'_>, place: Place) -> Option<Request> {
         let requests = self.issued.get_mut(&place)?;
-        let request = match changes_sectors {
-            true => requests.pop(),
-            false => (!requests.is_empty()).then(|| requests.remove(0)),
+        let (is_flush, has_data) = (is_flush(row), row.integer(2).is_none_or(|done| done > 0));
+        let has_error = row.integer(5).is_some_and(|error| error != 0);
+        let is_meant = |request: &Request| {
+            request.is_flush == is_flush && (has_data || has_error || request.remaining == 0)
         };
-        if let Some(request) = &request {
-            for other in requests
-                .iter_mut()
-                .filter(|other| other.bytes == request.bytes)
-            {
-                other.is_superseded = true;
-            }
+        let found = match is_flush || changes_sectors(row) {
+            true => requests.iter().rposition(is_meant),
+            false => requests.iter().position(is_meant),
+        };
+        let request = requests.remove(found?);
+        for other in requests
+            .iter_mut()
+            .filter(|other| other.bytes == request.bytes && is_meant(other))
+        {
+            other.is_superseded = true;
         }
         if requests.is_empty() {
             self.issued.remove(&place);
         }
-        request
+        Some(request)
     }
 
     fn complete(&mut self, row: Row<'_>, place: Place, rows: &mut Rows) {
         let done = row.integer(2).unwrap_or_default().max(0);
-        let Some(mut request) = self.take(place, changes_sectors(row)) else {
+        let Some(mut request) = self.take(row, place) else {
             return;
         };
         let error = row.integer(5).filter(|&error| error != 0);
@@ -259,7 +272,7 @@ impl Requests {
         }
         let duration = (request.losses == self.losses).then_some(row.time - request.issued);
         // Negative errno; older kernels have positive codes as well.
-        let name = error.and_then(|error| errno::name(-error.abs()));
+        let name = error.and_then(|error| errno::name(error.saturating_abs().saturating_neg()));
         let unnamed = error.map(|error| error.to_string());
         self.emit(
             place.0,
@@ -303,6 +316,11 @@ impl Requests {
     }
 }
 
+/// Whether an event is about a flush.
+fn is_flush(row: Row<'_>) -> bool {
+    row.text(3).and_then(operation) == Some("flush")
+}
+
 /// Whether a request writes, discards or erases.
 fn changes_sectors(row: Row<'_>) -> bool {
     !matches!(
@@ -338,7 +356,11 @@ impl Machine for Requests {
         let (Some(device), Some(sector)) = (row.integer(0), row.integer(1)) else {
             return Ok(());
         };
-        let place = (device, sector);
+        // A flush has no sector: 0 when it is issued, -1 when it is complete.
+        let place = match is_flush(row) {
+            true => (device, 0),
+            false => (device, sector),
+        };
         match source {
             feed::INSERT => {
                 let issuer = self.issuer(row);
@@ -349,7 +371,7 @@ impl Machine for Requests {
             feed::ISSUE => self.issue(row, place),
             feed::REQUEUE => {
                 self.has_requeues = true;
-                if let Some(request) = self.take(place, changes_sectors(row)) {
+                if let Some(request) = self.take(row, place) {
                     let waiting = self.queued.entry(place).or_default();
                     waiting.insert(0, (request.waiting_since(), request.issuer));
                     self.waiting += 1;

@@ -3,8 +3,15 @@
 //! ```text
 //! lock:contention_begin, contention_end of a thread and an address      a wait in the kernel
 //! futex(uaddr, FUTEX_WAIT) by one thread                                 a wait of a program;
-//! futex(uaddr, FUTEX_WAKE) by another during the wait                    the last thread to wake it has released it
+//! futex(uaddr, FUTEX_WAKE) by another during the wait                    that one has released it
 //! futex(uaddr, FUTEX_WAIT, 4711), where 4711 is a thread of the process  pthread_join: no lock, the kernel ends the wait when the thread ends
+//! ```
+//! A lock passes from thread to thread while others wait. Whoever wakes a waiter releases it, and has held it since the release before, or
+//! since the wait began; the owner of a wait is who held it longest:
+//!
+//! ```text
+//! wait of C ├───────────────────────┤
+//! wakes                        A  B          A has held the lock: B woke C, but had it for a moment
 //! ```
 
 use std::cmp::Reverse;
@@ -133,6 +140,7 @@ impl Pass for Locks {
             losses: 0,
             threads: HashMap::new(),
             kernel: HashMap::new(),
+            waiting: HashMap::new(),
             futexes: HashMap::new(),
             ends: BinaryHeap::new(),
             numbers: 0,
@@ -153,15 +161,54 @@ struct Wait {
     /// Flags of a kernel lock; `None` for a futex.
     flags: Option<i64>,
     address: i64,
-    owner: Option<i32>,
+    /// The thread that is joined.
+    joined: Option<i32>,
+    holders: Holders,
     kernel_stack: Option<i64>,
     user_stack: Option<i64>,
     losses: u64,
-    /// Whether the wait is for the end of a thread, the owner.
-    is_join: bool,
     /// End and result of a wait for a futex, which are known beforehand.
     duration: Option<i64>,
     ret: Option<i64>,
+}
+
+impl Wait {
+    fn owner(&self) -> Option<i32> {
+        self.joined.or_else(|| self.holders.longest())
+    }
+}
+
+/// Who has held a lock during a wait, and how long.
+#[derive(Debug, Clone)]
+struct Holders {
+    /// Since the wait began or the last release.
+    since: i64,
+    /// The last to release it is the last.
+    times: Vec<(i32, i64)>,
+}
+
+impl Holders {
+    fn since(time: i64) -> Holders {
+        Holders {
+            since: time,
+            times: Vec::new(),
+        }
+    }
+
+    /// The lock is released.
+    fn release(&mut self, by: i32, time: i64) {
+        let held = time - self.since;
+        self.since = time;
+        let known = self.times.iter().position(|(tid, _)| *tid == by);
+        let before = known.map_or(0, |place| self.times.remove(place).1);
+        self.times.push((by, before.saturating_add(held)));
+    }
+
+    /// Of those who held it equally long, the last.
+    fn longest(&self) -> Option<i32> {
+        let longest = self.times.iter().max_by_key(|(_, held)| *held);
+        longest.map(|(tid, _)| *tid)
+    }
 }
 
 /// Flags of contention_begin (include/trace/events/lock.h).
@@ -224,6 +271,8 @@ struct Waits {
     threads: HashMap<i32, Option<i32>>,
     /// By thread, innermost last.
     kernel: HashMap<i32, Vec<Wait>>,
+    /// Keys of `kernel` by lock.
+    waiting: HashMap<i64, Vec<i32>>,
     futexes: HashMap<Futex, Vec<(u64, Wait)>>,
     /// Ends of waits for futexes.
     ends: BinaryHeap<Reverse<End>>,
@@ -248,9 +297,9 @@ impl Waits {
         rows.id(PID, wait.pid);
         rows.id(TID, Some(wait.tid));
         rows.text(COMM, self.names.text(wait.comm));
-        let of_program = match wait.is_join {
-            true => "join",
-            false => "futex",
+        let of_program = match wait.joined {
+            Some(_) => "join",
+            None => "futex",
         };
         rows.text(KIND, Some(wait.flags.map_or(of_program, kind)));
         let access = wait.flags.and_then(|flags| match flags {
@@ -260,7 +309,7 @@ impl Waits {
         });
         rows.text(ACCESS, access);
         rows.integer(ADDRESS, Some(wait.address));
-        rows.id(OWNER_TID, wait.owner);
+        rows.id(OWNER_TID, wait.owner());
         rows.text(ERROR, error);
         rows.integer(KERNEL_STACK, wait.kernel_stack);
         rows.integer(USER_STACK, wait.user_stack);
@@ -289,14 +338,15 @@ impl Waits {
             comm: self.comm,
             flags: Some(flags),
             address,
-            owner: None,
+            joined: None,
+            holders: Holders::since(row.time),
             kernel_stack: row.integer(6),
             user_stack: row.integer(7),
             losses: self.losses,
-            is_join: false,
             duration: None,
             ret: None,
         });
+        self.waiting.entry(address).or_default().push(key);
     }
 
     fn end(&mut self, row: Row<'_>, rows: &mut Rows) {
@@ -311,6 +361,12 @@ impl Waits {
             return;
         };
         let wait = open.remove(place);
+        if let Some(waiting) = self.waiting.get_mut(&address) {
+            waiting.retain(|other| *other != key);
+            if waiting.is_empty() {
+                self.waiting.remove(&address);
+            }
+        }
         let duration = (wait.losses == self.losses).then_some(row.time - wait.time);
         let error = row.integer(3).and_then(errno::name);
         self.emit(&wait, duration, error, rows);
@@ -318,19 +374,29 @@ impl Waits {
 
     /// Handles a wake-up: a thread that sleeps on a kernel lock is woken by the one that releases it.
     fn woken(&mut self, row: Row<'_>) {
-        let waits = row.id(0).and_then(|tid| self.kernel.get_mut(&tid));
-        let sleeping = waits.and_then(|waits| waits.last_mut());
-        if let Some(wait) = sleeping
-            && wait.flags.is_some_and(|flags| flags & flag::SPIN == 0)
-        {
-            // A thread that an interrupt interrupted has released nothing.
-            let flags = row.integer(2).map(|bits| Flags {
-                bits: bits as u8,
-                preempt_count: 0,
-            });
-            let is_thread = flags.is_none_or(|flags| flags.context() == Context::Task);
-            let waker = row.id(1).filter(|_| is_thread);
-            wait.owner = waker.filter(|&tid| tid != 0 && tid != wait.tid);
+        let woken = row.id(0);
+        let waits = woken.and_then(|tid| self.kernel.get(&tid));
+        let sleeping = waits.and_then(|waits| waits.last());
+        let Some(wait) =
+            sleeping.filter(|wait| wait.flags.is_some_and(|flags| flags & flag::SPIN == 0))
+        else {
+            return;
+        };
+        // A thread that an interrupt interrupted has released nothing.
+        let flags = row.integer(2).map(|bits| Flags {
+            bits: bits as u8,
+            preempt_count: 0,
+        });
+        let is_thread = flags.is_none_or(|flags| flags.context() == Context::Task);
+        let waker = row.id(1).filter(|&tid| is_thread && tid != 0);
+        let (Some(waker), address) = (waker.filter(|_| waker != woken), wait.address) else {
+            return;
+        };
+        for key in self.waiting.get(&address).into_iter().flatten() {
+            let waits = self.kernel.get_mut(key).into_iter().flatten();
+            for wait in waits.filter(|wait| wait.address == address && wait.tid != waker) {
+                wait.holders.release(waker, row.time);
+            }
         }
     }
 
@@ -360,11 +426,11 @@ impl Waits {
                     comm: self.comm,
                     flags: None,
                     address,
-                    owner: joined,
+                    joined,
+                    holders: Holders::since(row.time),
                     kernel_stack: row.integer(6),
                     user_stack: row.integer(7),
                     losses: 0,
-                    is_join: joined.is_some(),
                     duration,
                     ret,
                 };
@@ -381,8 +447,8 @@ impl Waits {
             Command::Wake if ret.is_none_or(|woken| woken >= 0) => {
                 let waits = self.futexes.get_mut(&(pid, address));
                 for (_, wait) in waits.into_iter().flatten() {
-                    if wait.tid != tid && !wait.is_join {
-                        wait.owner = Some(tid);
+                    if wait.tid != tid && wait.joined.is_none() {
+                        wait.holders.release(tid, row.time);
                     }
                 }
             }
@@ -476,7 +542,7 @@ impl Machine for Waits {
     }
 
     fn bytes(&self) -> usize {
-        (self.kernel.len() + self.ends.len()) * 2 * size_of::<Wait>()
+        (self.kernel.len() + self.ends.len()) * 2 * (size_of::<Wait>() + size_of::<(i32, i64)>())
             + self.threads.capacity() * 2 * size_of::<(i32, Option<i32>)>()
             + self.names.bytes()
     }

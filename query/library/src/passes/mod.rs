@@ -35,6 +35,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
 
 use pass::{Pass, PassTable};
+pub(crate) use sched::is_of_threads;
 
 /// The column with the name of the trace, if there are several.
 const TRACE: &str = "trace";
@@ -80,14 +81,6 @@ struct Function {
     name: &'static str,
     /// Creates the pass from literal arguments; `None` if they are wrong.
     create: fn(&[ScalarValue]) -> Option<Arc<dyn Pass>>,
-}
-
-/// The only argument, a length of time in nanoseconds.
-fn step_argument(arguments: &[ScalarValue]) -> Option<i64> {
-    match arguments {
-        [only] => integer(only),
-        _ => None,
-    }
 }
 
 /// An argument that is an integer.

@@ -18,7 +18,6 @@ use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
 use super::super::source::{Input, Row, Source, column};
-use super::super::step_argument;
 use super::coverage::Coverage;
 use super::ending::Ending;
 use super::input::{Needs, OTHERS, SchedulerMachine, has_waking, sources};
@@ -29,7 +28,7 @@ use crate::linux::task_state::State;
 pub(in super::super) const FUNCTION: Function = Function {
     name: "pass_cpu_utilization",
     create: |arguments| {
-        let steps = Steps::new(step_argument(arguments)?)?;
+        let steps = Steps::of_arguments(arguments)?;
         Some(Arc::new(CpuUtilization { steps }))
     },
 };

@@ -39,3 +39,12 @@ mod thread;
 pub(super) mod thread_utilization;
 pub(super) mod totals;
 pub(super) mod wakeups;
+
+/// Whether the events of some threads only were recorded, from the facts of a trace.
+pub(crate) fn is_of_threads(facts: &[(String, String)]) -> bool {
+    let mut coverage = coverage::Coverage::default();
+    for (name, value) in facts {
+        coverage.learn(name, value);
+    }
+    coverage.is_of_threads
+}

@@ -1,7 +1,7 @@
 //! Follows threads and CPUs from event to event.
 
 use datafusion::error::Result;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use perfquet_events::event::Context as Recorded;
 use perfquet_events::event::Flags;
 
@@ -179,6 +179,9 @@ pub(super) trait Observer: Send {
     /// Events are missing on a CPU, or on unknown ones.
     fn lost(&mut self, _: Option<i32>) {}
 
+    /// Before this time, a thread, or the idle one, has left its CPU in a switch that is not recorded, and no loss explains it.
+    fn left_unrecorded(&mut self, _: Option<&Thread>, _: i64) {}
+
     /// A thread was created.
     fn started(&mut self, _: i32, _: i64) {}
 
@@ -235,6 +238,8 @@ pub(super) struct Scheduler {
     losses: u32,
     losses_anywhere: u32,
     losses_by_cpu: HashMap<i32, u32>,
+    /// CPUs with losses and no switch since.
+    cpus_after_losses: HashSet<i32>,
     /// Whether some CPUs only were recorded: what leaves one may run on another, unseen.
     pub(super) is_of_some_cpus: bool,
     /// Whether some threads only were recorded: others wake them and move them to other CPUs, unseen.
@@ -257,6 +262,7 @@ impl Scheduler {
             losses: 0,
             losses_anywhere: 0,
             losses_by_cpu: HashMap::new(),
+            cpus_after_losses: HashSet::new(),
             is_of_some_cpus: false,
             is_of_threads: false,
             is_of_system: false,
@@ -436,26 +442,37 @@ impl Scheduler {
         to: &mut O,
         rows: &mut Rows,
     ) {
-        if out.tid == 0 {
-            let before = out
-                .cpu
-                .map(|cpu| (cpu, self.cpus.insert(cpu, Occupant::Unknown)));
-            match before {
-                Some((_, Some(Occupant::Thread(other)))) => self.lose(other, to, rows),
-                Some((cpu, Some(Occupant::Idle))) => to.idle_ends(cpu, Some(out.time), rows),
-                _ => {}
-            }
-            return;
-        }
-        let place = self.place(out.tid);
         let known = out
             .cpu
             .and_then(|cpu| self.cpus.insert(cpu, Occupant::Unknown));
+        let is_after_loss = !self.cpus_after_losses.is_empty()
+            && out
+                .cpu
+                .is_some_and(|cpu| self.cpus_after_losses.remove(&cpu));
+        // Another one than this thread was switched in last, and has left in a switch that is not recorded.
+        let is_unrecorded = !is_after_loss && !self.is_of_threads;
+        let place = (out.tid != 0).then(|| self.place(out.tid));
         match (known, out.cpu) {
-            (Some(Occupant::Thread(other)), _) if other != place => self.lose(other, to, rows),
-            (Some(Occupant::Idle), Some(cpu)) => to.idle_ends(cpu, None, rows),
+            (Some(Occupant::Thread(other)), _) if Some(other) != place => {
+                if is_unrecorded {
+                    to.left_unrecorded(Some(&self.threads[other]), out.time);
+                }
+                self.lose(other, to, rows);
+            }
+            (Some(Occupant::Idle), Some(cpu)) if out.tid == 0 => {
+                to.idle_ends(cpu, Some(out.time), rows);
+            }
+            (Some(Occupant::Idle), Some(cpu)) => {
+                if is_unrecorded {
+                    to.left_unrecorded(None, out.time);
+                }
+                to.idle_ends(cpu, None, rows);
+            }
             _ => {}
         }
+        let Some(place) = place else {
+            return;
+        };
         let thread = &mut self.threads[place];
         self.names.update(&mut thread.comm, out.comm);
         thread.pid = out.pid.or(thread.pid);
@@ -607,6 +624,12 @@ impl Scheduler {
                 }
             }
         }
+        let is_runnable = self.threads[place].state == State::Runnable;
+        if woken.kind == WakeKind::Waking && is_runnable && !self.is_of_threads {
+            // Only what sleeps is woken: it has run in between, unseen. Events of single threads have the wake-up twice, those of the
+            // waker and of the woken one.
+            self.lose(place, to, rows);
+        }
         let thread = &mut self.threads[place];
         if thread.state.is_waiting() {
             // The CPU is chosen after sched_waking.
@@ -659,8 +682,15 @@ impl Scheduler {
     pub(super) fn lost(&mut self, cpu: Option<i32>) {
         self.losses += 1;
         match cpu {
-            Some(cpu) => *self.losses_by_cpu.entry(cpu).or_default() += 1,
-            None => self.losses_anywhere += 1,
+            Some(cpu) => {
+                *self.losses_by_cpu.entry(cpu).or_default() += 1;
+                self.cpus_after_losses.insert(cpu);
+            }
+            None => {
+                self.losses_anywhere += 1;
+                let cpus = self.cpus.iter().map(|(cpu, _)| cpu);
+                self.cpus_after_losses.extend(cpus);
+            }
         }
     }
 

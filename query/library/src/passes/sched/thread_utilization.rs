@@ -10,7 +10,6 @@ use super::super::names::{Name, Names};
 use super::super::pass::{Pass, PassPlan, Tables};
 use super::super::rows::{Rows, emitted};
 use super::super::selection::Selection;
-use super::super::step_argument;
 use super::ending::Ending;
 use super::input::{Needs, SchedulerMachine, ThreadNames, has_waking, sources};
 use super::steps::Steps;
@@ -20,7 +19,7 @@ use crate::linux::task_state::State;
 pub(in super::super) const FUNCTION: Function = Function {
     name: "pass_thread_utilization",
     create: |arguments| {
-        let steps = Steps::new(step_argument(arguments)?)?;
+        let steps = Steps::of_arguments(arguments)?;
         Some(Arc::new(ThreadUtilization { steps }))
     },
 };

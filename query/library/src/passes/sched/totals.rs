@@ -33,6 +33,12 @@ struct ThreadTotals {
     to: i64,
 }
 
+impl ThreadTotals {
+    fn has(self, time: i64) -> bool {
+        (self.from..=self.to).contains(&time)
+    }
+}
+
 emitted! {
     PID "pid" Int32,
     TID "tid" Int32,
@@ -46,6 +52,8 @@ emitted! {
     BLOCK "block" Int64,
     BLOCK_TIME "block_time" Int64,
     BLOCK_STACK "block_stack" Stack,
+    SWITCHES "switches" Int64,
+    UNRECORDED "unrecorded" Int64,
 }
 
 impl Pass for ThreadTotals {
@@ -112,6 +120,9 @@ struct Spent {
     wait: Option<Wait>,
     /// Uninterruptible, until it can run again.
     block: Option<Wait>,
+    /// Times that it left a CPU, and those without a record.
+    switches: i64,
+    unrecorded: i64,
 }
 
 struct Totals {
@@ -142,7 +153,10 @@ impl Observer for Totals {
         spent.pid = thread.pid.or(spent.pid);
         spent.comm = thread.comm().or(spent.comm);
         match thread.state {
-            State::Running => spent.running += duration,
+            State::Running => {
+                spent.running += duration;
+                spent.switches += 1;
+            }
             State::Runnable | State::Preempted if self.has_waits => {
                 spent.waiting += duration;
                 keep_longer(&mut spent.wait, wait);
@@ -161,6 +175,24 @@ impl Observer for Totals {
             | State::Blocked
             | State::Dead
             | State::Unknown => {}
+        }
+    }
+
+    fn idle_ends(&mut self, _: i32, time: Option<i64>, _: &mut Rows) {
+        if time.is_some_and(|time| self.interval.has(time)) {
+            self.threads.entry(0).or_default().switches += 1;
+        }
+    }
+
+    fn left_unrecorded(&mut self, thread: Option<&Thread>, time: i64) {
+        if self.interval.has(time) {
+            let tid = thread.map_or(0, |thread| thread.tid);
+            let spent = self.threads.entry(tid).or_default();
+            spent.unrecorded += 1;
+            if let Some(thread) = thread {
+                spent.comm = thread.comm().or(spent.comm);
+                spent.pid = thread.pid.or(spent.pid);
+            }
         }
     }
 
@@ -187,6 +219,8 @@ impl Observer for Totals {
                 BLOCK_STACK,
                 spent.block.and_then(|block| block.kernel_stack),
             );
+            rows.integer(SWITCHES, Some(spent.switches));
+            rows.integer(UNRECORDED, Some(spent.unrecorded));
             rows.end_row();
         }
         false
