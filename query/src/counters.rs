@@ -21,6 +21,8 @@ use perfquet_trace::tables::common;
 
 /// Events of these formats with nothing but numbers are counters.
 const SYSTEMS: [&str; 2] = ["perfetto", "chrome"];
+/// Columns of Chrome's events with an ID, of which counters are one kind.
+const WITH_ID: [&str; 2] = ["phase", "id"];
 /// Lines of a trace.
 const MOST: usize = 500;
 
@@ -95,10 +97,8 @@ fn counted(session: &Session, ask: Ask) -> Result<Vec<Counter>> {
 
 /// The frequencies of the CPUs.
 fn frequencies(session: &Session, ask: Ask) -> Result<Vec<Counter>> {
-    let mut views = session.views().iter();
-    let view = views.find(|view| view.name == "cpu_frequency");
     let mut all = Vec::new();
-    if !view.is_some_and(|view| session.has_events_of(view).unwrap_or(false)) {
+    if !session.is_recorded("cpu_frequency")? {
         return Ok(all);
     }
     let sql = "SELECT DISTINCT cpu FROM cpu_frequency ORDER BY cpu";
@@ -121,31 +121,58 @@ fn of_table(schema: &TableSchema, ask: Ask) -> Result<Vec<Counter>> {
     let [system, event] = parts.as_slice() else {
         return Ok(all);
     };
-    let own: Vec<&ColumnSchema> = (schema.columns.iter())
+    let mut own: Vec<&ColumnSchema> = (schema.columns.iter())
         .filter(|column| !common::NAMES.contains(&column.name.as_str()))
         .collect();
+    // Chrome's counters with an ID: one line for each.
+    let count = own.len();
+    own.retain(|column| !WITH_ID.contains(&column.name.as_str()));
+    let has_ids = *system == "chrome" && own.len() + WITH_ID.len() == count;
+    if !has_ids && own.len() < count {
+        return Ok(all);
+    }
+    let (ids, counters) = match has_ids {
+        true => ("id", "phase = 'C'"),
+        false => ("NULL", "TRUE"),
+    };
     if !SYSTEMS.contains(system) || !own.iter().all(|column| is_number(column.kind)) {
         return Ok(all);
     }
     let table = format!("{}.{}", quoted(system), quoted(event));
-    let sql = format!("SELECT DISTINCT pid, tid FROM {table} ORDER BY pid, tid LIMIT {MOST}");
+    let sql = format!(
+        "SELECT DISTINCT pid, tid, CAST({ids} AS TEXT) AS id FROM {table} WHERE {counters} ORDER BY pid, tid, id LIMIT {MOST}"
+    );
     for batch in &ask(&sql)? {
         let (pids, tids) = (
             numbers::<Int64Type>(batch, 0)?,
             numbers::<Int64Type>(batch, 1)?,
         );
+        let ids = strings(batch.column(2))?;
         for row in 0..batch.num_rows() {
             let (pid, tid) = (at(&pids, row), at(&tids, row));
             let equal = |column: &str, value: Option<i64>| match value {
                 Some(value) => format!("{column} = {value}"),
                 None => format!("{column} IS NULL"),
             };
-            let place = format!("{} AND {}", equal("pid", pid), equal("tid", tid));
-            let of = match (pid, tid) {
+            let id = ids.is_valid(row).then(|| ids.value(row));
+            let of_id = match (has_ids, id) {
+                (false, _) => "TRUE".to_owned(),
+                (true, None) => "id IS NULL".to_owned(),
+                (true, Some(id)) => format!("id = {}", literal(id)),
+            };
+            let place = format!(
+                "{} AND {} AND {counters} AND {of_id}",
+                equal("pid", pid),
+                equal("tid", tid)
+            );
+            let mut of = match (pid, tid) {
                 (_, Some(tid)) => format!(" of thread {tid}"),
                 (Some(pid), None) => format!(" of process {pid}"),
                 (None, None) => String::new(),
             };
+            if let Some(id) = id {
+                of.insert_str(0, &format!(" {id}"));
+            }
             all.extend(own.iter().map(|column| {
                 let value = quoted(&column.name);
                 let part = match own.len() {

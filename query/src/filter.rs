@@ -348,11 +348,19 @@ fn time_condition(session: &Session, text: &str) -> Result<String> {
     Ok(format!("({})", each.join(" OR ")))
 }
 
+/// SQL that a row is of one of these traces. Of a single trace, tables do not have its name.
+pub(crate) fn of_traces<'n>(session: &Session, names: impl IntoIterator<Item = &'n str>) -> String {
+    if session.traces().len() == 1 {
+        return "TRUE".to_owned();
+    }
+    let names: Vec<String> = names.into_iter().map(literal).collect();
+    format!("trace IN ({})", names.join(", "))
+}
+
 /// The number of rows of events, in all traces or in some of them.
 fn rows_of_events(session: &Session, traces: Option<&[&str]>) -> Result<u128> {
-    let names = traces.map(|traces| traces.iter().map(|name| literal(name)).collect::<Vec<_>>());
-    let condition = match names {
-        Some(names) => format!("trace IN ({})", names.join(", ")),
+    let condition = match traces {
+        Some(names) => of_traces(session, names.iter().copied()),
         None => "TRUE".to_owned(),
     };
     let sql = format!("SELECT coalesce(sum(rows), 0) FROM event_types WHERE {condition}");

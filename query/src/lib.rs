@@ -26,6 +26,7 @@ mod settings;
 mod signals;
 mod thread_states;
 mod totals;
+mod wakeups;
 
 use std::io::ErrorKind;
 use std::process::ExitCode;

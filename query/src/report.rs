@@ -20,6 +20,7 @@ use crate::commands::{Subcommand, arguments};
 use crate::limits::Limits;
 use crate::losses;
 use crate::render::{self, Answered, Form};
+use crate::wakeups;
 
 /// A report is a subcommand that answers instead of printing.
 pub(crate) trait Report: Args + FromArgMatches {
@@ -70,18 +71,21 @@ fn open<R: Report>(report: &R) -> Result<Session> {
     Session::open(&report.traces(), &options)
 }
 
-/// That events were lost, unless the report says it itself. Read before the report, which may restrict the session to a part of the trace.
-fn lost<R: Report>(session: &Session) -> Result<Option<String>> {
-    match R::SHOWS_LOSSES {
-        true => Ok(None),
-        false => losses::note(session),
-    }
+/// That events were lost, unless the report says it itself, or not recorded. Read before the report, which may restrict the session to a
+/// part of the trace.
+fn missing<R: Report>(session: &Session) -> Result<Vec<String>> {
+    let lost = match R::SHOWS_LOSSES {
+        true => None,
+        false => losses::note(session)?,
+    };
+    let unseen = wakeups::note(session, R::NAME)?;
+    Ok(lost.into_iter().chain(unseen).collect())
 }
 
 /// Says it after the answer.
-fn say_losses(lost: Option<String>) {
-    if let Some(lost) = lost {
-        say!("{lost}");
+fn say_all(missing: &[String]) {
+    for line in missing {
+        say!("{line}");
     }
 }
 
@@ -90,9 +94,9 @@ fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
     let Some(interval) = report.watch() else {
         let output = render::Output::open(report.form()?)?;
         let session = open(&report)?;
-        let lost = lost::<R>(&session)?;
+        let missing = missing::<R>(&session)?;
         output.write(report.answer(&session)?)?;
-        say_losses(lost);
+        say_all(&missing);
         return Ok(());
     };
     // Repeats the report until the recording is complete.
@@ -100,13 +104,13 @@ fn run<R: Report>(matches: &ArgMatches) -> Result<()> {
         let output = render::Output::open(report.form()?)?;
         let session = open(&report)?;
         let is_complete = session.is_complete();
-        let lost = lost::<R>(&session)?;
+        let missing = missing::<R>(&session)?;
         // Queried before the screen is cleared, so that the screen is never empty.
         match report.answer(&session) {
             Ok(answer) => {
                 render::clear_screen();
                 output.write(answer)?;
-                say_losses(lost);
+                say_all(&missing);
             }
             Err(error) if is_complete || error.is::<Interrupted>() => return Err(error),
             // A recording writes its first parts after a while.

@@ -183,6 +183,12 @@ pub(crate) fn shortest(name: &str) -> &str {
     own.find(" (with ").map_or(own, |end| &own[..end])
 }
 
+/// [`shortest`] without the separator in front of it, as people type it.
+pub(crate) fn own_name(name: &str) -> &str {
+    let shortest = shortest(name);
+    shortest.strip_prefix("::").unwrap_or(shortest)
+}
+
 /// [`shortened`] with the name's indentation, which is cut before the own name of the function.
 pub(crate) fn indented_name(name: &str, width: usize) -> Cow<'_, str> {
     let start = name.len() - name.trim_start_matches(' ').len();

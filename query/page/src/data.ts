@@ -48,6 +48,8 @@ export interface DurationRow {
   trace?: number;
   function: string;
   count: number;
+  /** Calls of unknown duration. */
+  unfinished: number;
   total: number | null;
   self: number | null;
   avg: number | null;
@@ -140,6 +142,8 @@ export interface TrackData {
 
 export interface Calls {
   summary: string;
+  /** Of all functions; the rows are those of some. */
+  count: number;
   rows: DurationRow[];
   /** Bars of a power of two. */
   bars: number;
@@ -163,6 +167,8 @@ export interface Trace {
   name: string;
   path: string;
   facts: [string, string][];
+  /** Whether the events of some threads only were recorded. */
+  is_of_threads: boolean;
   /** Nanoseconds that were recorded within the selected time; length: those of the whole trace, in words. */
   duration: number | null;
   length: string | null;

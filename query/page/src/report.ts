@@ -74,8 +74,7 @@ function summary(data: Data, stacks: Stacks[]): string {
   });
   if (data.calls !== null) {
     const [first] = data.calls.rows;
-    const count = data.calls.rows.reduce((sum, row) => sum + row.count, 0);
-    parts.push(`${grouped(count)} calls${first === undefined || first.total === null ? "" : `, the longest total in ${cut(first.function, 60)} (${duration(first.total)})`}`);
+    parts.push(`${grouped(data.calls.count)} calls${first === undefined || first.total === null ? "" : `, the longest total in ${cut(first.function, 60)} (${duration(first.total)})`}`);
   }
   return [...parts, ...totals(data)].join(" · ");
 }

@@ -264,6 +264,13 @@ export class Functions {
     return this.data.profiles[this.state.selection.profile]!;
   }
 
+  /** Of the calls of the profile's trace, by function. */
+  private durations(): Map<string, DurationRow> {
+    const { trace } = this.profile;
+    const rows = (this.data.calls?.rows ?? []).filter((row) => row.trace === undefined || trace === undefined || row.trace === trace);
+    return new Map(rows.map((row) => [row.function, row]));
+  }
+
   update(): void {
     const stacks = this.stacks[this.state.selection.profile]!;
     const { boxes } = stacks.selected(this.state);
@@ -272,7 +279,12 @@ export class Functions {
     const expression = this.state.expression();
     const lines = stacks.functions(boxes).filter((line) => expression === null || expression.test(line.name));
     // Outermost frames of which nothing is known are left out of incomplete stacks.
-    const isLower = (line: FunctionLine) => line.name === "[unknown]" && line.module === null;
+    const durations = this.profile.kind === "calls" ? this.durations() : null;
+    const isUnknown = (line: FunctionLine) => line.own === 0 && durations?.get(line.name)?.self === null;
+    const isLower = (line: FunctionLine) => {
+      const known = durations?.get(line.name);
+      return durations === null ? line.name === "[unknown]" && line.module === null : known !== undefined && known.unfinished > 0;
+    };
     const name: Column<FunctionLine> = { title: "function", value: (line) => line.name, isName: true };
     const module: Column<FunctionLine> = { title: "module", value: (line) => baseName(line.module), isName: true };
     const change = (line: FunctionLine) => line.own / Math.max(1, all) - line.ownBefore / Math.max(1, before);
@@ -285,8 +297,8 @@ export class Functions {
       { title: "total change", value: (line) => Math.abs(changeTotal(line)), text: (line) => points(changeTotal(line)) },
       name, module,
     ] : [
-      { title: "self", value: (line) => line.own, text: (line) => amount(Math.round(line.own), unit) },
-      { title: "self %", value: (line) => line.own, text: (line) => percent(line.own, all) },
+      { title: "self", value: (line) => line.own, text: (line) => (isUnknown(line) ? "unknown" : amount(Math.round(line.own), unit)) },
+      { title: "self %", value: (line) => line.own, text: (line) => (isUnknown(line) ? "" : percent(line.own, all)) },
       { title: "total", value: (line) => line.total, text: (line) => `${isLower(line) ? "≥ " : ""}${amount(Math.round(line.total), unit)}` },
       { title: "total %", value: (line) => line.total, text: (line) => percent(line.total, all) },
       name, module,
@@ -355,17 +367,24 @@ export class Durations {
     return time === null ? null : [Math.floor(time[0] / steps), Math.ceil(time[1] / steps)];
   }
 
+  /** Whether the calls of a bar have no known duration. */
+  private isUnknown(bar: number): boolean {
+    return bar >= 64 * this.calls.bars;
+  }
+
   private lines(): { lines: DurationLine[]; isWhole: boolean } {
     const { cells, rows, bars } = this.calls;
     const { threads } = this.state.selection;
     const time = this.time();
-    const sums = rows.map(() => ({ count: 0, total: 0, bars: new Map<number, number>() }));
+    const sums = rows.map(() => ({ count: 0, known: 0, total: 0, bars: new Map<number, number>() }));
     for (let index = 0; index < cells.slot.length; index++) {
       const slot = cells.slot[index]!;
       if ((time !== null && (slot < time[0] || slot >= time[1])) || (threads.size > 0 && !threads.has(cells.thread[index]!))) continue;
       const sum = sums[cells.node[index]!]!;
       const [bar, count] = [cells.bar[index] ?? 0, cells.count[index]!];
       sum.count += count;
+      if (this.isUnknown(bar)) continue;
+      sum.known += count;
       sum.total += cells.weight[index]!;
       sum.bars.set(bar, (sum.bars.get(bar) ?? 0) + count);
     }
@@ -374,7 +393,7 @@ export class Durations {
       const sum = sums[index]!;
       if (isWhole) return { ...row, index, bars: sum.bars };
       const at = (quantile: number): number | null => {
-        let rest = Math.ceil(sum.count * quantile);
+        let rest = Math.ceil(sum.known * quantile);
         for (const [bar, count] of [...sum.bars].sort((a, b) => a[0] - b[0])) {
           rest -= count;
           if (rest <= 0) return 2 ** ((bar + 0.5) / bars);
@@ -382,7 +401,7 @@ export class Durations {
         return null;
       };
       return {
-        ...(row.trace === undefined ? {} : { trace: row.trace }), function: row.function, index, bars: sum.bars, count: sum.count, total: sum.total, self: null, min: null, max: at(1),
+        ...(row.trace === undefined ? {} : { trace: row.trace }), function: row.function, index, bars: sum.bars, count: sum.count, unfinished: sum.count - sum.known, total: sum.known > 0 ? sum.total : null, self: null, min: null, max: at(1),
         avg: null, p50: at(0.5), p95: at(0.95), p99: at(0.99),
       };
     });
@@ -410,7 +429,9 @@ export class Durations {
     const rounded = this.state.selection.time !== null && this.calls.steps > 1
       ? [`time rounded to ${duration(this.calls.steps * (this.data.slot ?? 1))}`] : [];
     const scale = lines.length > 0 ? [`distribution: ${time(2 ** (low / this.calls.bars))} to ${time(2 ** ((high + 1) / this.calls.bars))}, logarithmic`] : [];
-    const notes = isWhole ? [this.calls.summary, ...scale] : ["percentiles of a selection are within 4.5% and 1 ns", ...rounded, ...scale];
+    const unknown = lines.reduce((sum, line) => sum + line.unfinished, 0);
+    const unfinished = unknown > 0 ? [`${counted(unknown, "call")} of unknown duration`] : [];
+    const notes = isWhole ? [this.calls.summary, ...scale] : [...unfinished, "percentiles of a selection are within 4.5% and 1 ns", ...rounded, ...scale];
     this.panel.note.replaceChildren(...notes.map((line) => make("span", {}, line)));
     this.table.show(lines, columns);
     this.command.update();
@@ -429,7 +450,7 @@ export class Durations {
     const columns = Math.min(this.slots(), Math.max(1, Math.floor(this.heat.width / 3)));
     for (let index = 0; index < cells.slot.length; index++) {
       const slot = cells.slot[index]!;
-      if (cells.node[index] !== this.chosen || slot < 0 || (threads.size > 0 && !threads.has(cells.thread[index]!))) continue;
+      if (cells.node[index] !== this.chosen || slot < 0 || this.isUnknown(cells.bar[index] ?? 0) || (threads.size > 0 && !threads.has(cells.thread[index]!))) continue;
       const bar = Math.floor((cells.bar[index] ?? 0) / 2);
       const key = Math.floor((slot / this.slots()) * columns) * 1024 + bar;
       const count = (counts.get(key) ?? 0) + cells.count[index]!;

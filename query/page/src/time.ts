@@ -178,7 +178,19 @@ export class Time {
 
   private totals(): { weight: Float64Array; count: Float64Array } {
     const { profile } = this;
-    return bySlot(this.cells(), this.slots, profile?.is_off_cpu === true, profile === null ? this.data.calls?.steps ?? 1 : 1, this.state);
+    return bySlot(this.cells(), this.slots, profile?.is_off_cpu === true, this.steps, this.state);
+  }
+
+  /** The calls whose times the page has. */
+  private calls(): string {
+    const { calls } = this.data;
+    const known = calls?.rows.reduce((sum, row) => sum + row.count, 0) ?? 0;
+    return known === calls?.count ? "calls" : `calls of the ${calls?.rows.length ?? 0} functions with the longest total`;
+  }
+
+  /** Slots of the page in a slot of the cells. */
+  private get steps(): number {
+    return this.profile === null ? this.data.calls?.steps ?? 1 : 1;
   }
 
   private get unit(): string {
@@ -193,15 +205,15 @@ export class Time {
   }
 
   update(): void {
-    const what = this.profile?.name ?? "calls";
+    const what = this.profile?.name ?? this.calls();
     const lost = (this.data.losses?.length ?? 0) > 0 ? ["red: events were lost"] : [];
     const totals = this.totals();
     const grid = this.profile?.is_off_cpu === true ? totals.weight : totals.count;
     this.joined = this.rowsToJoin(grid, totals.weight);
     const notes = [`${what}; column: ${label(this.column)}, from the bottom upwards; row: ${label(this.slot * this.joined)}`, ...lost];
     this.panel.note.replaceChildren(...notes.map((line) => make("span", {}, line)));
-    // A very short trace has no seconds to compare.
-    for (const one of [this.grid.element, this.legend]) one.hidden = this.columns < 3;
+    // A very short trace has no seconds to compare; what is known of longer times only has no rows.
+    for (const one of [this.grid.element, this.legend]) one.hidden = this.columns < 3 || this.steps > this.rows;
     this.drawStrip();
     this.drawGrid(grid);
     this.command.update();
@@ -209,7 +221,7 @@ export class Time {
 
   /**
    * Cells of one or two samples are noise: rows are joined until a cell has some, but ten remain. If most slots are empty, that is so
-   * only for slots in which a CPU that is never idle has few samples.
+   * only for slots in which a CPU that is never idle has few samples. Rows are at least as long as the slots of the cells.
    */
   private rowsToJoin(counts: Float64Array, weights: Float64Array): number {
     if (this.profile?.is_off_cpu === true) return 1;
@@ -219,9 +231,10 @@ export class Time {
     const isSampled = this.profile !== null && !this.profile.is_count && this.profile.unit === "ns";
     const period = isSampled && all > 0 ? weights.reduce((sum, weight) => sum + weight, 0) / all : 0;
     const most = known.length * 2 > counts.length ? mean : period > 0 ? this.slot / period : 4;
-    const fits = (step: number) => this.rows % step === 0 && this.rows / step >= 10;
-    let joined = 1;
-    for (let step = 1; step <= this.rows; step++) if (fits(step) && most * joined < 4) joined = step;
+    const { steps } = this;
+    const fits = (step: number) => this.rows % step === 0 && this.rows / step >= 10 && step % steps === 0;
+    let joined = Math.min(steps, this.rows);
+    for (let step = 1; step <= this.rows; step++) if (fits(step) && (most / steps) * joined < 4) joined = step;
     return joined;
   }
 

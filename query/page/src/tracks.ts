@@ -385,7 +385,7 @@ export class Tracks {
     const part = this.at(row, x);
     const time = exactTime(Math.round(this.timeAt(x)));
     if (row.kind === "process") return [this.name(row), "a click on its name selects its threads"];
-    if (part === null) return [this.name(row), row.kind === "cpu" ? `idle, or not recorded, at ${time}` : `not recorded at ${time}`];
+    if (part === null) return [this.name(row), row.kind === "cpu" && !this.isInParts(row) ? `idle, or not recorded, at ${time}` : `not recorded at ${time}`];
     const what = this.whatName(row, part.what);
     const wakes = this.data.tracks?.wakes ?? null;
     const woken = row.kind === "thread" && STATES[part.what] === "running" && !part.isMerged ? wakeOf(wakes, row.track!, row.id, part.begin) : null;
@@ -563,7 +563,7 @@ export class Tracks {
     const isProcess = (row: Row) => processes.has(this.processOf(row.id) ?? NaN);
     this.rows.forEach((row, index) => {
       if (row.kind !== "process") {
-        context.fillStyle = row.kind === "thread" && row.track !== null ? this.hatching() : band;
+        context.fillStyle = (row.kind === "thread" && row.track !== null) || this.isInParts(row) ? this.hatching() : band;
         context.fillRect(left, row.y, wide, ROW);
       }
       if (row.track !== null) this.drawTrack(row, row.track, left, wide, groups);
@@ -597,6 +597,11 @@ export class Tracks {
       const [a, b] = [Math.max(left, Math.min(this.drag.from, this.drag.to)), Math.max(this.drag.from, this.drag.to)];
       context.fillRect(a, 0, b - a, height);
     }
+  }
+
+  /** Whether of a CPU only some threads were recorded. */
+  private isInParts(row: Row): boolean {
+    return row.kind === "cpu" && this.data.traces[row.track?.trace ?? 0]?.is_of_threads === true;
   }
 
   /** The pattern of what was not recorded. */

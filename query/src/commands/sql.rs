@@ -18,6 +18,7 @@ use crate::limits::Limits;
 use crate::losses;
 use crate::render;
 use crate::settings::Output;
+use crate::wakeups;
 
 pub(super) const COMMAND: Subcommand = Subcommand::new::<Sql>("sql", run);
 
@@ -74,6 +75,7 @@ fn run(matches: &ArgMatches) -> Result<()> {
         true => None,
         false => losses::note(&session)?,
     };
+    let unseen = wakeups::note(&session, &text)?;
     session.restrict(Restriction {
         conditions: sql.scope.conditions(&session)?,
         must_fit: true,
@@ -100,8 +102,8 @@ fn run(matches: &ArgMatches) -> Result<()> {
             say!("no rows");
         }
     }
-    if let Some(lost) = lost {
-        say!("{lost}");
+    for line in lost.into_iter().chain(unseen) {
+        say!("{line}");
     }
     Ok(())
 }

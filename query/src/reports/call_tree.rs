@@ -35,20 +35,22 @@ struct Line {
     name: String,
     depth: usize,
     count: u64,
-    total: u128,
-    own: u128,
+    /// Sums of the known times; `None` if no call has one.
+    total: Option<u128>,
+    own: Option<u128>,
 }
 
 /// The tree, depth first, the longest child first.
 pub(super) fn batch(paths: &Paths, pruning: Pruning) -> Result<RecordBatch> {
-    let all = paths.nodes[0].total;
+    let all = paths.nodes[0].weight;
     let lines = lines(paths, pruning);
-    let percents = |value: fn(&Line) -> u128| -> ArrayRef {
-        let percent = |line| match all {
+    let percents = |value: fn(&Line) -> Option<u128>| -> ArrayRef {
+        let percent = |time: u128| match all {
             0 => 0.0,
-            all => (value(line) as f64 / all as f64 * 1e4).round() / 1e2,
+            all => (time as f64 / all as f64 * 1e4).round() / 1e2,
         };
-        Arc::new(Float64Array::from_iter_values(lines.iter().map(percent)))
+        let shares = lines.iter().map(|line| value(line).map(percent));
+        Arc::new(Float64Array::from_iter(shares))
     };
     let numbers = |value: fn(&Line) -> u64| -> ArrayRef {
         Arc::new(UInt64Array::from_iter_values(lines.iter().map(value)))
@@ -56,9 +58,10 @@ pub(super) fn batch(paths: &Paths, pruning: Pruning) -> Result<RecordBatch> {
     let metadata = |key: &str, value: &str| HashMap::from([(key.to_owned(), value.to_owned())]);
     let depths = lines.iter().map(|line| line.depth as i32);
     let names = lines.iter().map(|line| &line.name);
-    let duration = |name: &str, value: fn(&Line) -> u128| {
-        let values = totals::unsigned(lines.iter().map(value));
-        let field = Field::new(name, values.data_type().clone(), false);
+    let duration = |name: &str, value: fn(&Line) -> Option<u128>| {
+        let signed = |line| value(line).map(|time| i128::try_from(time).unwrap_or(i128::MAX));
+        let values = totals::signed(lines.iter().map(signed));
+        let field = Field::new(name, values.data_type().clone(), true);
         (field.with_metadata(metadata(UNIT, "ns")), values)
     };
     let spare = |field: Field, place: &str| {
@@ -69,11 +72,11 @@ pub(super) fn batch(paths: &Paths, pruning: Pruning) -> Result<RecordBatch> {
     let own = duration("self", |line| line.own);
     let columns = vec![
         (
-            Field::new("total_percent", DataType::Float64, false),
+            Field::new("total_percent", DataType::Float64, true),
             percents(|line| line.total),
         ),
         (
-            spare(Field::new("self_percent", DataType::Float64, false), "1"),
+            spare(Field::new("self_percent", DataType::Float64, true), "1"),
             percents(|line| line.own),
         ),
         duration("total", |line| line.total),
@@ -105,32 +108,39 @@ fn lines(paths: &Paths, pruning: Pruning) -> Vec<Line> {
     for siblings in &mut children {
         // The shortest first: they are popped from the end.
         siblings.sort_by(|&a, &b| {
-            (nodes[a as usize].total, name(b)).cmp(&(nodes[b as usize].total, name(a)))
+            (nodes[a as usize].weight, name(b)).cmp(&(nodes[b as usize].weight, name(a)))
         });
     }
-    let least = (nodes[0].total as f64 * pruning.least_percent / 100.0).ceil() as u128;
+    let least = (nodes[0].weight as f64 * pruning.least_percent / 100.0).ceil() as u128;
     let mut lines = Vec::new();
     let mut pending: Vec<(u32, usize)> = children[0].iter().map(|&child| (child, 0)).collect();
-    // The omitted siblings become one line after the last one printed.
-    let mut rest: Option<Line> = None;
+    let known = |count: u64, time: u128| (count > 0).then_some(time);
+    // The omitted siblings, and their weight, become one line after the last one printed.
+    let mut rest: Option<(Line, u128)> = None;
     while let Some((index, depth)) = pending.pop() {
         let node = &nodes[index as usize];
-        if node.total < least || depth >= pruning.deepest {
-            let others = rest.get_or_insert_with(|| Line {
-                name: String::new(),
-                depth,
-                count: 0,
-                total: 0,
-                own: 0,
+        if node.weight < least || depth >= pruning.deepest {
+            let (others, weight) = rest.get_or_insert_with(|| {
+                let others = Line {
+                    name: "[…]".to_owned(),
+                    depth,
+                    count: 0,
+                    total: None,
+                    own: None,
+                };
+                (others, 0)
             });
+            let add = |sum: &mut Option<u128>, time: Option<u128>| {
+                *sum = sum.map_or(time, |sum| Some(sum + time.unwrap_or(0)));
+            };
             others.count += node.count;
-            others.total += node.total;
-            others.own += node.own;
+            *weight += node.weight;
+            add(&mut others.total, known(node.known, node.total));
+            add(&mut others.own, known(node.known_own, node.own));
             let is_last = pending.last().is_none_or(|&(_, next)| next < depth);
             // If even their sum is below the limit, the line is omitted.
-            if is_last && let Some(mut others) = rest.take().filter(|others| others.total >= least)
-            {
-                others.name = "[…]".to_owned();
+            let heavy = |rest: &(Line, u128)| rest.1 >= least;
+            if is_last && let Some((others, _)) = rest.take().filter(heavy) {
                 lines.push(others);
             }
             continue;
@@ -139,8 +149,15 @@ fn lines(paths: &Paths, pruning: Pruning) -> Vec<Line> {
             name: name(index).to_owned(),
             depth,
             count: node.count,
-            total: node.total,
-            own: node.own,
+            // A group, such as a thread, is not a call.
+            total: match node.count {
+                0 => Some(node.weight),
+                _ => known(node.known, node.total),
+            },
+            own: match node.count {
+                0 => Some(0),
+                _ => known(node.known_own, node.own),
+            },
         });
         pending.extend(
             children[index as usize]
@@ -165,9 +182,11 @@ mod tests {
             parent,
             name,
             count: 1,
+            known: 1,
+            known_own: 1,
             total,
+            weight: total,
             own,
-            ..Node::default()
         };
         let paths = Paths {
             nodes: vec![
@@ -190,7 +209,7 @@ mod tests {
             let lines = lines(&paths, pruning);
             lines
                 .iter()
-                .map(|line| format!("{} {} {}", line.depth, line.name, line.total))
+                .map(|line| format!("{} {} {}", line.depth, line.name, line.total.unwrap()))
                 .collect()
         };
         assert_eq!(
@@ -199,5 +218,47 @@ mod tests {
         );
         assert_eq!(shown(0.8, 9), ["0 a 900", "1 b 10", "1 […] 10", "0 d 100"]);
         assert_eq!(shown(0.0, 1), ["0 a 900", "1 […] 20", "0 d 100"]);
+    }
+
+    #[test]
+    fn what_is_unknown_is_not_zero() {
+        let paths = Paths {
+            nodes: vec![
+                Node {
+                    weight: 50,
+                    ..Node::default()
+                },
+                // Its end is missing; its callee took 30.
+                Node {
+                    count: 1,
+                    weight: 30,
+                    ..Node::default()
+                },
+                Node {
+                    parent: 1,
+                    name: 1,
+                    count: 2,
+                    known: 1,
+                    known_own: 1,
+                    total: 30,
+                    own: 30,
+                    weight: 30,
+                },
+            ],
+            names: ["main", "work"].map(str::to_owned).to_vec(),
+            ..Paths::default()
+        };
+        let pruning = Pruning {
+            least_percent: 0.0,
+            deepest: 9,
+            lines: 0,
+        };
+        let lines = lines(&paths, pruning);
+        let of = |line: &Line| (line.name.clone(), line.total, line.own);
+        let expected = [
+            ("main".to_owned(), None, None),
+            ("work".to_owned(), Some(30), Some(30)),
+        ];
+        assert_eq!(lines.iter().map(of).collect::<Vec<_>>(), expected);
     }
 }

@@ -126,7 +126,7 @@ fn tree<'s>(report: &Calls, session: &'s Session) -> Result<Answered<'s>> {
         fail_if_nothing_fits(report, session)?;
         bail!("no matching calls");
     }
-    let unfinished: u64 = paths.nodes.iter().map(|node| node.unfinished).sum();
+    let unfinished: u64 = paths.nodes.iter().map(|node| node.count - node.known).sum();
     let unseen = match unfinished {
         0 => String::new(),
         count => format!("; {} of unknown duration", grouped(count)),
@@ -135,7 +135,7 @@ fn tree<'s>(report: &Calls, session: &'s Session) -> Result<Answered<'s>> {
         "{} on {}, {} total{unseen}",
         counted(paths.calls, "call"),
         counted(paths.nodes.len() as u64 - 1, "path"),
-        in_fitting_unit(paths.nodes[0].total as f64)
+        in_fitting_unit(paths.nodes[0].weight as f64)
     );
     let pruning = Pruning {
         least_percent: report.min_percent,

@@ -31,10 +31,14 @@ pub(super) struct Node {
     pub(super) parent: u32,
     pub(super) name: u32,
     pub(super) count: u64,
-    /// Number of calls without an exit.
-    pub(super) unfinished: u64,
+    /// Number of calls of known duration, and of known self time.
+    pub(super) known: u64,
+    pub(super) known_own: u64,
+    /// Sums of the known ones.
     pub(super) total: u128,
     pub(super) own: u128,
+    /// The total; of a node with calls of unknown duration, and of a group, at least that of its callees.
+    pub(super) weight: u128,
 }
 
 /// Numbers by which the calls of a name are divided.
@@ -287,21 +291,26 @@ impl Paths {
         }
         let node = &mut self.nodes[node as usize];
         node.count += 1;
-        node.unfinished += u64::from(call.duration.is_none());
+        node.known += u64::from(call.duration.is_some());
+        node.known_own += u64::from(call.own.is_some());
         node.total += positive(call.duration);
         node.own += positive(call.own);
         self.calls += 1;
     }
 
-    /// Raises the time of each node to at least that of its callees, in case exits are missing.
+    /// Weighs each node. A call whose duration is known may end before its callees: these do not make it longer.
     fn settle(&mut self) {
         let mut inside = vec![0u128; self.nodes.len()];
         // Children follow their parents.
         for index in (0..self.nodes.len()).rev() {
             let node = &mut self.nodes[index];
-            node.total = node.total.max(node.own + inside[index]);
+            let is_exact = node.count > 0 && node.known == node.count;
+            node.weight = match is_exact {
+                true => node.total,
+                false => node.total.max(node.own + inside[index]),
+            };
             if index > 0 {
-                inside[node.parent as usize] += node.total;
+                inside[node.parent as usize] += node.weight;
             }
         }
     }
@@ -357,7 +366,7 @@ mod tests {
         paths.settle();
         let shown = paths.nodes[1..].iter();
         let mut shown: Vec<_> = shown
-            .map(|node| (node.parent, node.name, node.count, node.total))
+            .map(|node| (node.parent, node.name, node.count, node.weight))
             .collect();
         shown.sort_unstable();
         shown
@@ -397,6 +406,22 @@ mod tests {
         ];
         // Node 2 is below node 1, which is a root.
         assert_eq!(merged(calls), [(0, 7, 1, 6), (1, 7, 1, 5)]);
+    }
+
+    #[test]
+    fn callees_make_no_call_longer_whose_end_is_known() {
+        let calls = vec![
+            // The callee ends later; a call without an end lasts at least as long as its callees.
+            call(1, 0, 7, Some(5)),
+            call(2, 1, 8, Some(9)),
+            call(3, 0, 9, None),
+            call(4, 3, 8, Some(9)),
+        ];
+        let weights = merged(calls).into_iter().map(|node| (node.1, node.3));
+        assert_eq!(
+            weights.collect::<Vec<_>>(),
+            [(7, 5), (9, 9), (8, 9), (8, 9)]
+        );
     }
 
     #[test]

@@ -79,14 +79,6 @@ impl Rows {
     }
 }
 
-/// Whether the events of a view were recorded.
-pub(super) fn is_recorded(session: &Session, view: &str) -> Result<bool> {
-    match session.views().iter().find(|known| known.name == view) {
-        Some(view) => session.has_events_of(view),
-        None => Ok(false),
-    }
-}
-
 /// Splits arguments into traces and an expression: the last argument, unless it is a trace.
 pub(super) fn divided(words: &[String]) -> (Vec<std::path::PathBuf>, Option<String>) {
     let paths = |words: &[String]| words.iter().map(std::path::PathBuf::from).collect();

@@ -11,6 +11,7 @@ use perfquet::Session;
 use perfquet::functions::bars::Bins;
 use perfquet::stacks::ids;
 use perfquet::stacks::strings;
+use perfquet_trace::unit_fact::OFF_CPU;
 
 use super::boxes::clean;
 use super::event_weight::EventChoice;
@@ -55,8 +56,7 @@ pub(super) fn are_what_there_is(session: &Session, choice: &EventChoice) -> bool
     choice.event.is_none() && !has("samples") && has("stacks") && has("aggregates")
 }
 
-/// The aggregations that `perfquet-record --off-cpu` and `--profile` make.
-const OFF_CPU: &str = "off-cpu";
+/// The aggregation that `perfquet-record --profile` makes.
 const PROFILE: &str = "profile";
 
 /// An aggregation with stacks.

@@ -144,8 +144,12 @@ impl Report for Utilization {
         let (start, end) = trace.time_range().unwrap_or_default();
         let end = end.max(last_exit(session)?.unwrap_or(end));
         let (from, to) = self.filters.time_bounds(start).unwrap_or((start, end));
-        let length = to.min(end).saturating_sub(from.max(start));
-        let step = self.step.unwrap_or((length / STEPS).max(1));
+        let (from, to) = (from.max(start), to.min(end));
+        let length = to.saturating_sub(from);
+        let step = self.step.unwrap_or_else(|| {
+            // Rounded up: the rest would be a step of its own.
+            (length / STEPS + i64::from(length % STEPS > 0)).max(1)
+        });
         if length / step > MOST_STEPS {
             bail!(Misuse(format!(
                 "--step: {} would be too many, at most {} are shown\nhint: use a step of at least {}ns, or select less with --time",
@@ -157,14 +161,22 @@ impl Report for Utilization {
         let condition = self.filters.condition(session)?;
         let (keys, shares) = (self.by.keys(), self.by.shares());
         let covered = if self.by == By::Cpu { "covered" } else { "1.0" };
+        // The view has steps at multiples of their length, of which a part of the time may have parts; here, they begin with it.
+        let view = self.by.view();
+        let steps = match session.is_recorded(view)? {
+            true => format!("pass_{view}({step}, {from}, {to})"),
+            false => format!("{view}({step})"),
+        };
         let sql = format!(
-            "SELECT {}, {}, {covered} AS covered, time / {step} AS step FROM {}({step}) WHERE {condition} ORDER BY time",
+            "SELECT {}, {}, {covered} AS covered, (time - {from}) / {step} AS step FROM {steps} WHERE {condition} ORDER BY time",
             keys.join(", "),
             shares.join(", "),
-            self.by.view()
         );
         let mut lines = Lines::new(shares.len());
-        lines.steps = selected(self.filters.time_bounds(start), (start, end), step);
+        lines.steps = (length > 0).then(|| {
+            let last = (length - 1) / step;
+            (0..=last, length as f64 / step as f64)
+        });
         for batch in session.collect(&sql)? {
             lines.add(&batch, keys.len())?;
         }
@@ -203,26 +215,6 @@ fn last_exit(session: &Session) -> Result<Option<i64>> {
         last = last.max(times.iter().flatten().max());
     }
     Ok(last)
-}
-
-/// The steps whose begins are selected, and how much of them is in the trace, as a number of steps. Steps begin at multiples of their
-/// length. `None` if there are none.
-fn selected(
-    bounds: Option<(i64, i64)>,
-    (start, end): (i64, i64),
-    step: i64,
-) -> Option<(RangeInclusive<i64>, f64)> {
-    let begin = |time: i64| time.div_euclid(step);
-    let (mut first, mut last) = (begin(start), begin((end - 1).max(start)));
-    if let Some((from, to)) = bounds {
-        first = first.max(begin(from.saturating_sub(1)).saturating_add(1));
-        last = last.min(begin(to.saturating_sub(1)));
-    }
-    let (from, to) = (
-        start.max(first.saturating_mul(step)),
-        end.min(last.saturating_add(1).saturating_mul(step)),
-    );
-    (first <= last && from < to).then(|| (first..=last, (to - from) as f64 / step as f64))
 }
 
 /// A CPU or a thread.
@@ -376,10 +368,16 @@ impl Lines {
         // What a CPU did in a step without a row is not known; a thread slept.
         let is_known = by != By::Cpu || self.is_of_threads();
         let absent = is_known.then_some(0.0);
+        // The last step may be shorter.
+        let whole_steps = (range.clone().count() as f64 - 1.0).max(0.0);
+        let of_step = |step: i64| match step == *range.end() && steps > whole_steps {
+            true => steps - whole_steps,
+            false => 1.0,
+        };
         let mut timelines = ListBuilder::new(Float64Builder::new());
         for (_, line) in &lines {
             for step in range.clone() {
-                let busy = line.busy.get(&step).copied();
+                let busy = line.busy.get(&step).map(|busy| busy / of_step(step));
                 timelines.values().append_option(busy.or(absent));
             }
             timelines.append(true);

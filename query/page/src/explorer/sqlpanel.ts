@@ -36,6 +36,8 @@ export class SqlPanel {
   private grid: Grid | null = null;
   private drawn: (() => void) | null = null;
   private shownChart = "";
+  /** The query that was run last. */
+  private ran = "";
 
   constructor(private readonly view: View, private readonly tip: Tip, private readonly begin: () => AbortSignal, private readonly table: (grid: Grid) => HTMLElement, onCode: (name: string) => void) {
     this.flame = new FlameView(view, tip, onCode);
@@ -79,6 +81,12 @@ export class SqlPanel {
 
   /** Follows the address, and the colors. */
   update(): void {
+    const { sql: text } = this.view.now;
+    if (text !== "" && text !== this.ran) {
+      this.editor.value = text;
+      void this.run();
+      return;
+    }
     if (this.grid !== null && this.shownChart !== this.view.now.chart) this.showGrid();
     else this.drawn?.();
   }
@@ -112,6 +120,7 @@ export class SqlPanel {
     this.completion.close();
     const signal = this.begin();
     const text = this.editor.value;
+    this.ran = text;
     this.view.change({ sql: text });
     this.grid = null;
     this.answer.replaceChildren(make("p", { class: "note" }, "running…"));

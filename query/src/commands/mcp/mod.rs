@@ -33,8 +33,8 @@ pub(super) const COMMAND: Subcommand = Subcommand::new::<Mcp>("mcp", run);
   # Configure an assistant
   { \"command\": \"perfquet-query\", \"args\": [\"mcp\", \"/traces/a.pqt\"] }
 
-Tools: info, findings, list_tables, describe, query, top, flamegraph, durations,
-waits. They read only these traces, and write nothing.")]
+Tools: info, findings, list_tables, describe, query, top, annotate, flamegraph,
+durations, waits. They read only these traces, and write nothing.")]
 struct Mcp {
     #[command(flatten)]
     traces: Traces,

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::call::{self, Cancellation};
 use super::tools::{self, Server};
 
-/// Supported versions of the protocol, newest first.
-const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
+/// Supported versions of the protocol, newest first. 2025-03-26 requires batches, which only that version has.
+const VERSIONS: [&str; 2] = ["2025-06-18", "2024-11-05"];
 /// Bytes of a message; longer ones are answered with an error.
 const MOST_BYTES: u64 = 4 << 20;
 /// Calls that run at the same time; others wait.
@@ -61,6 +61,11 @@ pub(super) fn serve(
             )?;
             continue;
         };
+        if !message.is_object() {
+            let error = "expected an object: batches are not supported";
+            send(&output, &failure(&Value::Null, INVALID_REQUEST, error))?;
+            continue;
+        }
         let method = message["method"].as_str().unwrap_or_default();
         let id = &message["id"];
         if method == "notifications/cancelled" {
@@ -235,7 +240,7 @@ mod tests {
     #[test]
     fn methods_are_answered() {
         let found = answers(concat!(
-            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05"}}"#,
             "\n\n",
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
             "\n",
@@ -244,7 +249,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#,
             "\n",
         ));
-        assert_eq!(found[0]["result"]["protocolVersion"], "2025-03-26");
+        assert_eq!(found[0]["result"]["protocolVersion"], "2024-11-05");
         assert_eq!(found[1], json!({"jsonrpc":"2.0","id":"two","result":{}}));
         let tools = found[2]["result"]["tools"].as_array().unwrap();
         for tool in tools {
@@ -271,6 +276,7 @@ mod tests {
             INVALID_REQUEST,
             METHOD_NOT_FOUND,
             INVALID_PARAMS,
+            INVALID_REQUEST,
             INVALID_REQUEST,
         ];
         assert_eq!(codes, expected);

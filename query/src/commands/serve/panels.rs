@@ -36,7 +36,7 @@ const PANELS: [(&str, &[&str]); 11] = [
     ("critical path", &["critical-path"]),
 ];
 /// Rows of a panel.
-const MOST_ROWS: &str = "200";
+const MOST_ROWS: usize = 200;
 /// Bytes of an answer.
 const MOST_BYTES: u64 = 64 << 20;
 /// Bytes of notes and errors.
@@ -105,8 +105,8 @@ pub(super) fn rows(
         bail!(Misuse(format!("name: expected one of {}", all.join(", "))));
     };
     let mut report: Vec<String> = report.iter().map(|word| (*word).to_owned()).collect();
-    if !["findings", "threads"].contains(&name.as_str()) {
-        report.extend(["-n", MOST_ROWS].map(str::to_owned));
+    if name != "findings" {
+        report.extend(["-n".to_owned(), MOST_ROWS.to_string()]);
     }
     if name == "functions"
         && let Some(event) = request.parameter("event").filter(|event| !event.is_empty())
@@ -119,7 +119,13 @@ pub(super) fn rows(
         return Ok(json!({ "command": words.shown, "error": error }));
     }
     let most = Limit::COMMAND;
-    table(server, words, most, peer)
+    let mut answer = table(server, words, most, peer)?;
+    let count = answer["grid"]["rows"].as_array().map_or(0, Vec::len);
+    if count >= MOST_ROWS {
+        // There may be more of them.
+        answer["grid"]["is_cut"] = json!(true);
+    }
+    Ok(answer)
 }
 
 /// The rows of a command as a grid, or why there are none.

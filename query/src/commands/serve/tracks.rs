@@ -41,11 +41,7 @@ struct Thread {
 impl Served {
     /// Whether scheduler events were recorded.
     pub(super) fn has_states(&self) -> Result<bool> {
-        let mut views = self.session.views().iter();
-        match views.find(|view| view.name == "thread_states") {
-            Some(view) => self.session.has_events_of(view),
-            None => Ok(false),
-        }
+        self.session.is_recorded("thread_states")
     }
 
     /// The rows of the timeline, which are listed once.

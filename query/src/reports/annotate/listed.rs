@@ -14,7 +14,7 @@ use super::instructions::Instruction;
 use super::sampled::{Function, Hits, Sampled, Weight};
 use super::source_text::SourceText;
 use crate::render::{ListedFunction, ListedLine};
-use crate::text::shortest;
+use crate::text::shortened;
 use crate::totals;
 
 /// A function of this many instructions is shown whole.
@@ -473,10 +473,13 @@ pub(super) fn instructions(
     }
 }
 
+/// Width of the name of an inlined function.
+const INLINED: usize = 60;
+
 fn heading_of(place: &SourcePlace) -> String {
     let file = place.file.as_deref().unwrap_or_default();
     match &place.inlined {
-        Some(name) => format!("{}, inlined, {file}", shortest(name)),
+        Some(name) => format!("{}, inlined, {file}", shortened(name, INLINED)),
         None => file.to_owned(),
     }
 }

@@ -35,7 +35,7 @@ use crate::limits::Limits;
 use crate::render::{Answered, Form, Listing, Section};
 use crate::report::{self, Report};
 use crate::settings::Output;
-use crate::text::shortest;
+use crate::text::own_name;
 use code::Codes;
 use instructions::Syntax;
 use listed::Annotated;
@@ -262,11 +262,11 @@ impl Annotate {
         type Fits<'f> = &'f dyn Fn(&Function, &Hits) -> bool;
         let rules: [Fits<'_>; 3] = [
             &|function, _| function.name == *name,
-            &|function, _| shortest(&function.name) == name,
+            &|function, _| own_name(&function.name) == name,
             &|_, hits| {
                 hits.inlined
                     .iter()
-                    .any(|inlined| inlined == name || shortest(inlined) == name)
+                    .any(|inlined| inlined == name || own_name(inlined) == name)
             },
         ];
         for (rule, fits) in rules.iter().enumerate() {

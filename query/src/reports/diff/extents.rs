@@ -14,6 +14,7 @@ use perfquet::{Session, Trace};
 use perfquet_trace::recorded::KnownBy;
 
 use super::sides::Side;
+use crate::filter::of_traces;
 
 /// Sides whose lengths differ by less are as long as each other.
 const TOLERANCE: f64 = 0.05;
@@ -86,16 +87,11 @@ fn length_of(trace: &Trace) -> Length {
 
 /// Returns how often an event was sampled, the same in all traces of the side.
 fn sampling(session: &Session, side: &Side, event: &str) -> Result<Option<String>> {
-    let traces = match session.traces().len() {
-        1 => "TRUE".to_owned(),
-        _ => {
-            let names = side
-                .traces
-                .iter()
-                .map(|&trace| literal(&session.traces()[trace].name));
-            format!("trace IN ({})", names.collect::<Vec<_>>().join(", "))
-        }
-    };
+    let names = side
+        .traces
+        .iter()
+        .map(|&trace| session.traces()[trace].name.as_str());
+    let traces = of_traces(session, names);
     let sql = format!(
         "SELECT DISTINCT frequency, period FROM event_types WHERE {traces} AND rows > 0 \
          AND {} IN (event, system || ':' || event)",

@@ -17,12 +17,11 @@ use clap::Args;
 
 use perfquet::Session;
 use perfquet::failure::Misuse;
-use perfquet::sql::names::literal;
 use perfquet::stacks::strings;
 use perfquet_trace::recorded::KnownBy;
 
 use super::statistic::{Recordings, Replicates};
-use crate::filter::Filters;
+use crate::filter::{Filters, of_traces};
 
 /// Number of slices of a recording without repetitions: enough for a distribution, with some samples in each.
 const SLICES: i64 = 64;
@@ -112,20 +111,15 @@ impl SideOptions {
             let paths: HashSet<PathBuf> = paths.iter().map(|path| place(path)).collect();
             let is_of_side = |index: &usize| paths.contains(&opened[*index]);
             let traces: Vec<usize> = (0..opened.len()).filter(is_of_side).collect();
-            let mut scope = vec![
+            let names = traces
+                .iter()
+                .map(|&index| session.traces()[index].name.as_str());
+            let scope = [
                 own.time_condition(session)?,
                 filters.time_condition(session)?,
-            ];
-            if session.traces().len() > 1 {
-                let names = traces
-                    .iter()
-                    .map(|&index| literal(&session.traces()[index].name));
-                scope.push(format!(
-                    "trace IN ({})",
-                    names.collect::<Vec<_>>().join(", ")
-                ));
-            }
-            let scope = scope.join(" AND ");
+                of_traces(session, names),
+            ]
+            .join(" AND ");
             sides.push(Side {
                 condition: format!("{scope} AND {common} AND {}", own.condition(session)?),
                 seconds: traces

@@ -16,7 +16,7 @@ SELECT 'warning' AS severity,
   concat('A ', kind, ' was held for ', duration(longest), ' while others waited') AS title,
   concat(waits, CASE waits WHEN 1 THEN ' wait' ELSE ' waits' END, ' of ', threads, CASE threads WHEN 1 THEN ' thread' ELSE ' threads' END, ', ', duration(total),
     ' in total; the longest from ', CAST(round(since_start(at_time), 6) AS TEXT), ' s on',
-    CASE WHEN owner IS NULL THEN '' ELSE concat(', ended by ', coalesce((SELECT min(comm) FROM threads WHERE tid = owner), 'thread'), ' (', owner, ')') END) AS detail,
+    CASE WHEN owner IS NULL THEN '' ELSE concat(', held longest by ', coalesce((SELECT min(comm) FROM threads WHERE tid = owner), 'thread'), ' (', owner, ')') END) AS detail,
   'Threads that could run stand still until the owner releases the lock' AS why,
   concat('SELECT comm, tid, owner_tid, stack_text(coalesce(user_stack, kernel_stack)) AS stack, count(*) AS waits, sum(duration) AS waited FROM locks WHERE address = ',
     address, ' GROUP BY ALL ORDER BY waited DESC LIMIT 20') AS sql

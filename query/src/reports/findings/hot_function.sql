@@ -13,7 +13,7 @@ WITH event AS (
   FROM by_stack WHERE stack IS NOT NULL GROUP BY 1
 )
 SELECT 'info' AS severity, concat(function, ' takes ', CAST(round(100.0 * samples / (SELECT sum(samples) FROM by_stack), 1) AS TEXT), '% of the samples') AS title,
-  concat(samples, ' of ', (SELECT sum(samples) FROM by_stack), ' samples of ', (SELECT event FROM event), ', most of ', coalesce(comm, 'thread'), ' (', tid, ')') AS detail,
+  concat(samples, ' of ', (SELECT sum(samples) FROM by_stack), ' samples of ', (SELECT event FROM event), ' on busy CPUs, recorders aside; most of ', coalesce(comm, 'thread'), ' (', tid, ')') AS detail,
   CASE WHEN function = '[unknown]' THEN 'Neither function nor module of this code is known: the recording has no mapping for its addresses'
     WHEN starts_with(function, '[') THEN 'This is a module, whose functions have no names in this trace: symbols or debug info would tell them apart'
     ELSE 'A change to this function, or to how often it is called, has the largest effect' END AS why,

@@ -22,7 +22,6 @@ use perfquet::stacks::strings;
 use perfquet::{Session, Trace, TraceTable};
 use perfquet_trace::count::counted;
 
-use super::row_source::is_recorded;
 use crate::commands::Subcommand;
 use crate::filter::Scope;
 use crate::limits::Limits;
@@ -76,7 +75,7 @@ const CHECKS: &[Check] = &[
     view("locks", include_str!("contended_lock.sql")),
     // Starved threads before locks, blocked ones here, and busy ones before hot functions.
     Check {
-        count: 3,
+        count: 4,
         ..view("off_cpu", include_str!("threads.sql"))
     },
     view("block_io", include_str!("slow_io.sql")),
@@ -290,7 +289,7 @@ impl Interval {
             events: events.map(TraceTable::rows).sum(),
             is_not_recorder,
             threads: threads.map(|(_, condition)| condition).collect(),
-            has_syscalls: is_recorded(session, "syscalls")?,
+            has_syscalls: session.is_recorded("syscalls")?,
         })
     }
 
@@ -333,6 +332,6 @@ fn length_within(trace: &Trace, bounds: Option<(i64, i64)>) -> i64 {
 fn has_source(session: &Session, source: Source) -> Result<bool> {
     match source {
         Source::Table(name) => Ok(session.has_rows(name)),
-        Source::View(name) => is_recorded(session, name),
+        Source::View(name) => session.is_recorded(name),
     }
 }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{Int32Type, Int64Type};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int32Type, Int64Type};
 use perfquet::Session;
 use perfquet::sql::names::literal;
 use perfquet::stacks::strings;
@@ -38,6 +39,8 @@ const BARS: i64 = 8;
 /// All that a page shows of calls.
 pub(super) struct Calls {
     summary: Value,
+    /// Number of calls of all functions.
+    count: i64,
     rows: Value,
     cells: Cells,
     /// By thread: the time in which any of its calls ran.
@@ -92,6 +95,9 @@ pub(super) fn of(
         return Ok(None);
     };
     let all = durations.rows.num_rows();
+    let counts = durations.rows.column_by_name("count");
+    let counts = cast(counts.context("no column count")?, &DataType::Int64)?;
+    let counts = counts.as_primitive::<Int64Type>();
     let rows = durations.rows.slice(0, all.min(FUNCTIONS));
     if all > FUNCTIONS {
         omitted.push(format!(
@@ -109,6 +115,7 @@ pub(super) fn of(
     let (slowest, stacks) = slowest(session, &condition, since)?;
     Ok(Some(Calls {
         summary: json!(durations.subtitle),
+        count: counts.iter().flatten().sum(),
         rows: objects(&rows)?,
         cells: cells(session, filters, &functions, since, slot, threads)?,
         busy: busy::of(session, &condition, since, slot, threads)?,
@@ -124,6 +131,7 @@ impl Calls {
     fn append(&mut self, mut other: Calls) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         self.summary = json!([text(&self.summary), text(&other.summary)].join("; "));
+        self.count += other.count;
         let functions = self.rows.as_array().map_or(0, Vec::len) as u32;
         for cell in &mut other.cells.0 {
             cell.node += functions;
@@ -161,10 +169,10 @@ impl Calls {
         self.chart.all += other.chart.all;
     }
 
-    /// The calls, with slots that are `joined` times as long, and a part of the limits.
+    /// The calls, with slots that are `joined` times as long, of which a column of the grid has `rows`, and a part of the limits.
     pub(super) fn json(
         &self,
-        joined: i64,
+        (joined, rows): (i64, i64),
         part: usize,
         names: &mut Names,
         columns: &mut Columns,
@@ -173,11 +181,12 @@ impl Calls {
         let (mut cells, mut busy) = (self.cells.clone(), self.busy.clone());
         cells.coarsen(joined);
         busy.coarsen_spans(joined, self.slot);
-        let steps = fitting_steps(&[&cells, &busy], 1, i64::MAX, part);
+        let steps = fitting_steps(&[&cells, &busy], rows, i64::MAX, part);
         cells.coarsen(steps);
         busy.coarsen_spans(steps, self.slot.saturating_mul(joined));
         json!({
             "summary": self.summary,
+            "count": self.count,
             "rows": self.rows,
             "bars": BARS,
             "steps": steps,
@@ -214,7 +223,7 @@ fn cells(
     let sql = format!(
         "SELECT {slot} AS slot, {tid} AS tid, coalesce(function, '[unknown]') AS function, \
          {bar} AS bar, sum(duration) AS total, count(*) AS count FROM calls \
-         WHERE {condition} AND duration IS NOT NULL AND coalesce(function, '[unknown]') IN ({}) GROUP BY 1, 2, 3, 4",
+         WHERE {condition} AND coalesce(function, '[unknown]') IN ({}) GROUP BY 1, 2, 3, 4",
         names.join(", "),
     );
     let calls = Recursion {
@@ -251,9 +260,12 @@ fn cells(
     Ok(Cells(cells))
 }
 
-/// SQL for the bar of a duration.
+/// SQL for the bar of a duration; the first beyond those of all durations if it is unknown.
 fn bar_of(duration: &str) -> String {
-    format!("CAST(floor(log2(CAST(greatest({duration}, 1) AS DOUBLE)) * {BARS}) AS BIGINT)")
+    format!(
+        "coalesce(CAST(floor(log2(CAST(greatest({duration}, 1) AS DOUBLE)) * {BARS}) AS BIGINT), {})",
+        64 * BARS
+    )
 }
 
 /// The slowest calls, a row each, and their stacks, which are the same for many.

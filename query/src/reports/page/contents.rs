@@ -156,7 +156,7 @@ impl<'s> Contents<'s> {
         };
         omitted.append(&mut pruned.omitted);
         let mut data = head.clone();
-        let (mut joined, mut slot) = (1, 1);
+        let (mut joined, mut slot, mut rows) = (1, 1, 1);
         if let Some(time) = &self.time {
             // Grains of tracks divide every fifth or tenth slot.
             joined = match part {
@@ -165,6 +165,7 @@ impl<'s> Contents<'s> {
             };
             slot = time.slot;
             let slot = slot * joined;
+            rows = (time.column / slot).max(1);
             if slot > time.shortest {
                 omitted.push(format!(
                     "times are those of slots of {}, not of single samples",
@@ -200,7 +201,7 @@ impl<'s> Contents<'s> {
         data["code"] = self.code.clone();
         let calls = self.calls.as_ref();
         data["calls"] = json!(calls.map(|calls| calls.json(
-            joined,
+            (joined, rows),
             part,
             &mut names,
             &mut columns,

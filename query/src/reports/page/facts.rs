@@ -43,6 +43,7 @@ pub(super) fn of_trace(session: &Session, trace: &Trace, filters: &Filters) -> R
             "name": trace.name,
             "path": trace.path.display().to_string(),
             "facts": trace.facts,
+            "is_of_threads": trace.is_of_threads(),
             "duration": duration,
             "length": length.map(|length| in_fitting_unit(length as f64)),
             "recorded": info::recorded(trace),

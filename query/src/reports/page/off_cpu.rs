@@ -21,7 +21,6 @@ use crate::filter::Filters;
 use crate::reports::boxes::{Groups, Incomplete, Merge, Naming, Shape};
 use crate::reports::event_weight::WeightedEvent;
 use crate::reports::folding::Folded;
-use crate::reports::row_source::is_recorded;
 use crate::reports::stored_aggregates::PARTS;
 
 const NAME: &str = "off-CPU time";
@@ -35,7 +34,7 @@ pub(super) fn of(
     threads: &mut Threads,
     omitted: &mut Vec<String>,
 ) -> Result<Option<Profile>> {
-    if !is_recorded(session, "off_cpu")? {
+    if !session.is_recorded("off_cpu")? {
         return Ok(None);
     }
     let found = profile(session, filters, since, slot, threads);

@@ -18,7 +18,6 @@ use super::unless_failed;
 use super::wakes::{self, Wakes};
 use crate::filter::Filters;
 use crate::render::columns::Columns;
-use crate::reports::row_source::is_recorded;
 use crate::thread_states::{STATES, number_of};
 
 /// Threads with a track of their states. The page draws those that are busy in its selection.
@@ -35,7 +34,7 @@ pub(super) fn of(
     threads: &mut Threads,
     omitted: &mut Vec<String>,
 ) -> Result<Option<Found>> {
-    let has_states = is_recorded(session, "thread_states")?;
+    let has_states = session.is_recorded("thread_states")?;
     let of = if has_states { of_states } else { of_samples };
     let found = of(session, filters, since, slot, threads);
     // A condition may have columns that only samples or calls have.

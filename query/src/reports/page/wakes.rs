@@ -12,7 +12,6 @@ use super::since::Since;
 use super::unless_failed;
 use crate::filter::Filters;
 use crate::render::columns::Columns;
-use crate::reports::row_source::is_recorded;
 
 /// Maximum number of wake-ups in a page.
 const MOST: usize = 50_000;
@@ -35,7 +34,7 @@ pub(super) fn of(
     threads: &mut Threads,
     omitted: &mut Vec<String>,
 ) -> Result<Option<Wakes>> {
-    if tids.is_empty() || !is_recorded(session, "wakeups")? {
+    if tids.is_empty() || !session.is_recorded("wakeups")? {
         return Ok(None);
     }
     let found = wakes(session, filters, since, tids, threads);

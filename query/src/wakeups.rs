@@ -1,0 +1,61 @@
+//! What answers about waits say of a recording of some threads: the kernel records a wake-up only with the events of the waker, so
+//! those by interrupts, by exiting threads and by threads outside of the recording are missing.
+//!
+//! ```text
+//! 79 of 100 sleeps ended without a recorded wake-up, and contain the wait for a CPU that follows it; -a records all wake-ups
+//! ```
+
+use anyhow::Result;
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use perfquet::Session;
+use perfquet_trace::count::{counted, grouped};
+
+use crate::filter::of_traces;
+
+/// What the names of reports and views contain whose answers depend on wake-ups.
+const DEPENDENT: [&str; 10] = [
+    "critical-path",
+    "critical_path",
+    "off_cpu",
+    "runqueue_waits",
+    "thread_states",
+    "thread_utilization",
+    "utilization",
+    "waits",
+    "wakers",
+    "wakeups",
+];
+
+/// The sentence for a report or a query; `None` if it does not depend on wake-ups, or if none is missing.
+pub(crate) fn note(session: &Session, question: &str) -> Result<Option<String>> {
+    let question = question.to_lowercase();
+    let of_threads: Vec<&str> = (session.traces().iter())
+        .filter(|trace| trace.is_of_threads())
+        .map(|trace| trace.name.as_str())
+        .collect();
+    let depends = DEPENDENT.iter().any(|name| question.contains(name));
+    if of_threads.is_empty() || !depends || !session.is_recorded("wakeups")? {
+        return Ok(None);
+    }
+    let sql = format!(
+        "SELECT count(*), count(*) FILTER (WHERE wake_time IS NULL) FROM off_cpu \
+         WHERE duration IS NOT NULL AND state NOT IN ('preempted', 'runnable') AND {}",
+        of_traces(session, of_threads)
+    );
+    let (mut all, mut unseen) = (0_u64, 0_u64);
+    for batch in session.collect(&sql)? {
+        for (place, sum) in [&mut all, &mut unseen].into_iter().enumerate() {
+            let column = batch.column(place).as_primitive::<Int64Type>();
+            *sum += column.iter().flatten().sum::<i64>().unsigned_abs();
+        }
+    }
+    Ok((unseen > 0).then(|| {
+        let contain = if unseen == 1 { "contains" } else { "contain" };
+        format!(
+            "{} of {} ended without a recorded wake-up, and {contain} the wait for a CPU that follows it; -a records all wake-ups",
+            grouped(unseen),
+            counted(all, "sleep")
+        )
+    }))
+}
