@@ -258,3 +258,31 @@ fn threads_outside_have_no_states() {
         }
     });
 }
+
+/// Answers that depend on wake-ups report how many the kernel did not record.
+#[test]
+fn missing_wakeups_are_said() {
+    let said = |traces: &[&Path], words: &[&str]| {
+        let mut command = Command::new(bin("perfquet-query"));
+        let output = command.arg(words[0]).args(traces).args(&words[1..]);
+        let output = output.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{errors}");
+        let mut lines = errors.lines();
+        lines
+            .find(|line| line.contains("ended without a recorded wake-up"))
+            .map(str::to_owned)
+    };
+    each_scope(|scope, moment| {
+        let query = ["sql", "SELECT count(*) FROM runqueue_waits"];
+        for words in [&["waits"][..], &["wakers"], &query] {
+            let of_scope = said(&[&moment.scope], words);
+            assert!(of_scope.is_some(), "{scope}: {words:?}");
+            assert_eq!(said(&[&moment.system], words), None, "{scope}: {words:?}");
+            let of_both = said(&[&moment.system, &moment.scope], words);
+            assert_eq!(of_both, of_scope, "{scope}: {words:?}");
+        }
+        let other = ["sql", "SELECT count(*) FROM sched_switch"];
+        assert_eq!(said(&[&moment.scope], &other), None, "{scope}");
+    });
+}

@@ -227,6 +227,38 @@ fn counters_over_time_have_the_values_of_sql() {
     );
 }
 
+/// Chrome's counters with an ID are a line for each ID.
+#[test]
+fn counters_with_an_id_have_their_own_lines() {
+    if !needs::met(&["Chromium with puppeteer"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let events: Vec<String> = (0..200)
+        .map(|step| {
+            let (time, id) = (step * 1000, step % 2);
+            format!(
+                "{{\"name\":\"queue\",\"ph\":\"C\",\"pid\":1,\"ts\":{time},\"id\":\"q{id}\",\"args\":{{\"length\":{}}}}}",
+                step % 10 + id * 100
+            )
+        })
+        .collect();
+    let text = format!("{{\"traceEvents\":[{}]}}", events.join(","));
+    let trace = converted(directory.path(), "counters.json", text.as_bytes());
+    let found = browsed(
+        &report(directory.path(), &[&trace]),
+        &[
+            "focus #courses canvas",
+            "press ArrowDown",
+            "text #courses .status",
+            "press ArrowDown",
+            "text #courses .status",
+        ],
+    );
+    assert_eq!(found[2], "queue q0 of thread 1: 0 to 8", "{found:?}");
+    assert_eq!(found[4], "queue q1 of thread 1: 101 to 109", "{found:?}");
+}
+
 /// Samples and switches of two threads that wake each other, on one CPU, for 99 ms.
 fn threads() -> String {
     let mut text = String::new();

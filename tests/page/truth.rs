@@ -1,6 +1,6 @@
 //! What a report page says, beside what SQL and other reports say of the same trace.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use perfquet_tests::{bin, needs};
@@ -65,6 +65,22 @@ fn off_cpu_time_of_a_selection_is_that_of_the_view() {
     assert!(!tabs.contains("sched_switch"), "{tabs}");
 }
 
+/// A line of function_graph, so many microseconds after the first one.
+fn graph_line(time: u64, words: &str) -> String {
+    let (seconds, rest) = (100 + time / 1_000_000, time % 1_000_000);
+    format!("  {seconds}.{rest:06} |   0)   work-77    | {words}\n")
+}
+
+/// The trace of such lines.
+fn graph(directory: &Path, lines: &str) -> PathBuf {
+    let head = "# tracer: function_graph\n#\n#     TIME        CPU  TASK/PID         DURATION                  FUNCTION CALLS\n";
+    converted(
+        directory,
+        "graph.trace",
+        format!("{head}{lines}").as_bytes(),
+    )
+}
+
 /// Calls within calls last as long as the trace: at most as many are in progress as there are levels, whatever the sum of durations.
 #[test]
 fn rates_are_possible_ones() {
@@ -72,22 +88,14 @@ fn rates_are_possible_ones() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let mut text = "# tracer: function_graph\n#\n#     TIME        CPU  TASK/PID         DURATION                  FUNCTION CALLS\n".to_owned();
-    let mut line = |time: u64, words: &str| {
-        text.push_str(&format!(
-            "  {}.{:06} |   0)   work-77    | {words}\n",
-            100 + time / 1_000_000,
-            time % 1_000_000
-        ));
-    };
-    line(0, "               |  outer() {");
+    let mut text = graph_line(0, "               |  outer() {");
     for step in 0..50 {
-        line(1 + step * 2000, "               |    middle() {");
-        line(2 + step * 2000, "! 1990.000 us  |      inner();");
-        line(1995 + step * 2000, "! 1994.000 us  |    }");
+        text += &graph_line(1 + step * 2000, "               |    middle() {");
+        text += &graph_line(2 + step * 2000, "! 1990.000 us  |      inner();");
+        text += &graph_line(1995 + step * 2000, "! 1994.000 us  |    }");
     }
-    line(100_000, "# 100000.0 us  |  }");
-    let trace = converted(directory.path(), "nested.trace", text.as_bytes());
+    text += &graph_line(100_000, "# 100000.0 us  |  }");
+    let trace = graph(directory.path(), &text);
     let shown = opened(&report(directory.path(), &[&trace]), "");
     let most = between(&shown, "Weight over time, up to ", ". Drag");
     assert_eq!(most, Some("3 calls at a time"));
@@ -98,6 +106,67 @@ fn rates_are_possible_ones() {
         let weight = between(threads, "data-value=\"", "\"").unwrap();
         assert_eq!(weight, expected.to_string(), "{fragment}");
     }
+}
+
+/// A call without an end is a call: it counts in a part of the time, too, and its unknown self time is not 0.
+#[test]
+fn calls_without_an_end_are_counted() {
+    if !needs::met(&["chromium"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut text = graph_line(0, "               |  endless() {");
+    for step in 1..50 {
+        text += &graph_line(step * 2000, "! 500.000 us  |    inner();");
+    }
+    let trace = graph(directory.path(), &text);
+    let page = report(directory.path(), &[&trace]);
+    for (fragment, inner) in [("", 49), ("t=0ms..20ms", 9)] {
+        let shown = opened(&page, fragment);
+        let durations = between(&shown, "<section id=\"durations\"", "</table>").unwrap();
+        for (function, count) in [("inner", inner), ("endless", 1)] {
+            let rows = durations.split("<tr").skip(2);
+            let mut rows = rows.filter(|row| row.contains(&format!("data-value=\"{function}\"")));
+            let mut values = rows.next().unwrap().split("data-value=\"");
+            let found = values.nth(2).unwrap();
+            let found = found.split('"').next().unwrap();
+            assert_eq!(found, count.to_string(), "{fragment}: {function}");
+        }
+        let functions = between(&shown, "<section id=\"functions\"", "</table>").unwrap();
+        let row = functions.split("<tr").find(|row| row.contains("endless"));
+        assert!(row.unwrap().contains(">unknown<"), "{functions}");
+    }
+}
+
+/// A page with many calls has longer slots for them: the rows of its grid are as long, and its head counts the calls of all functions.
+#[test]
+fn rows_of_many_calls_are_as_long_as_their_slots() {
+    const CALLS: u64 = 250_000;
+    if !needs::met(&["chromium"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let line = |call| graph_line(call * 40, &format!("+ 30.000 us   |  f{}();", call % 70));
+    let text: String = (0..CALLS).map(line).collect();
+    let trace = graph(directory.path(), &text);
+    let shown = opened(&report(directory.path(), &[&trace]), "");
+    assert!(
+        shown.contains("250,000 calls"),
+        "{:?}",
+        shown.find(" calls")
+    );
+    // 25 calls begin in each millisecond, of 70 functions.
+    let head = "calls of the 60 functions with the longest total; column: 100 ms";
+    assert!(shown.contains(head), "{head}");
+    let row = between(&shown, "from the bottom upwards; row: ", " ms").unwrap();
+    let row: u64 = row.parse().unwrap();
+    assert!(row > 2 && 100 % row == 0, "{row}");
+    let legend = shown.split(&format!(" calls in {row} ms")).next().unwrap();
+    let most: String = (legend.rsplit('>').next().unwrap().chars())
+        .filter(char::is_ascii_digit)
+        .collect();
+    let most: u64 = most.parse().unwrap();
+    assert!((20 * row..=23 * row).contains(&most), "{most} in {row} ms");
 }
 
 /// An idle CPU is sampled, too: its samples are neither use, nor the busiest time, nor the hottest thread or function.

@@ -1,5 +1,5 @@
-//! `findings` on sixteen traces, written here as texts of ftrace and perf: eight with one problem each, which is the first finding,
-//! and the same eight without it, in which nothing is more than a remark.
+//! `findings` on eighteen traces, written here as texts of ftrace and perf: nine with one problem each, which is the first finding,
+//! and the same nine without it, in which nothing is more than a remark.
 
 use std::process::Command;
 
@@ -260,6 +260,22 @@ fn lost_events(is_planted: bool) -> String {
     events.text()
 }
 
+/// A thread of which the kernel records nothing, so that it never leaves its CPU; or it does.
+fn unrecorded_switches(is_planted: bool) -> String {
+    let mut events = Events::default();
+    server(&mut events, 5);
+    let (silent, other) = (("silent", 20), ("other", 21));
+    for round in 0..50u64 {
+        let us = 1_000 + round * 100_000;
+        events.switch(us, 0, IDLE[0], "R", silent);
+        if !is_planted {
+            events.switch(us + 500, 0, silent, "S", other);
+        }
+        events.switch(us + 900, 0, other, "S", IDLE[0]);
+    }
+    events.text()
+}
+
 /// The findings of a trace, as severity and title.
 fn findings(text: &str, options: &[&str]) -> Vec<(String, String)> {
     let rows = rows(text, options).into_iter();
@@ -311,7 +327,7 @@ fn rows(text: &str, options: &[&str]) -> Vec<[String; 3]> {
 /// A scenario: its name, its trace with and without the problem, and the finding that comes first.
 type Scenario = (&'static str, fn(bool) -> String, &'static str, &'static str);
 
-const SCENARIOS: [Scenario; 8] = [
+const SCENARIOS: [Scenario; 9] = [
     (
         "spinning",
         spinning,
@@ -359,6 +375,12 @@ const SCENARIOS: [Scenario; 8] = [
         lost_events,
         "warning",
         "Events are missing: 10000",
+    ),
+    (
+        "unrecorded switches",
+        unrecorded_switches,
+        "warning",
+        "Switches are missing: 50",
     ),
 ];
 

@@ -36,8 +36,6 @@ enum Exception {
     AtMostWithWaits,
     /// The first known name in a step, of which a part is unknown.
     NameOfAPart,
-    /// The last recorded thread that woke one that waits, which may wait on.
-    RecordedWaker,
     /// The last recorded name of a thread that is not recorded itself.
     RecordedName,
 }
@@ -107,8 +105,9 @@ const VIEWS: &[View] = &[
         name: "locks",
         from: "locks",
         key: "tid, time",
-        columns: "duration, cpu, pid, comm, kind, access, address, owner_tid, error",
-        exceptions: &[("owner_tid", Exception::RecordedWaker)],
+        // Not the owner: of several threads that hold a lock during a wait, it is the one of the recorded wake-ups.
+        columns: "duration, cpu, pid, comm, kind, access, address, error",
+        exceptions: &[],
     },
     View {
         name: "irqs",
@@ -280,7 +279,6 @@ impl Exception {
                 share(own, place) <= share(whole, place) + share(whole, place - 1) + 1e-9
             }
             Exception::NameOfAPart => own[2..] != whole[2..],
-            Exception::RecordedWaker => pair.covered.has(number(&own[place])),
             // Without a CPU time: it is outside of the scope.
             Exception::RecordedName => !pair.covered.has(tid as u32) || own[0].is_empty(),
         }

@@ -13,13 +13,15 @@ pub fn matches(expected: &[&str], found: &[&str]) -> bool {
 }
 
 /// Columns that a report prints only if they have values.
-const OPTIONAL: [&str; 6] = [
+const OPTIONAL: [&str; 8] = [
     "comm_count",
     "ended_by",
     "error",
     "errors",
+    "interrupt",
     "unfinished",
     "unknown",
+    "why",
 ];
 
 /// Whether the output is of the same kind as in the page: the same tables but for optional columns, or none.
