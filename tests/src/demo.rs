@@ -36,8 +36,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
         .with_context(|| format!("cannot create {}", directory.display()))?;
 
     say::step("building the recorder and the converter (3 to 5 minutes the first time)");
-    build("perfquet-record")?;
-    build("perfquet-convert")?;
+    build(&["perfquet-record", "perfquet-convert"])?;
 
     let trace = directory.join("demo.pqt");
     let mut builder = Builder::start(&directory)?;
@@ -70,15 +69,19 @@ fn parse(arguments: &[&str]) -> Result<u64> {
     }
 }
 
-fn build(package: &str) -> Result<()> {
+/// Builds programs at once: the second one's crates are downloaded and compiled beside the first one's.
+fn build(packages: &[&str]) -> Result<()> {
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
+    let arguments: Vec<&str> = ["build", "--release"].into_iter().chain(packages).collect();
     let status = place::cargo()
-        .args(["build", "--release", "--package", package])
+        .args(&arguments)
         .status()
         .context("cannot run cargo")?;
     if !status.success() {
         bail!(
-            "cargo build --release --package {package} failed, see above\n\
-             hint: perfquet needs Rust 1.95 or newer (rustup update stable) and, once, the network for its dependencies"
+            "cargo {} failed, see above\n\
+             hint: perfquet needs Rust 1.95 or newer (rustup update stable) and, once, the network for its dependencies",
+            arguments.join(" ")
         );
     }
     Ok(())
