@@ -82,11 +82,19 @@ impl Format {
             }))?;
         }
         (self.read_file)(input, sink)?;
-        if is_text && input.damage().is_none() && input.ends_within_a_line() {
+        // Here, because a reader that forgets it would pass a part for the whole.
+        let cut = match input.damage() {
+            Some(reason) => Some(reason),
+            None if is_text && input.ends_within_a_line() => {
+                Some("expected a line ending at the end of the text: it may be cut off")
+            }
+            None => None,
+        };
+        if let Some(message) = cut {
             sink.event(Event::Problem(Problem {
                 place: Place::Whole,
                 count: 1,
-                message: "expected a line ending at the end of the text: it may be cut off",
+                message,
             }))?;
         }
         // Of files that the reader has opened.

@@ -1,6 +1,7 @@
 //! End to end imports: recordings of the corpus compared with `perf script`, and directories imported again.
 
 mod archives;
+mod cut;
 mod several;
 
 use std::path::{Path, PathBuf};

@@ -194,8 +194,10 @@ impl Input {
         self.is_prompt
     }
 
-    /// Returns the reason why [`Input::whole`] lacks a part of a compressed file; `None` if it is complete.
-    pub fn damage(&self) -> Option<&str> {
+    /// Returns the reason why [`Input::whole`] lacks a part of a compressed file; `None` if it is complete. [`Format::read`] reports it.
+    ///
+    /// [`Format::read`]: crate::Format::read
+    pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
 
@@ -507,10 +509,37 @@ fn unpack(
     })
 }
 
-fn read_head(reader: &mut dyn BufRead) -> io::Result<Vec<u8>> {
+/// Reads the first bytes. What precedes damage is kept; the reader fails where it is.
+fn read_head(reader: &mut Box<dyn BufRead + Send>) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
-    reader.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    match reader.take(HEAD_BYTES as u64).read_to_end(&mut head) {
+        Err(error) if !head.is_empty() => *reader = Box::new(Broken(error)),
+        result => drop(result?),
+    }
     Ok(head)
+}
+
+/// The rest of a damaged input.
+struct Broken(io::Error);
+
+impl Broken {
+    fn error(&self) -> io::Error {
+        io::Error::new(self.0.kind(), self.0.to_string())
+    }
+}
+
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(self.error())
+    }
+}
+
+impl BufRead for Broken {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        Err(self.error())
+    }
+
+    fn consume(&mut self, _: usize) {}
 }
 
 /// Reads the first bytes of a file.

@@ -39,10 +39,6 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let files = Files::of(input, METADATA)?;
     let folders = Folder::all(&files);
     let mut problems = Problems::default();
-    if let Some(damage) = input.damage() {
-        let damage = damage.to_owned();
-        problems.report(sink, Place::Whole, "input", || damage)?;
-    }
     if folders.is_empty() {
         let head = input.head();
         let is_metadata =

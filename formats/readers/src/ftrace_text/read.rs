@@ -69,7 +69,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     session.has_heads = has_heads;
     session.emission.indents = indents;
     session.read_all(|| map.release())?;
-    session.finish(input.damage())
+    session.finish()
 }
 
 /// Offset of the line that announces a dump, which may be far into a log.
@@ -246,13 +246,8 @@ impl<'a, 's> Session<'a, 's> {
         data + header + loss > 0 || problem == 0
     }
 
-    fn finish(mut self, damage: Option<&str>) -> Result<(), Error> {
+    fn finish(mut self) -> Result<(), Error> {
         self.check_entries()?;
-        if let Some(damage) = damage {
-            self.emission
-                .problems
-                .report(Place::Whole, damage, self.emission.sink)?;
-        }
         self.emission
             .counts
             .report("ftrace.lines", self.emission.sink)?;

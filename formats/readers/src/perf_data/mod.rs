@@ -152,11 +152,6 @@ fn read_mapped(
     let source = Source::mapped(files, kept, endian, input.temporary_bytes_max());
     let mut reading = Reading::new(source, endian, sink);
     let out = &mut reading.emission.out;
-    if let Some(reason) = input.damage() {
-        out.problem(Place::Offset(map.len() as u64), "input", || {
-            reason.to_owned()
-        })?;
-    }
     if header.is_none() {
         reading.catalog.is_damaged = true;
         out.problem(Place::Offset(0), "header", || {

@@ -70,7 +70,7 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         session.sink.event(Event::Fact(Fact::Clock("relative")))?;
     }
     session.read_all(text, || map.release())?;
-    session.finish(input.damage())
+    session.finish()
 }
 
 /// Discards all events.
@@ -163,10 +163,7 @@ impl<'a, 's> Session<'a, 's> {
         self.end_sample()
     }
 
-    fn finish(mut self, damage: Option<&str>) -> Result<(), Error> {
-        if let Some(damage) = damage {
-            self.problems.report(Place::Whole, damage, self.sink)?;
-        }
+    fn finish(self) -> Result<(), Error> {
         self.counts.report("perf_script.lines", self.sink)?;
         self.payloads.report_unnamed(self.sink)?;
         let message = format!(

@@ -54,10 +54,6 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         )
     })?;
     let mut reporter = Reporter::new(sink, &map);
-    if let Some(reason) = input.damage() {
-        let reason = reason.to_owned();
-        reporter.problem(Place::Offset(map.len() as u64), "input", || reason)?;
-    }
     if head.is_guessed || !map.starts_with(TRACING_MAGIC) {
         reporter.problem(Place::Offset(0), "head", || {
             "expected \"tracing\" and a version, found something else; what follows is read as far as it can be found".into()

@@ -83,10 +83,6 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     sink.event(Event::Fact(Fact::Recorder("uftrace")))?;
     sink.event(Event::Fact(Fact::Clock("monotonic")))?;
     let mut problems = Problems::default();
-    if let Some(damage) = input.damage() {
-        let damage = damage.to_owned();
-        problems.report(sink, Place::Whole, "input", || damage)?;
-    }
     let mut entries = index(&map, &mut problems, sink)?;
     if !entries.is_sorted() {
         entries.sort_unstable();

@@ -39,10 +39,6 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
     let is_info = head.starts_with(MAGIC);
     let files = Files::of(input, INFO)?;
     let mut problems = Problems::default();
-    if let Some(damage) = input.damage() {
-        let damage = damage.to_owned();
-        problems.report(sink, Place::Whole, "input", || damage)?;
-    }
     let folder = folder(input.name(), &files, is_info)?;
     let Some(info) = (0..files.len()).find(|&file| files.name(file) == format!("{folder}{INFO}"))
     else {

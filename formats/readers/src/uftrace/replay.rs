@@ -96,12 +96,6 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         least: HashMap::new(),
         has_clock: false,
     };
-    if let Some(damage) = input.damage() {
-        let damage = damage.to_owned();
-        reader
-            .problems
-            .report(sink, Place::Whole, "input", || damage)?;
-    }
     let mut meter = Meter::default();
     let mut lines = Lines::of(&map);
     while let Some(line) = lines.next() {

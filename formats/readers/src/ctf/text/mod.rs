@@ -197,10 +197,6 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         let values = class.values(row);
         emitter.emit(plan, &values, time, sink)?;
     }
-    if let Some(damage) = input.damage() {
-        let damage = damage.to_owned();
-        problems.report(sink, Place::Whole, "input", || damage)?;
-    }
     problems.finish(sink)?;
     counts.report("babeltrace.lines", sink)
 }

@@ -161,13 +161,6 @@ pub(super) fn read(input: &mut Input, sink: &mut dyn Sink) -> Result<(), Error> 
         reader.line(line, &lines, sink)?;
         meter.report(lines.progress(), sink)?;
     }
-    if let Some(damage) = input.damage() {
-        sink.event(Event::Problem(Problem {
-            place: Place::Whole,
-            count: 1,
-            message: damage,
-        }))?;
-    }
     reader.finish(sink)
 }
 
