@@ -27,14 +27,19 @@ const DEPENDENT: [&str; 10] = [
     "wakeups",
 ];
 
+const OF_SOME_CPUS: &str = "some CPUs were recorded: how long threads waited or slept is unknown, since they may have run on others; -a without -C records all";
+
 /// The sentence for a report or a query; `None` if it does not depend on wake-ups, or if none is missing.
 pub(crate) fn note(session: &Session, question: &str) -> Result<Option<String>> {
     let question = question.to_lowercase();
+    let depends = DEPENDENT.iter().any(|name| question.contains(name));
+    if depends && session.traces().iter().any(|trace| trace.is_of_some_cpus()) {
+        return Ok(Some(OF_SOME_CPUS.to_owned()));
+    }
     let of_threads: Vec<&str> = (session.traces().iter())
         .filter(|trace| trace.is_of_threads())
         .map(|trace| trace.name.as_str())
         .collect();
-    let depends = DEPENDENT.iter().any(|name| question.contains(name));
     if of_threads.is_empty() || !depends || !session.is_recorded("wakeups")? {
         return Ok(None);
     }

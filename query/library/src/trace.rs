@@ -107,6 +107,11 @@ impl Trace {
         crate::passes::is_of_threads(&self.facts)
     }
 
+    /// Whether the events of some CPUs only were recorded, as its recorder or perf's command line says.
+    pub fn is_of_some_cpus(&self) -> bool {
+        crate::passes::is_of_some_cpus(&self.facts)
+    }
+
     /// First and last time of any event, and of the printouts of aggregates.
     pub fn time_range(&self) -> Option<(i64, i64)> {
         let tables = self.tables.iter();

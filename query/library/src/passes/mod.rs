@@ -35,7 +35,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
 
 use pass::{Pass, PassTable};
-pub(crate) use sched::is_of_threads;
+pub(crate) use sched::{is_of_some_cpus, is_of_threads};
 
 /// The column with the name of the trace, if there are several.
 const TRACE: &str = "trace";

@@ -19,6 +19,8 @@ pub(super) struct Coverage {
     earlier: Earlier,
     /// The recorded CPUs; all if `None`.
     pub(super) cpus: Option<BTreeSet<i32>>,
+    /// Number of the system's CPUs.
+    all_cpus: Option<usize>,
     is_named: bool,
     /// Time of the last event.
     pub(super) end: Option<i64>,
@@ -47,16 +49,19 @@ impl Coverage {
                 *self = Coverage {
                     is_named: true,
                     end: self.end,
+                    all_cpus: self.all_cpus,
                     ..Coverage::of_scope(value)
                 };
             }
             "command_line" if !self.is_named => {
                 *self = Coverage {
                     end: self.end,
+                    all_cpus: self.all_cpus,
                     ..Coverage::of_perf(value)
                 };
             }
             "end" => self.end = value.parse().ok(),
+            "cpus" => self.all_cpus = value.parse().ok(),
             _ => {}
         }
     }
@@ -81,9 +86,16 @@ impl Coverage {
             },
             // Without all numbers, none is certain.
             cpus: cpus.map(|list| numbers(list).unwrap_or_default()),
+            all_cpus: None,
             is_named: false,
             end: None,
         }
+    }
+
+    /// Whether the events of some CPUs only were recorded: threads run on others unseen.
+    pub(super) fn is_of_some_cpus(&self) -> bool {
+        let cpus = self.cpus.as_ref();
+        cpus.is_some_and(|cpus| cpus.is_empty() || self.all_cpus.is_none_or(|all| cpus.len() < all))
     }
 
     /// Whether the recorder says that all threads were recorded.

@@ -395,7 +395,7 @@ impl Cpus {
     /// The CPU does something else from `end` on; if that is not known, what it did until now is not, either.
     fn leaves(&mut self, cpu: i32, end: Option<i64>, rows: &mut Rows) {
         // What it does at the end of the recording, it did until the last event.
-        let end = self.ending.of(end);
+        let end = self.ending.of(State::Running, end);
         if let Some(end) = end {
             self.account(cpu, end, rows);
         }

@@ -191,7 +191,7 @@ impl Observer for Stretches {
     }
 
     fn end(&mut self, thread: &Thread, end: Option<i64>, _: &Names, _: &mut Rows) {
-        let end = self.ending.of(end);
+        let end = self.ending.of(thread.state, end);
         let Some(end) = end.filter(|&end| end > thread.since) else {
             return;
         };

@@ -470,7 +470,7 @@ impl<O: Observer> Machine for SchedulerMachine<O> {
             feed::FACTS => {
                 if let (Some(name), Some(value)) = (row.text(0), row.text(1)) {
                     self.coverage.learn(name, value);
-                    self.scheduler.is_of_some_cpus = self.coverage.cpus.is_some();
+                    self.scheduler.is_of_some_cpus = self.coverage.is_of_some_cpus();
                     self.scheduler.is_of_threads = self.coverage.is_of_threads;
                     self.scheduler.is_of_system = self.coverage.is_of_system();
                     self.observer.covers(&self.coverage);

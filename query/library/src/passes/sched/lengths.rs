@@ -85,8 +85,8 @@ struct Lengths {
     waits: HashMap<i32, Vec<usize>>,
     queues: HashMap<i32, Queue>,
     is_closing: bool,
-    /// Whether some threads only were recorded: how many others wait is unknown.
-    is_of_threads: bool,
+    /// Whether some threads or CPUs only were recorded: how many threads wait is unknown.
+    is_partial: bool,
     remaining: Vec<(i32, Queue)>,
 }
 
@@ -142,11 +142,11 @@ fn step(cpu: i32, queue: Queue, duration: Option<i64>, rows: &mut Rows) {
 
 impl Observer for Lengths {
     fn covers(&mut self, coverage: &Coverage) {
-        self.is_of_threads = coverage.is_of_threads;
+        self.is_partial = coverage.is_of_threads || coverage.is_of_some_cpus();
     }
 
     fn begin(&mut self, thread: &Thread, _: &Names) {
-        if self.is_of_threads {
+        if self.is_partial {
             return;
         }
         if let Some(cpu) = thread.queue.filter(|_| thread.state.is_waiting()) {
@@ -209,9 +209,9 @@ impl Observer for Lengths {
     }
 
     fn finish(&mut self, _: &Names, rows: &mut Rows) -> bool {
-        if self.is_of_threads {
+        if self.is_partial {
             log::warn!(
-                "runqueue_lengths: some threads were recorded, so how many wait is unknown\nhint: record the system: -a"
+                "runqueue_lengths: some threads or CPUs were recorded, so how many threads wait is unknown\nhint: record the system: -a"
             );
         }
         self.settle(rows);

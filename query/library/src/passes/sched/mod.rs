@@ -21,7 +21,7 @@
 //!   Wake-ups of them and switches to them say nothing about what follows.
 //! - In a recording of some threads, a running period ends at the thread's exit: the kernel has removed its events when it
 //!   leaves the CPU for the last time.
-//! - In a recording of some CPUs, a thread that sleeps, or was preempted, may run elsewhere: such periods have no duration.
+//! - In a recording of some CPUs, a thread that sleeps, waits or was preempted may run elsewhere: such periods have no duration.
 //!   A wake-up to another CPU ends what is known of a thread.
 
 mod coverage;
@@ -42,9 +42,18 @@ pub(super) mod wakeups;
 
 /// Whether the events of some threads only were recorded, from the facts of a trace.
 pub(crate) fn is_of_threads(facts: &[(String, String)]) -> bool {
+    coverage(facts).is_of_threads
+}
+
+/// Whether the events of some CPUs only were recorded, from the facts of a trace.
+pub(crate) fn is_of_some_cpus(facts: &[(String, String)]) -> bool {
+    coverage(facts).is_of_some_cpus()
+}
+
+fn coverage(facts: &[(String, String)]) -> coverage::Coverage {
     let mut coverage = coverage::Coverage::default();
     for (name, value) in facts {
         coverage.learn(name, value);
     }
-    coverage.is_of_threads
+    coverage
 }

@@ -266,7 +266,7 @@ impl Observer for Processes {
             return;
         }
         // What runs until the end of the recording has run until its last event.
-        let end = self.ending.of(end);
+        let end = self.ending.of(thread.state, end);
         if let (Some(pid), Some(end)) = (thread.pid, end) {
             let process = self.process(pid);
             process.cpu_time += end - thread.since;

@@ -364,9 +364,8 @@ impl Scheduler {
         if thread.state == State::Unknown {
             return;
         }
-        // Runs and waits are on a recorded CPU.
-        let is_in_sight =
-            !self.is_of_some_cpus || matches!(thread.state, State::Running | State::Runnable);
+        // A waiting thread may be moved to another CPU, and run there.
+        let is_in_sight = !self.is_of_some_cpus || thread.state == State::Running;
         let is_certain = is_in_sight && thread.losses == self.losses_of(thread.state, thread.cpu);
         let time = time.filter(|_| is_certain);
         // A wake-up alone may be of a thread that runs already. One that was switched in may be out of the recording's scope.
@@ -554,7 +553,8 @@ impl Scheduler {
             let time = Some(time).filter(|_| is_certain);
             to.back(thread, time, &self.names, rows);
         } else if thread.wake.is_some() {
-            to.back(thread, Some(time), &self.names, rows);
+            let time = Some(time).filter(|_| !self.is_of_some_cpus);
+            to.back(thread, time, &self.names, rows);
         }
         thread.left = None;
         thread.waking = None;

@@ -88,16 +88,17 @@ struct Threads {
     failure: Option<String>,
 }
 
-fn emit(tid: i32, spent: &Spent, steps: Steps, names: &Names, rows: &mut Rows) {
+fn emit(tid: i32, spent: &Spent, steps: Steps, has_waits: bool, names: &Names, rows: &mut Rows) {
     let share = |time: i64| Some(time as f64 / steps.length() as f64);
+    let share_of_wait = |time| share(time).filter(|_| has_waits);
     rows.integer(TIME, Some(steps.begin(spent.step)));
     rows.integer(DURATION, Some(steps.length()));
     rows.id(PID, spent.pid);
     rows.id(TID, Some(tid));
     rows.text(COMM, names.text(spent.comm));
     rows.float(BUSY, share(spent.busy));
-    rows.float(WAITING, share(spent.waiting));
-    rows.float(BLOCKED, share(spent.blocked));
+    rows.float(WAITING, share_of_wait(spent.waiting));
+    rows.float(BLOCKED, share_of_wait(spent.blocked));
     rows.end_row();
 }
 
@@ -116,7 +117,8 @@ impl Observer for Threads {
             | State::Dead
             | State::Unknown => return,
         };
-        let end = self.ending.of(end);
+        let has_waits = !self.ending.is_of_some_cpus;
+        let end = self.ending.of(thread.state, end);
         let Some(end) = end.filter(|&end| end > thread.since && self.failure.is_none()) else {
             return;
         };
@@ -137,7 +139,7 @@ impl Observer for Threads {
                 .is_some_and(|(pid, own)| pid != own);
             if spent.step != step || is_other {
                 if spent.busy + spent.waiting + spent.blocked > 0 {
-                    emit(thread.tid, spent, steps, names, rows);
+                    emit(thread.tid, spent, steps, has_waits, names, rows);
                 }
                 *spent = Spent {
                     step,
@@ -152,7 +154,7 @@ impl Observer for Threads {
         if self.ending.is_closing()
             && let Some(spent) = self.threads.remove(&thread.tid)
         {
-            emit(thread.tid, &spent, steps, names, rows);
+            emit(thread.tid, &spent, steps, has_waits, names, rows);
         }
     }
 
@@ -161,11 +163,12 @@ impl Observer for Threads {
     }
 
     fn finish(&mut self, names: &Names, rows: &mut Rows) -> bool {
+        let has_waits = !self.ending.is_of_some_cpus;
         let mut threads: Vec<(i32, Spent)> = self.threads.drain().collect();
         threads.retain(|(_, spent)| spent.busy + spent.waiting + spent.blocked > 0);
         threads.sort_unstable_by_key(|(tid, _)| *tid);
         for (tid, spent) in threads {
-            emit(tid, &spent, self.steps, names, rows);
+            emit(tid, &spent, self.steps, has_waits, names, rows);
         }
         false
     }

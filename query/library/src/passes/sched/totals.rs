@@ -135,7 +135,7 @@ struct Totals {
 impl Observer for Totals {
     fn end(&mut self, thread: &Thread, end: Option<i64>, _: &Names, _: &mut Rows) {
         // A thread that runs or waits at the end of the recording does so until then.
-        let end = self.ending.of(end);
+        let end = self.ending.of(thread.state, end);
         let start = thread.since.max(self.interval.from);
         let Some(duration) = end.map(|end| end.min(self.interval.to) - start) else {
             return;
