@@ -24,6 +24,21 @@ const SENTENCES: &[(&str, &str, &str)] = &[
         "compute it in a subquery: SELECT w FROM (SELECT f(x) OVER () AS w FROM t) WHERE w > 1",
     ),
     (
+        "logical expression OuterReferenceColumn",
+        "a table after a comma, or LATERAL, can refer to the tables before it only with = in WHERE",
+        "use unnest(x) in SELECT, ASOF JOIN for the preceding row, or row_number() OVER (PARTITION BY … ORDER BY …) for the first",
+    ),
+    (
+        "FETCH clause is not supported",
+        "FETCH FIRST is not supported",
+        "use LIMIT 3",
+    ),
+    (
+        "unsupported LIMIT expression",
+        "LIMIT needs a number",
+        "use row_number() OVER (ORDER BY …) in a subquery, and a condition on it",
+    ),
+    (
         "logical expression ScalarSubquery",
         "a subquery can refer to the outer query only with =",
         "write it as a JOIN with GROUP BY",

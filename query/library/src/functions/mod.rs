@@ -14,6 +14,7 @@ mod kernel_symbol;
 mod len;
 mod mode;
 mod quantile;
+mod quantile_cont;
 mod quantize;
 mod sketch;
 mod span_join;
@@ -56,6 +57,7 @@ pub const FUNCTIONS: &[&Function] = &[
     &hash::BIT_COUNT,
     &quantile::QUANTILE,
     &quantile::QUANTILES,
+    &quantile_cont::FUNCTION,
     &quantize::QUANTIZE,
     &quantize::LQUANTIZE,
     &quantize::LLQUANTIZE,

@@ -5,6 +5,7 @@
 //! ```
 
 mod aliases;
+mod casts;
 mod dates;
 mod definitions;
 mod dialect;
@@ -12,10 +13,13 @@ pub mod literals;
 pub(crate) mod macros;
 mod membership;
 pub mod names;
+mod narrowing;
+mod no_row;
 mod pivot;
 pub(crate) mod planning;
 pub(crate) mod result_units;
 pub mod scoping;
+mod sort_names;
 mod star;
 mod state_names;
 pub mod statements;

@@ -22,17 +22,20 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::engine;
-use crate::sql::aliases;
 use crate::sql::dates;
 use crate::sql::dialect;
 use crate::sql::macros::{Macro, Macros};
 use crate::sql::membership;
+use crate::sql::narrowing;
+use crate::sql::no_row;
 use crate::sql::pivot;
 use crate::sql::scoping::{self, Restriction};
+use crate::sql::sort_names;
 use crate::sql::star;
 use crate::sql::state_names;
 use crate::sql::times::{self, Starts};
 use crate::sql::wrong_answers;
+use crate::sql::{aliases, casts};
 
 /// Levels of an expression, queries of a UNION, tables of a join.
 pub(crate) const DEEPEST: usize = 1000;
@@ -117,6 +120,8 @@ pub(crate) async fn plan_within(
     }
     dates::check(&plan)?;
     plan = membership::resolve(plan)?;
+    plan = no_row::resolve(plan)?;
+    plan = narrowing::resolve(plan)?;
     // COPY, INSERT, UPDATE and the like: only options of the program write files, never a query.
     SQLOptions::new().with_allow_dml(false).verify_plan(&plan)?;
     Ok(plan)
@@ -131,11 +136,23 @@ fn planned_apart<'p>(
     Box::pin(async move { plan_within(state, &sql, scope).await })
 }
 
-/// Plans a statement; where the engine knows a name less than DuckDB does, with the name replaced.
-async fn planned(mut statement: Statement, state: &SessionState) -> PlanResult<LogicalPlan> {
+/// Plans a statement; names in ORDER BY are read as DuckDB reads them, if that is possible.
+async fn planned(statement: Statement, state: &SessionState) -> PlanResult<LogicalPlan> {
+    if let Some(reading) = sort_names::reading(&statement)
+        && let Ok(plan) = repaired(reading, state).await
+    {
+        return Ok(plan);
+    }
+    repaired(statement, state).await
+}
+
+/// Plans a statement; where the engine knows a name less than DuckDB does, with the name replaced or added.
+async fn repaired(mut statement: Statement, state: &SessionState) -> PlanResult<LogicalPlan> {
     for _ in 0..aliases::MOST {
         match state.statement_to_plan(statement.clone()).await {
-            Err(error) if aliases::repair(&mut statement, &error) => {}
+            Err(error)
+                if aliases::repair(&mut statement, &error)
+                    || casts::repair(&mut statement, &error) => {}
             planned => return planned,
         }
     }

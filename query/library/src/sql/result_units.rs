@@ -185,6 +185,7 @@ fn keeps_unit(function: &str) -> bool {
             | "lag"
             | "lead"
             | "coalesce"
+            | "or_null"
             | "nullif"
             | "greatest"
             | "least"

@@ -7,6 +7,7 @@
 //! FROM a PREWHERE x, FROM a PARTITION (p)                       the clause is ignored
 //! a JOIN b                                              every row of a with every row of b
 //! x SIMILAR TO 'a%'                                     another pattern in PostgreSQL than in DuckDB, and a third one here
+//! wall_time(time) AT TIME ZONE 'Europe/Berlin'          the same digits with another zone, which is another time
 //! ```
 
 use std::ops::ControlFlow;
@@ -14,7 +15,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr,
     JoinConstraint, JoinOperator, OrderByExpr, Query, Select, SetExpr, SetOperator, SetQuantifier,
-    TableFactor, Visit, Visitor,
+    TableFactor, UnaryOperator, Visit, Visitor,
 };
 
 /// Why a SELECT, without its subqueries, would be answered wrongly.
@@ -126,9 +127,22 @@ pub(super) fn of_table(table: &TableFactor) -> Option<&'static str> {
 
 /// Why an expression would be answered wrongly.
 pub(super) fn of_expr(expr: &Expr) -> Option<&'static str> {
-    matches!(expr, Expr::SimilarTo { .. }).then_some(
-        "SIMILAR TO has other patterns in PostgreSQL than in DuckDB\nhint: use LIKE 'perf%', or ~ '^(perf.*)$'",
-    )
+    match expr {
+        Expr::SimilarTo { .. } => Some(
+            "SIMILAR TO has other patterns in PostgreSQL than in DuckDB\nhint: use LIKE 'perf%', or ~ '^(perf.*)$'",
+        ),
+        Expr::AtTimeZone { .. } => Some(
+            "AT TIME ZONE is not supported: times are UTC\nhint: add the difference: wall_time(time) + INTERVAL '1 hour'",
+        ),
+        Expr::Collate { .. } => {
+            Some("COLLATE is not supported\nhint: use lower(comm), or upper(comm)")
+        }
+        Expr::UnaryOp {
+            op: UnaryOperator::BitwiseNot,
+            ..
+        } => Some("~x is not supported\nhint: use xor(x, -1)"),
+        _ => None,
+    }
 }
 
 /// Why the set operations of a query, without those of subqueries, would be answered wrongly.
