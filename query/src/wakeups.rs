@@ -1,4 +1,4 @@
-//! What answers about waits say of a recording of some threads: the kernel records a wake-up only with the events of the waker, so
+//! What answers about waits say of a recording of some threads or CPUs. Of some threads, the kernel records a wake-up only with the events of the waker, so
 //! those by interrupts, by exiting threads and by threads outside of the recording are missing.
 //!
 //! ```text
@@ -27,14 +27,21 @@ const DEPENDENT: [&str; 10] = [
     "wakeups",
 ];
 
+/// The same of answers that depend on the beginning and the end of calls.
+const OF_CALLS: [&str; 4] = ["calls", "durations", "locks", "syscalls"];
+
+const CALLS_OF_SOME_CPUS: &str = "some CPUs were recorded: a call that began there and ended on another CPU may have the end of a later one; -a without -C records all";
+
 const OF_SOME_CPUS: &str = "some CPUs were recorded: how long threads waited or slept is unknown, since they may have run on others; -a without -C records all";
 
 /// The sentence for a report or a query; `None` if it does not depend on wake-ups, or if none is missing.
 pub(crate) fn note(session: &Session, question: &str) -> Result<Option<String>> {
     let question = question.to_lowercase();
-    let depends = DEPENDENT.iter().any(|name| question.contains(name));
-    if depends && session.traces().iter().any(|trace| trace.is_of_some_cpus()) {
-        return Ok(Some(OF_SOME_CPUS.to_owned()));
+    let has = |names: &[&str]| names.iter().any(|name| question.contains(name));
+    let depends = has(&DEPENDENT);
+    if session.traces().iter().any(|trace| trace.is_of_some_cpus()) {
+        let calls = has(&OF_CALLS).then_some(CALLS_OF_SOME_CPUS);
+        return Ok(calls.or(depends.then_some(OF_SOME_CPUS)).map(str::to_owned));
     }
     let of_threads: Vec<&str> = (session.traces().iter())
         .filter(|trace| trace.is_of_threads())

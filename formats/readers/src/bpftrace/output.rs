@@ -30,6 +30,10 @@ struct Printed {
     snapshot: u32,
     keys: HashSet<u64>,
     has_stacks: bool,
+    /// Whether this printing is that at the end of the program, which prints each map once.
+    is_last: bool,
+    /// The value of the last key; a printing has them in ascending order.
+    value: Option<f64>,
 }
 
 /// Turns parsed output into events.
@@ -41,6 +45,10 @@ pub(super) struct Output<'s> {
     /// The map printed last; `None` after other output.
     current: Option<Vec<u8>>,
     remembered: usize,
+    /// Empty lines since other output.
+    blank_lines: usize,
+    /// Whether the maps since other output are those at the end of the program, before which bpftrace prints two empty lines.
+    is_at_end: bool,
     hasher: RandomState,
 }
 
@@ -54,6 +62,8 @@ impl<'s> Output<'s> {
             maps: HashMap::new(),
             current: None,
             remembered: 0,
+            blank_lines: 0,
+            is_at_end: false,
             hasher: RandomState::new(),
         })
     }
@@ -84,6 +94,7 @@ impl<'s> Output<'s> {
     /// Text outside a map.
     pub(super) fn message(&mut self, line: u64, text: &[u8]) -> Result<(), Error> {
         self.current = None;
+        (self.blank_lines, self.is_at_end) = (0, false);
         let event = match self.message {
             Some(event) => event,
             None => {
@@ -119,7 +130,12 @@ impl<'s> Output<'s> {
         mut key: Key<'_>,
         content: Content<'_>,
     ) -> Result<(), Error> {
-        let snapshot = self.snapshot(name, &mut key);
+        let value = match content {
+            Content::Number(AggregateValue::Int(value)) => Some(value as f64),
+            Content::Number(AggregateValue::Float(value)) => Some(value),
+            _ => None,
+        };
+        let snapshot = self.snapshot(name, &mut key, value);
         let is_kernel = |place: usize, frames: &[perfquet_events::event::NamedFrame<'_>]| {
             match frames.first() {
                 Some(frame) => frame.space == Space::Kernel,
@@ -166,8 +182,16 @@ impl<'s> Output<'s> {
         Ok(())
     }
 
-    /// The number of the map's printing: a repeated key or a repeated map begins another.
-    fn snapshot(&mut self, name: &[u8], key: &mut Key<'_>) -> u32 {
+    /// An empty line.
+    pub(super) fn blank_line(&mut self) {
+        self.blank_lines += 1;
+    }
+
+    /// The number of the map's printing: a repeated key or a repeated map begins another. Stacks of several processes may look alike: at the end
+    /// of the program, where each map is printed once, such keys are of one printing, as long as the values ascend.
+    fn snapshot(&mut self, name: &[u8], key: &mut Key<'_>, value: Option<f64>) -> u32 {
+        let blank_lines = std::mem::take(&mut self.blank_lines);
+        self.is_at_end |= blank_lines >= 2;
         let frames: Vec<_> = key
             .stacks
             .iter()
@@ -191,11 +215,20 @@ impl<'s> Output<'s> {
         let Some(map) = self.maps.get_mut(name) else {
             return 0;
         };
-        if !is_new && (!is_going_on || map.keys.contains(&hash)) {
+        let looks_alike = map.is_last
+            && blank_lines == 0
+            && !key.stacks.is_empty()
+            && value.is_some()
+            && value >= map.value;
+        if !is_new && (!is_going_on || map.keys.contains(&hash) && !looks_alike) {
             map.snapshot += 1;
             map.keys.clear();
         }
+        if map.keys.is_empty() {
+            map.is_last = self.is_at_end;
+        }
         map.keys.insert(hash);
+        map.value = value;
         map.has_stacks |= !key.stacks.is_empty();
         // `@stacks[]`, among keys that are stacks.
         if map.has_stacks && key.stacks.is_empty() && key.texts == [b""] {

@@ -42,6 +42,36 @@ fn text_and_json_agree() {
     );
 }
 
+/// Stacks of several processes may look alike. At the end of the program, each map is printed once, in ascending order.
+#[test]
+fn stacks_that_look_alike_are_of_one_printing() {
+    let snapshots = |text: &str| {
+        let rows = read_bytes(&BPFTRACE, text.as_bytes());
+        let of_stacks = rows.lines().filter(|row| row.contains("name=\"@s\""));
+        let number = |row: &str| {
+            row.split("snapshot=")
+                .nth(1)
+                .map(|rest| rest.split([' ', ')']).next().unwrap_or_default().to_owned())
+        };
+        of_stacks
+            .filter_map(number)
+            .collect::<Vec<String>>()
+            .join(" ")
+    };
+    let stack = |value: u32| format!("@s[\n    work+12\n]: {value}\n");
+    let print = |values: &[u32]| values.iter().map(|value| stack(*value)).collect::<String>();
+    let end = |values: &[u32]| format!("Attaching 2 probes...\n\n\n@a: 1\n{}", print(values));
+    assert_eq!(snapshots(&end(&[179, 179, 183])), "0 0 0");
+    // Printed again, by END.
+    assert_eq!(snapshots(&end(&[179, 183, 179, 183])), "0 0 1 1");
+    // Printed while the program runs.
+    assert_eq!(snapshots(&print(&[1, 2, 3])), "0 1 2");
+    assert_eq!(
+        snapshots(&format!("{}\n\n{}", print(&[1]), print(&[2, 2]))),
+        "0 1 1"
+    );
+}
+
 proptest! {
     #[test]
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {

@@ -92,6 +92,7 @@ impl<'a> Text<'a, '_> {
     fn line(&mut self, line: Line<'a>) -> Result<(), Error> {
         let text = line.text.strip_prefix(b"^C").unwrap_or(line.text);
         if text.trim_ascii().is_empty() {
+            self.out.blank_line();
             return Ok(());
         }
         if let Some(count) = attached(text) {

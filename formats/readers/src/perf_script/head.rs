@@ -40,9 +40,23 @@ pub(super) struct Head<'a> {
 /// perf prints this as the time of a record without one: -1 printed unsigned.
 const NO_TIME: &[u8] = b"18446744073.709551";
 
+/// What precedes the time in the heads of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fields {
+    /// Whatever they look like.
+    Any,
+    /// A comm without IDs, which may look like some (`job 12`, `jbd2/vda1-8`, `a [3]`).
+    Comm { has_cpu: bool },
+}
+
 /// A head with a time.
-#[inline]
 pub(super) fn with_time(line: &[u8]) -> Option<Head<'_>> {
+    with_time_after(line, Fields::Any)
+}
+
+/// A head with a time, after these fields.
+#[inline]
+pub(super) fn with_time_after(line: &[u8], fields: Fields) -> Option<Head<'_>> {
     let mut from = 0;
     loop {
         let place = from + find_time_end(line.get(from..)?)?;
@@ -55,7 +69,7 @@ pub(super) fn with_time(line: &[u8]) -> Option<Head<'_>> {
         let (before, stamp) = before.split_at_checked(place - digits)?;
         if let Some(time) = seconds(stamp)
             && matches!(before.last(), None | Some(b' ' | b']'))
-            && let Some(mut head) = who(before, is_exact(stamp))
+            && let Some(mut head) = who(before, is_exact(stamp), fields)
         {
             head.time = (!stamp.starts_with(NO_TIME)).then_some(time);
             what(line.get(place + 1..)?, &mut head);
@@ -87,10 +101,16 @@ fn find_time_end(text: &[u8]) -> Option<usize> {
 
 /// `comm  pid/tid [cpu]`, each of them optional if an exact time follows.
 #[inline]
-fn who(text: &[u8], is_exact: bool) -> Option<Head<'_>> {
+fn who(text: &[u8], is_exact: bool, fields: Fields) -> Option<Head<'_>> {
     let mut head = Head::default();
     let mut text = trim_end(text);
-    text = cpu(text, &mut head);
+    if fields != (Fields::Comm { has_cpu: false }) {
+        text = cpu(text, &mut head);
+    }
+    if let Fields::Comm { .. } = fields {
+        head.comm = Some(trim(text)).filter(|comm| !comm.is_empty());
+        return (is_exact && is_comm(trim(text))).then_some(head);
+    }
     // `-F misc`: U, K, Hh, … after the CPU.
     let is_misc =
         |word: &[u8]| word.len() <= 3 && word.iter().all(|byte| b"UKHhGg?MEPDSLFp".contains(byte));
@@ -120,9 +140,13 @@ fn comm_alone<'a>(text: &'a [u8], head: &mut Head<'a>) -> Option<()> {
     };
     let is_ftrace = before < text.len() && text.get(..before)?.ends_with(b"-")
         || text.split(|byte| *byte == b' ').any(is_cpu);
-    let is_text = text.iter().all(|byte| *byte >= b' ' && *byte != 0x7f);
     head.comm = Some(text).filter(|text| !text.is_empty());
-    (!is_ftrace && is_text && text.len() <= MAX_COMM_BYTES).then_some(())
+    (!is_ftrace && is_comm(text)).then_some(())
+}
+
+fn is_comm(text: &[u8]) -> bool {
+    let is_text = text.iter().all(|byte| *byte >= b' ' && *byte != 0x7f);
+    is_text && text.len() <= MAX_COMM_BYTES
 }
 
 #[inline]

@@ -6,16 +6,19 @@
 //!         11ab child_work                  no heads (`-F ip,sym`): a stack after an empty line, or one frame per line
 //! ```
 
-use super::head::{self, Head};
+use super::head::{self, Fields, Head};
 use super::location::location;
 use super::messages::message;
 use crate::lines::Lines;
 
+/// Heads from which the form of all follows.
+const MOST_HEADS: usize = 1000;
+
 /// The form of all heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// Heads with times, and whether they have thread IDs.
-    Times { has_tid: bool },
+    /// Heads with times, whether they have thread IDs, and what is before the times.
+    Times { has_tid: bool, fields: Fields },
     /// Heads without times. `has_event` is known from the first sample on.
     NoTimes { has_event: Option<bool> },
     /// Frames alone.
@@ -27,8 +30,10 @@ impl Layout {
     pub(super) fn of(text: &[u8]) -> Layout {
         let lines = || Lines::of(text).map(|line| line.text);
         if let Some(head) = lines().find_map(head::with_time) {
+            let fields = fields(text);
             return Layout::Times {
-                has_tid: head.tid.is_some(),
+                has_tid: head.tid.is_some() && fields == Fields::Any,
+                fields,
             };
         }
         let is_content = |line: &&[u8]| {
@@ -47,11 +52,20 @@ impl Layout {
         Layout::NoTimes { has_event: None }
     }
 
+    /// A head with a time and the fields of the others.
+    #[inline]
+    pub(super) fn head_of(self, line: &[u8]) -> Option<Head<'_>> {
+        let Layout::Times { fields, .. } = self else {
+            return None;
+        };
+        head::with_time_after(line, fields).filter(|head| self.accepts(head))
+    }
+
     /// Whether a head with a time has the fields of the others.
     #[inline]
-    pub(super) fn accepts(self, head: &Head<'_>) -> bool {
+    fn accepts(self, head: &Head<'_>) -> bool {
         match self {
-            Layout::Times { has_tid } => !has_tid || head.tid.is_some(),
+            Layout::Times { has_tid, .. } => !has_tid || head.tid.is_some(),
             Layout::NoTimes { .. } | Layout::NoHeads { .. } => false,
         }
     }
@@ -97,6 +111,23 @@ impl Layout {
         {
             *found = Some(!head.event.is_empty());
         }
+    }
+}
+
+/// What is before the times: with IDs, most heads look as if they had some.
+fn fields(text: &[u8]) -> Fields {
+    let heads = Lines::of(text).filter_map(|line| head::with_time(line.text));
+    let (mut all, mut with_tid, mut with_cpu) = (0, 0, 0);
+    for head in heads.take(MOST_HEADS) {
+        all += 1;
+        with_tid += usize::from(head.tid.is_some());
+        with_cpu += usize::from(head.cpu.is_some());
+    }
+    match with_tid * 2 < all {
+        true => Fields::Comm {
+            has_cpu: with_cpu * 2 > all,
+        },
+        false => Fields::Any,
     }
 }
 

@@ -196,7 +196,7 @@ impl<'a, 's> Session<'a, 's> {
         if text.first() == Some(&b'\t') && self.frame(text) {
             return Ok(());
         }
-        if let Some(mut head) = head::with_time(text).filter(|head| self.layout.accepts(head)) {
+        if let Some(mut head) = self.layout.head_of(text) {
             self.end_sample()?;
             let is_record = head.rest.starts_with(b"PERF_RECORD_");
             if self.deltas.absolute(&mut head.time, !is_record) {

@@ -40,6 +40,41 @@ fn every_line_is_counted() {
     }
 }
 
+/// `-F comm,time,event` and `-F comm,cpu,time,event`: a comm may look like IDs.
+#[test]
+fn without_ids_all_of_it_is_the_comm() {
+    let comms = [
+        "job 12",
+        "jbd2/vda1-8",
+        "a [3]",
+        "7",
+        "12/13",
+        "cat",
+        "dog",
+        "memfd:sealed-91",
+    ];
+    for cpu in ["", " [001]"] {
+        let lines = comms
+            .iter()
+            .map(|comm| format!("{comm:>16}{cpu}     5.000001: cpu-clock: \n"));
+        let other = (0..9).map(|_| format!("{:>16}{cpu}     5.000002: cpu-clock: \n", "bash"));
+        let text: String = lines.chain(other).collect();
+        let events = read_bytes(&PERF_SCRIPT, text.as_bytes());
+        for comm in comms {
+            assert!(
+                events.contains(&format!("comm={comm:?}")),
+                "{comm}: {events}"
+            );
+        }
+        assert!(
+            !events.contains("tid=") && events.contains(" 0 problems"),
+            "{events}"
+        );
+        assert_eq!(events.contains("cpu=1"), !cpu.is_empty());
+        assert!(!events.contains("cpu=3"));
+    }
+}
+
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
     let events = read_bytes(&PERF_SCRIPT, text.as_bytes());
