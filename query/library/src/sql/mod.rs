@@ -1,7 +1,7 @@
 //! From the text of a query to its plan.
 //!
 //! ```text
-//! text ─► literals ─► macros ─► pivot ─► star ─► dialect ─► scoping ─► planning ─► membership ─► plan ─► result_units
+//! text ─► literals ─► macros ─► pivot ─► star ─► dialect ─► scoping ─► planning ─► membership ─► no_row ─► narrowing ─► plan ─► result_units
 //! ```
 
 mod aliases;
