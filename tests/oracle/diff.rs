@@ -76,7 +76,7 @@ fn significant(rows: &[serde_json::Value]) -> Vec<&str> {
 }
 
 #[test]
-fn only_the_slower_function_is_significant() {
+fn the_slower_function_is_significant() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let Some(old) = compiled(folder, "old", &["-DHASH_STEPS=1"]) else {
@@ -85,7 +85,9 @@ fn only_the_slower_function_is_significant() {
     let new = compiled(folder, "new", &["-DHASH_STEPS=2", "-DRENAMED"]).unwrap();
     record_both(folder, &old, &new);
     let rows = diff(folder, &["before-*.pqt", "after-*.pqt"]);
-    assert_eq!(significant(&rows), ["hash"], "{rows:#?}");
+    // On a busy host, others may be, too; that they are not otherwise is tested with recorded numbers.
+    assert!(significant(&rows).contains(&"hash"), "{rows:#?}");
+    assert_eq!(rows[0]["function"], "hash", "{rows:#?}");
     assert_eq!(rows[0]["module"], "old → new");
     let named = |name: &str| rows.iter().any(|row| row["function"] == name);
     assert!(named("sort_all → order_all"), "{rows:#?}");
