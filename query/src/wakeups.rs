@@ -1,5 +1,5 @@
-//! What answers about waits say of a recording of some threads or CPUs. Of some threads, the kernel records a wake-up only with the events of the waker, so
-//! those by interrupts, by exiting threads and by threads outside of the recording are missing.
+//! What answers about waits and calls say of a recording of some threads or CPUs. Of some threads, the kernel records a wake-up only
+//! with the events of the waker, so those by interrupts, by exiting threads and by threads outside of the recording are missing.
 //!
 //! ```text
 //! 79 of 100 sleeps ended without a recorded wake-up, and contain the wait for a CPU that follows it; -a records all wake-ups

@@ -65,7 +65,7 @@ fn off_cpu_time_of_a_selection_is_that_of_the_view() {
     assert!(!tabs.contains("sched_switch"), "{tabs}");
 }
 
-/// A line of function_graph, so many microseconds after the first one.
+/// A line of function_graph, at this number of microseconds after the first line.
 fn graph_line(time: u64, words: &str) -> String {
     let (seconds, rest) = (100 + time / 1_000_000, time % 1_000_000);
     format!("  {seconds}.{rest:06} |   0)   work-77    | {words}\n")

@@ -147,7 +147,7 @@ impl Report for Utilization {
         let (from, to) = (from.max(start), to.min(end));
         let length = to.saturating_sub(from);
         let step = self.step.unwrap_or_else(|| {
-            // Rounded up: the rest would be a step of its own.
+            // Rounded up; otherwise, the remainder would be another step.
             (length / STEPS + i64::from(length % STEPS > 0)).max(1)
         });
         if length / step > MOST_STEPS {

@@ -17,7 +17,7 @@ const MOST_HEADS: usize = 1000;
 /// The form of all heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// Heads with times, whether they have thread IDs, and what is before the times.
+    /// Heads with times: whether they contain thread IDs, and which fields precede the time.
     Times { has_tid: bool, fields: Fields },
     /// Heads without times. `has_event` is known from the first sample on.
     NoTimes { has_event: Option<bool> },
@@ -114,7 +114,7 @@ impl Layout {
     }
 }
 
-/// What is before the times: with IDs, most heads look as if they had some.
+/// The fields that precede the time. A comm alone may look like one with IDs, so the majority of heads decides.
 fn fields(text: &[u8]) -> Fields {
     let heads = Lines::of(text).filter_map(|line| head::with_time(line.text));
     let (mut all, mut with_tid, mut with_cpu) = (0, 0, 0);

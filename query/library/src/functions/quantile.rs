@@ -90,19 +90,14 @@ impl Quantile {
         let mut shares: Vec<f64> = match self.form {
             Form::Median => vec![0.5],
             // A third argument of approx_percentile_cont sets DataFusion's accuracy.
-            Form::One => vec![self.share(args, 1)?],
+            Form::One => vec![share(self.name(), args, 1)?],
             Form::Several => {
                 let each = 1..args.exprs.len();
-                each.map(|place| self.share(args, place))
+                each.map(|place| share(self.name(), args, place))
                     .collect::<Result<_>>()?
             }
         };
-        // WITHIN GROUP (ORDER BY x DESC)
-        if args
-            .order_bys
-            .first()
-            .is_some_and(|sort| sort.options.descending)
-        {
+        if is_descending(args) {
             shares.iter_mut().for_each(|share| *share = 1.0 - *share);
         }
         Ok(Sketches {
@@ -114,24 +109,30 @@ impl Quantile {
             exact: sketch::EXACT,
         })
     }
+}
 
-    fn share(&self, args: &AccumulatorArgs<'_>, place: usize) -> Result<f64> {
-        let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
-        let found = match args.exprs[place].evaluate(&nothing) {
-            Ok(ColumnarValue::Scalar(ScalarValue::Float64(Some(share)))) => {
-                if (0.0..=1.0).contains(&share) {
-                    return Ok(share);
-                }
-                share.to_string()
+/// The fraction that an argument of a function is.
+pub(super) fn share(function: &str, args: &AccumulatorArgs<'_>, place: usize) -> Result<f64> {
+    let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
+    let found = match args.exprs[place].evaluate(&nothing) {
+        Ok(ColumnarValue::Scalar(ScalarValue::Float64(Some(share)))) => {
+            if (0.0..=1.0).contains(&share) {
+                return Ok(share);
             }
-            Ok(ColumnarValue::Scalar(_)) => "NULL".to_owned(),
-            Ok(ColumnarValue::Array(_)) | Err(_) => "an expression".to_owned(),
-        };
-        let name = self.name();
-        Err(DataFusionError::Plan(format!(
-            "{name}: expected a fraction from 0 to 1, such as 0.99, found {found}"
-        )))
-    }
+            share.to_string()
+        }
+        Ok(ColumnarValue::Scalar(_)) => "NULL".to_owned(),
+        Ok(ColumnarValue::Array(_)) | Err(_) => "an expression".to_owned(),
+    };
+    Err(DataFusionError::Plan(format!(
+        "{function}: expected a fraction from 0 to 1, such as 0.99, found {found}"
+    )))
+}
+
+/// `WITHIN GROUP (ORDER BY x DESC)`
+pub(super) fn is_descending(args: &AccumulatorArgs<'_>) -> bool {
+    let first = args.order_bys.first();
+    first.is_some_and(|sort| sort.options.descending)
 }
 
 impl AggregateUDFImpl for Quantile {

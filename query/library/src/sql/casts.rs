@@ -4,8 +4,8 @@
 //! SELECT sum(ret), sum(CAST(ret AS DOUBLE)) FROM sys_exit
 //! SELECT sum(ret), sum(coalesce(CAST(ret AS DOUBLE), NULL)) FROM sys_exit
 //! ```
-//! The engine leaves casts out of the names by which it tells expressions apart, and refuses two of the same name. A function
-//! has a name; each cast gets another one by the number of its arguments.
+//! The engine omits casts from the names of expressions, and refuses two expressions of the same name. Therefore, each cast
+//! becomes an argument of `coalesce`, with a number of NULLs of its own.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::engine;
 
-/// Tells apart what the engine would call the same. Returns whether anything changed.
+/// Gives calls that differ in a cast different names. Returns whether anything changed.
 pub(super) fn repair(statement: &mut Statement, error: &DataFusionError) -> bool {
     let text = error.strip_backtrace();
     if !text.contains("duplicate unqualified field name") {

@@ -15,6 +15,7 @@ mod membership;
 pub mod names;
 mod narrowing;
 mod no_row;
+mod opaque;
 mod pivot;
 pub(crate) mod planning;
 pub(crate) mod result_units;

@@ -7,18 +7,17 @@
 //! The engine moves a cast from the column to the constant, so that files need not be cast, whatever the cast does. Casts that change
 //! values become arguments of a function that it does not see through.
 
-use std::sync::Arc;
-
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TryCast, Volatility,
+    BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, TryCast,
 };
+
+use super::opaque::as_cast;
 
 /// Hides the casts of a plan's comparisons that change values.
 pub(crate) fn resolve(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -45,7 +44,7 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::no(expr));
     }
     expr.map_children(|part| match changes_values(&part, schema) {
-        true => Ok(Transformed::yes(hide(part))),
+        true => Ok(Transformed::yes(as_cast(part))),
         false => Ok(Transformed::no(part)),
     })
 }
@@ -121,42 +120,4 @@ fn range(kind: &DataType) -> Option<Range> {
         }
         _ => return None,
     })
-}
-
-fn hide(cast: Expr) -> Expr {
-    let function = ScalarUDF::from(AsCast {
-        signature: Signature::any(1, Volatility::Immutable),
-    });
-    function.call(vec![cast])
-}
-
-/// The identity.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct AsCast {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for AsCast {
-    fn name(&self) -> &str {
-        "as_cast"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, kinds: &[DataType]) -> Result<DataType> {
-        Ok(kinds[0].clone())
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        Ok(Arc::clone(&args.arg_fields[0]))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        match args.args.into_iter().next() {
-            Some(value) => Ok(value),
-            None => exec_err!("as_cast: no value"),
-        }
-    }
 }

@@ -8,14 +8,12 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, exec_err};
 use datafusion::error::Result;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility,
-};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
+
+use super::opaque::or_null;
 
 /// Rewrites the subqueries of a plan that are values and may have no row.
 pub(crate) fn resolve(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -60,54 +58,10 @@ fn with_unknown(subquery: Subquery) -> Result<Subquery> {
     let (qualifier, field) = plan.schema().qualified_field(0);
     let column = Expr::Column(Column::from((qualifier, field)));
     let name = field.name().clone();
-    let value = ScalarUDF::from(Nullable::new())
-        .call(vec![column])
-        .alias(name);
+    let value = or_null(column).alias(name);
     let plan = LogicalPlanBuilder::from(plan).project([value])?.build()?;
     Ok(Subquery {
         subquery: Arc::new(plan),
         ..subquery
     })
-}
-
-/// The identity, whose result may be NULL. Not to be evaluated while planning: the result would be a value that is never NULL.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Nullable {
-    signature: Signature,
-}
-
-impl Nullable {
-    fn new() -> Nullable {
-        Nullable {
-            signature: Signature::any(1, Volatility::Volatile),
-        }
-    }
-}
-
-impl ScalarUDFImpl for Nullable {
-    fn name(&self) -> &str {
-        "or_null"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, kinds: &[DataType]) -> Result<DataType> {
-        Ok(kinds[0].clone())
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let field = args.arg_fields[0].as_ref().clone();
-        Ok(Arc::new(
-            Field::with_nullable(field, true).with_name(self.name()),
-        ))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        match args.args.into_iter().next() {
-            Some(value) => Ok(value),
-            None => exec_err!("or_null: no value"),
-        }
-    }
 }
