@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use rows::rows_of;
 
@@ -277,12 +277,9 @@ fn target_selection_in_the_kernel() {
     assert_eq!(counts, ["1.0", "10.0", "303.0"], "{printed}");
     // One process of two.
     let pid = other.id().to_string();
-    let recorder = room
-        .recorder(&[&probe[..], &["-p", &pid, "--duration", "60s"]].concat())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the recorder runs");
-    wait_for_probe(room.folder.path());
+    let mut recorder = room.recorder(&[&probe[..], &["-p", &pid, "--duration", "60s"]].concat());
+    recorder.stderr(Stdio::piped());
+    let recorder = recording(recorder, room.folder.path());
     // A process other than the recorded one.
     let status = Command::new("./summed")
         .current_dir(room.folder.path())
@@ -308,18 +305,23 @@ fn target_selection_in_the_kernel() {
     );
 }
 
-/// Waits until the recorder's programs are attached. perf's list shows hits of a probe only while it is in use, and the
-/// definition comes first, so this waits slightly longer.
-fn wait_for_probe(folder: &Path) {
-    let folder = folder.display().to_string();
-    for _ in 0..2400 {
-        let text = fs::read_to_string("/sys/kernel/tracing/dynamic_events").unwrap_or_default();
-        if text.contains(&folder) {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(25));
-    }
-    std::thread::sleep(std::time::Duration::from_secs(8));
+/// Starts a recorder, and returns when it records.
+fn recording(mut recorder: Command, folder: &Path) -> Child {
+    let made = Command::new("mkfifo")
+        .args(["commands", "answers"])
+        .current_dir(folder)
+        .status();
+    assert!(made.is_ok_and(|status| status.success()));
+    recorder.args(["--control", "fifo:commands,answers"]);
+    let recorder = recorder.spawn().expect("the recorder runs");
+    // A recorder that fails opens no FIFO, and the shell would wait.
+    let script = "exec 3<>answers; echo ping >commands; read answer <&3; [ \"$answer\" = ack ]";
+    let answered = Command::new("timeout")
+        .args(["110", "sh", "-c", script])
+        .current_dir(folder)
+        .status();
+    assert!(answered.is_ok_and(|status| status.success()), "no answer");
+    recorder
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn room_of_numbers() -> Option<(MutexGuard<'static, ()>, Room)> {
 fn script(room: &Room, text: &str) -> (String, String) {
     // A recorder that fails opens no FIFO, and the shell would wait.
     let output = Command::new("timeout")
-        .args(["10", "sh", "-c", &format!("{SAY}{text}")])
+        .args(["110", "sh", "-c", &format!("{SAY}{text}")])
         .env("RECORD", room.recorder().get_program())
         .current_dir(room.path(""))
         .stdin(Stdio::null())

@@ -161,10 +161,11 @@ fn attached_java_gets_a_request_at_the_end() {
         return;
     }
     let mut spin = Command::new("java");
-    spin.args(["-cp", ".", "Spin", "20"])
+    spin.args(["-cp", ".", "Spin", "100"])
         .current_dir(room.path(""));
     let mut spin = spin.stdout(Stdio::null()).spawn().expect("java runs");
-    std::thread::sleep(Duration::from_secs(2));
+    // By then, its functions are compiled.
+    room::wait_for_cpu_time(spin.id(), Duration::from_secs(2));
     let pid = spin.id().to_string();
     recorded(&room, &["-p", &pid, "--duration", "500ms"]);
     let is_running = spin.try_wait().expect("our child").is_none();

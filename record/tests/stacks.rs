@@ -669,7 +669,7 @@ fn copies_do_not_fill_the_rings_while_the_recorder_gets_no_time() {
     send("-STOP");
     let mut program = Command::new(room.path("deep"));
     let mut program = program.args(["5", "1000000"]).spawn().expect("it runs");
-    std::thread::sleep(Duration::from_millis(1500));
+    room::wait_for_cpu_time(program.id(), Duration::from_secs(1));
     send("-CONT");
     program.kill().expect("a child");
     program.wait().expect("a child");

@@ -76,6 +76,7 @@ fn significant(rows: &[serde_json::Value]) -> Vec<&str> {
 }
 
 #[test]
+#[ignore = "live recordings beside whatever else runs: cargo xtask test --host"]
 fn the_slower_function_is_significant() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

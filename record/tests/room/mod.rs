@@ -14,6 +14,7 @@ mod rows;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use rows::rows_of;
 
@@ -110,6 +111,25 @@ pub(crate) fn rows_of_trace(trace: &Path, table: &str, columns: &[&str]) -> Vec<
 pub(crate) fn ended(output: Output) -> (Option<i32>, String) {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), stderr)
+}
+
+/// Waits until a process has used this much CPU time, at most two minutes.
+#[track_caller]
+pub(crate) fn wait_for_cpu_time(pid: u32, least: Duration) {
+    let begin = Instant::now();
+    // On Linux, the clock ticks of /proc are hundredths of a second.
+    while cpu_ticks(pid) * 10 < least.as_millis() {
+        assert!(begin.elapsed() < Duration::from_secs(120), "process {pid}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn cpu_ticks(pid: u32) -> u128 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name in parentheses may contain anything.
+    let fields = stat.rsplit(") ").next().unwrap_or_default();
+    let times = fields.split(' ').skip(11).take(2);
+    times.filter_map(|time| time.parse::<u128>().ok()).sum()
 }
 
 /// Whether system-wide recording is allowed here.

@@ -12,7 +12,7 @@ usage: cargo xtask CHORE
   demo [--seconds N]     builds, records this machine, shows the hottest functions, an SQL answer, a flame graph
   dist [--output DIR]    packages: a .tar.zst and a .deb with programs, manual pages and completions; --quick compresses less
   vm [SCENARIO]...       scenarios on real kernels in QEMU (--kernel K, --recorder PATH); --fetch [K]... gets what they need
-  test                   every test and lint, then what was skipped and why
+  test [--host]          every test and lint, then what was skipped and why; --host: only those that a busy host can decide
   bench [NAME]...        perfquet and its peers in alternation: record, probe-effect, import, encode, … (all by default)
   schemas                writes formats/trace/src/tables.rs from schemas/*.toml
   bpf                    compiles the programs for the kernel (ebpf/src/*.bpf.c), with clang
@@ -48,7 +48,8 @@ fn main() -> ExitCode {
         ["schemas"] => chores::schemas::run(),
         ["shapes"] => chores::shapes::run(),
         ["site"] => chores::site::run(),
-        ["test"] => chores::test::run(),
+        ["test"] => chores::test::run(chores::test::Suite::Steady),
+        ["test", "--host"] => chores::test::run(chores::test::Suite::Host),
         ["demo", rest @ ..] => chores::demo::run(rest),
         ["dist", rest @ ..] => chores::dist::run(rest),
         ["bench", rest @ ..] => chores::bench::run(rest),
