@@ -9,7 +9,7 @@
 //! 312 passed, 0 failed, 1 skipped
 //! ```
 //! A test that passes only when it is repeated is listed; more than two of them fail the run. What a busy host can decide, as the statistics of two live
-//! recordings, is marked `#[ignore]` and runs in a suite of its own, `cargo xtask test --host`, before a release.
+//! recordings, is marked as ignored and runs in a suite of its own, `cargo xtask test --host`, before a release.
 //!
 //! DataFusion takes twenty CPU minutes to compile, so it is compiled once, in release, for the demo, the tests and the
 //! benchmarks; all crates without it are tested in dev, where arithmetic overflow panics.
@@ -142,7 +142,7 @@ struct Tally {
 pub enum Suite {
     /// Every test and lint whose result does not depend on what else the host does.
     Steady,
-    /// The rest: tests marked `#[ignore]`.
+    /// The rest: tests marked as ignored.
     Host,
 }
 
