@@ -8,8 +8,9 @@
 //!   reads_tracepoints — needs tracefs
 //! 312 passed, 0 failed, 1 skipped
 //! ```
-//! A test that passes only when it is repeated is listed; more than two of them fail the run. What a busy host can decide, as the statistics of two live
-//! recordings, is marked as ignored and runs in a suite of its own, `cargo xtask test --host`, before a release.
+//! A test that passes only when it is repeated is listed; more than two of them fail the run. Tests whose result depends
+//! on the load of the host, such as statistical comparisons of live recordings, are marked as ignored. `cargo xtask test
+//! --host` runs them; do so before a release.
 //!
 //! DataFusion takes twenty CPU minutes to compile, so it is compiled once, in release, for the demo, the tests and the
 //! benchmarks; all crates without it are tested in dev, where arithmetic overflow panics.
@@ -133,14 +134,14 @@ struct Tally {
     unsteady: Vec<String>,
     /// Lines `table: …` printed by tests: facts about this host.
     table: Vec<String>,
-    /// Number of tests left to the other suite.
-    left_out: usize,
+    /// Number of ignored tests.
+    ignored: usize,
 }
 
 /// Which tests run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suite {
-    /// Every test and lint whose result does not depend on what else the host does.
+    /// Every test and lint whose result does not depend on the load of the host.
     Steady,
     /// The rest: tests marked as ignored.
     Host,
@@ -193,7 +194,7 @@ fn run_step(step: &Step, suite: Suite, tally: &mut Tally, log: &mut File) -> Res
             .push(format!("cargo {} ({status})", step.arguments.join(" ")));
     } else if tally.failed.len() > failed_before {
         let failed = tally.failed.split_off(failed_before);
-        try_again((step, suite), failed, tally, log)?;
+        try_again(step, suite, failed, tally, log)?;
     }
     Ok(())
 }
@@ -211,7 +212,8 @@ fn run_cargo(mut command: Command, tally: &mut Tally, log: &mut File) -> Result<
 /// Repeats a few failed tests. Recordings run on a live host, which may stall at any moment: a test that fails twice
 /// has found a defect, and one that passes the second time is listed.
 fn try_again(
-    (step, suite): (&Step, Suite),
+    step: &Step,
+    suite: Suite,
     failed: Vec<String>,
     tally: &mut Tally,
     log: &mut File,
@@ -302,8 +304,8 @@ fn read_results(output: impl BufRead, tally: &mut Tally, log: &mut File) -> Resu
             tally.table.push(line.to_owned());
         } else if let Some(name) = failed_test(&line) {
             tally.failed.push(name.to_owned());
-        } else if is_left_out(&line) {
-            tally.left_out += 1;
+        } else if is_ignored(&line) {
+            tally.ignored += 1;
         } else if let Some(passed) = passed_tests(&line) {
             section = Section::Running;
             // A test that skipped a part of itself counts as skipped, not as passed.
@@ -331,7 +333,7 @@ fn failed_test(line: &str) -> Option<&str> {
 }
 
 /// `test NAME ... ignored, REASON`
-fn is_left_out(line: &str) -> bool {
+fn is_ignored(line: &str) -> bool {
     line.starts_with("test ") && line.contains(" ... ignored")
 }
 
@@ -382,10 +384,10 @@ fn report(tally: &Tally, log_path: &str) -> Result<()> {
         tally.failed.len(),
         skipped.len()
     );
-    if tally.left_out > 0 {
+    if tally.ignored > 0 {
         println!(
-            "{} left to cargo xtask test --host, which a busy host can decide",
-            tally.left_out
+            "{} not run, since the load of the host may decide: cargo xtask test --host",
+            tally.ignored
         );
     }
     verdict(tally)
@@ -493,7 +495,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut log = File::create(directory.path().join("log")).unwrap();
         read_results(output.as_bytes(), &mut tally, &mut log).unwrap();
-        assert_eq!((tally.passed, tally.left_out), (1, 1));
+        assert_eq!((tally.passed, tally.ignored), (1, 1));
         assert_eq!(tally.failed, ["b"]);
         assert_eq!(
             tally.skipped,

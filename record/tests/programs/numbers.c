@@ -7,7 +7,6 @@
 int main(int argc, char **argv)
 {
 	int last = (argc > 1 ? atoi(argv[1]) : 1) * 2000;
-
 	char byte;
 
 	if (argc > 2 && read(0, &byte, 1) != 1)

@@ -12,7 +12,7 @@ usage: cargo xtask CHORE
   demo [--seconds N]     builds, records this machine, shows the hottest functions, an SQL answer, a flame graph
   dist [--output DIR]    packages: a .tar.zst and a .deb with programs, manual pages and completions; --quick compresses less
   vm [SCENARIO]...       scenarios on real kernels in QEMU (--kernel K, --recorder PATH); --fetch [K]... gets what they need
-  test [--host]          every test and lint, then what was skipped and why; --host: only those that a busy host can decide
+  test [--host]          every test and lint, then what was skipped and why; --host: only tests that depend on the host's load
   bench [NAME]...        perfquet and its peers in alternation: record, probe-effect, import, encode, … (all by default)
   schemas                writes formats/trace/src/tables.rs from schemas/*.toml
   bpf                    compiles the programs for the kernel (ebpf/src/*.bpf.c), with clang
