@@ -22,107 +22,9 @@ use std::process::{Command, ExitStatus, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::{needs, place, say};
+use steps::{Kind, Step};
 
-/// One cargo command of the run.
-struct Step {
-    title: &'static str,
-    arguments: &'static [&'static str],
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Builds what later steps run.
-    Build,
-    /// A libtest run; its output is counted.
-    Tests,
-    /// Requires a component of the toolchain that may be missing.
-    Lints,
-}
-
-const STEPS: &[Step] = &[
-    Step {
-        title: "recorder in release",
-        arguments: &["build", "--release", "-p", "perfquet-record"],
-        kind: Kind::Build,
-    },
-    Step {
-        title: "converter in release",
-        arguments: &["build", "--release", "-p", "perfquet-convert"],
-        kind: Kind::Build,
-    },
-    Step {
-        title: "query tool in release (the first time: about twenty minutes of CPU for DataFusion)",
-        arguments: &["build", "--release", "-p", "perfquet-query"],
-        kind: Kind::Build,
-    },
-    Step {
-        title: "query tool",
-        arguments: &[
-            "test",
-            "--no-fail-fast",
-            "--release",
-            "-p",
-            "perfquet",
-            "-p",
-            "perfquet-query",
-            "--",
-            "--show-output",
-        ],
-        kind: Kind::Tests,
-    },
-    // One selection of packages, so that their dependencies are built once: cargo unifies features over it.
-    Step {
-        title: "all else (dev: an overflow is an error)",
-        arguments: &[
-            "test",
-            "--no-fail-fast",
-            "--workspace",
-            "--exclude",
-            "perfquet-query",
-            "--exclude",
-            "perfquet",
-            "--exclude",
-            "perfquet-python",
-            "--",
-            "--show-output",
-            // Recordings observe the whole system: in parallel they disturb each other.
-            "--test-threads=1",
-        ],
-        kind: Kind::Tests,
-    },
-    // As the tests: in dev, DataFusion would be checked once more.
-    Step {
-        title: "clippy of the query tool",
-        arguments: &[
-            "clippy",
-            "--quiet",
-            "--release",
-            "-p",
-            "perfquet",
-            "-p",
-            "perfquet-query",
-            "--all-targets",
-        ],
-        kind: Kind::Lints,
-    },
-    Step {
-        title: "clippy of all else",
-        arguments: &[
-            "clippy",
-            "--quiet",
-            "--workspace",
-            "--exclude",
-            "perfquet-query",
-            "--exclude",
-            "perfquet",
-            "--exclude",
-            "perfquet-python",
-            "--all-targets",
-        ],
-        kind: Kind::Lints,
-    },
-];
+mod steps;
 
 /// The results of all steps.
 #[derive(Default)]
@@ -157,7 +59,7 @@ pub fn run(suite: Suite) -> Result<()> {
     std::fs::create_dir_all(place::target_directory())?;
     let mut log = File::create(&log_path).with_context(|| format!("{}", log_path.display()))?;
     let mut tally = Tally::default();
-    for step in STEPS {
+    for step in &steps::all()? {
         if suite == Suite::Host && step.kind == Kind::Lints {
             continue;
         }
@@ -180,7 +82,7 @@ fn object(tally: &mut Tally) {
 }
 
 fn run_step(step: &Step, suite: Suite, tally: &mut Tally, log: &mut File) -> Result<()> {
-    if step.kind == Kind::Lints && !has_component(step.arguments[0]) {
+    if step.kind == Kind::Lints && !has_component(&step.arguments[0]) {
         let missing = format!("needs {0} (rustup component add {0})", step.arguments[0]);
         tally.skipped.push((step.title.to_owned(), missing));
         return Ok(());
@@ -252,7 +154,7 @@ fn settle(failed: Vec<String>, again: Tally, is_success: bool, tally: &mut Tally
 
 fn cargo_for_tests(step: &Step, suite: Suite) -> Command {
     let mut command = place::cargo();
-    command.args(step.arguments);
+    command.args(&step.arguments);
     if suite == Suite::Host && step.kind == Kind::Tests {
         command.arg("--ignored");
     }
