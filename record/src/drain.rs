@@ -6,7 +6,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -72,6 +72,8 @@ struct Shared {
     marking: Mutex<Marking>,
     /// What existed at the start, once it is known.
     existing: Mutex<Option<Existing>>,
+    /// Where the recording begins, once it is known.
+    beginning: Mutex<Option<Beginning>>,
     /// Records of others, to be written with the next pass.
     added: AddedRecords,
     /// When it was on.
@@ -79,11 +81,20 @@ struct Shared {
 }
 
 /// What existed at the start.
-pub(crate) struct Existing {
+struct Existing {
     /// Records of threads and mappings.
+    records: Vec<u8>,
+    /// Told when these are known to the stage that completes stacks.
+    are_known: Sender<()>,
+}
+
+/// Where the recording begins.
+#[derive(Default)]
+pub(crate) struct Beginning {
+    /// Records about the recording.
     pub(crate) records: Vec<u8>,
     /// Records from before this time are dropped.
-    pub(crate) begin: u64,
+    pub(crate) time: u64,
     /// What is loaded before programs count, and the command that waits.
     pub(crate) first: Option<(First, Option<i32>)>,
 }
@@ -163,10 +174,23 @@ impl Drain {
         })
     }
 
-    /// Passes the records of threads and mappings that existed at the start. Until then, only rings that are half full are
-    /// drained.
-    pub(crate) fn set_existing(&self, existing: Existing) {
-        *lock(&self.shared.existing) = Some(existing);
+    /// Passes the records of threads and mappings that existed at the start, and waits until stacks can be walked with them.
+    pub(crate) fn set_existing(&self, records: Vec<u8>) {
+        const LOOKS: Duration = Duration::from_millis(50);
+        let (are_known, known) = channel();
+        *lock(&self.shared.existing) = Some(Existing { records, are_known });
+        self.bell.ring();
+        while known.recv_timeout(LOOKS) == Err(RecvTimeoutError::Timeout) {
+            // The disk is full.
+            if self.thread.is_finished() {
+                return;
+            }
+        }
+    }
+
+    /// Begins to write records. Until then, only rings that are half full are drained.
+    pub(crate) fn begin(&self, beginning: Beginning) {
+        *lock(&self.shared.beginning) = Some(beginning);
         self.bell.ring();
     }
 
@@ -274,7 +298,7 @@ impl Worker {
             // Read this before the pass, so that everything in the rings when it was set is drained.
             let is_stopping = self.shared.is_stopping.load(Ordering::Acquire);
             let added = self.shared.added.take();
-            let drained = self.pass()? + self.pass_stacks(!is_stopping)?;
+            let drained = self.pass(is_stopping)? + self.pass_stacks(!is_stopping)?;
             let sink = &mut self.sink;
             let late = self
                 .build_ids
@@ -294,21 +318,28 @@ impl Worker {
     /// drained without ending a round: readers hold those events back until the first round ends, after the records of
     /// the initial state.
     fn begin(&mut self) -> io::Result<()> {
+        let mut records = Vec::new();
         loop {
             if let Some(existing) = lock(&self.shared.existing).take() {
-                let mut records = existing.records;
-                self.gate.open_at(existing.begin);
+                records = existing.records;
                 if let Some(stacks) = &mut self.stacks {
                     stacks.side_band(&records);
-                    if let Some((first, command)) = existing.first {
-                        stacks.load_first(first, command);
-                    }
+                    stacks.apply_existing();
                 }
                 self.build_ids.set_existing(&mut records);
+                // Whoever waits may have gone.
+                let _ = existing.are_known.send(());
+            }
+            if let Some(begun) = lock(&self.shared.beginning).take() {
+                self.gate.open_at(begun.time);
+                if let (Some(stacks), Some((first, command))) = (&mut self.stacks, begun.first) {
+                    stacks.load_first(first, command);
+                }
+                records.extend(begun.records);
                 return self.sink.side_band(&records);
             }
             if self.rings.iter().any(Ring::is_half_full) {
-                self.pass()?;
+                self.pass(false)?;
             }
             if self.shared.is_stopping.load(Ordering::Acquire) {
                 return Ok(());
@@ -317,23 +348,28 @@ impl Worker {
         }
     }
 
-    /// Drains all rings once.
-    fn pass(&mut self) -> io::Result<u64> {
+    /// Drains all rings once. Events stay in their rings while too many wait for their stacks, unless these are the last.
+    fn pass(&mut self, are_last: bool) -> io::Result<u64> {
         let marking = std::mem::take(&mut *lock(&self.shared.marking));
         if let Marking::Requested(mark, set) = marking {
             let time = clock::monotonic();
             self.set_mark(mark, time)?;
             let _ = set.send(time);
         }
-        self.passed_at = clock::monotonic();
         let mut stacks = self.stacks.take();
-        let drained = self.read(stacks.as_mut());
+        let drained = match are_last || stacks.as_ref().is_none_or(UserStacks::has_room) {
+            true => {
+                self.passed_at = clock::monotonic();
+                self.read(stacks.as_mut())
+            }
+            false => self.read_side_band(stacks.as_mut()),
+        };
         self.stacks = stacks;
         drained
     }
 
-    /// Moves the records of all rings to the sink, or to the stage that completes their stacks.
-    fn read(&mut self, mut stacks: Option<&mut UserStacks>) -> io::Result<u64> {
+    /// Moves the records of the side-band to the sink.
+    fn read_side_band(&mut self, mut stacks: Option<&mut UserStacks>) -> io::Result<u64> {
         let mut drained = 0;
         for ring in &mut self.rings.side_band {
             let (sieve, build_ids) = (&mut self.sieve, &mut self.build_ids);
@@ -345,7 +381,13 @@ impl Worker {
                 build_ids.take(piece, write)
             })?;
         }
-        let of_side_band = drained;
+        Ok(drained)
+    }
+
+    /// Moves the records of all rings to the sink, or to the stage that completes their stacks.
+    fn read(&mut self, mut stacks: Option<&mut UserStacks>) -> io::Result<u64> {
+        let of_side_band = self.read_side_band(stacks.as_deref_mut())?;
+        let mut drained = of_side_band;
         let until = self.gate.look(&mut self.rings.events);
         for (index, (ring, until)) in self.rings.events.iter_mut().zip(until).enumerate() {
             let sieve = &mut self.sieve;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use room::{Room, may_record};
+use room::{Room, may_record, peak_kib};
 
 /// Peak of the recorder's memory.
 const MOST_KIB: u64 = 256 << 10;
@@ -105,15 +105,6 @@ fn frames(bytes: usize, at: u64) -> Vec<u8> {
     }
     section.extend([0; 4]);
     section
-}
-
-/// Peak memory in KiB; `None` after the end.
-fn peak_kib(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let peak = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    peak.split_whitespace().next()?.parse().ok()
 }
 
 /// Interrupts the recorder. Returns its peak memory, and the time until its end.

@@ -2,9 +2,10 @@
 
 mod room;
 
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 
-use room::{Room, may_record, needs};
+use room::{Room, may_record, needs, peak_kib};
 
 /// `perf record` aborts if the kernel marks its records of mappings as having build IDs that another session requested.
 #[test]
@@ -55,4 +56,70 @@ fn perf_records_beside_the_recorder() {
     let of_ls: Vec<&String> = rows.iter().filter(is_ls).collect();
     assert!(!of_ls.is_empty(), "{} mappings", rows.len());
     assert!(of_ls.iter().all(|row| !row.ends_with(" -")), "{of_ls:?}");
+}
+
+/// Ends a program when dropped.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Reading all processes takes a while. Stacks that are recorded meanwhile cannot be walked: all were copied, and kept.
+#[test]
+fn many_processes_cost_no_stacks_and_little_memory_at_the_start() {
+    const PROCESSES: &str = "3000";
+    const MOST_KIB: u64 = 112 << 10;
+    // While tables are loaded, of thousands before that.
+    const CUT_MAX: u64 = 1_000;
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    let (Some(sleepers), Some(deep)) = (
+        room.compile("sleepers.c", &["-O2"]),
+        room.compile("deep.c", &["-O2", "-fomit-frame-pointer"]),
+    ) else {
+        return;
+    };
+    let started = Command::new(sleepers)
+        .arg(PROCESSES)
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut sleepers = Ended(started.expect("the program runs"));
+    let mut line = String::new();
+    let output = sleepers.0.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    let busy: Vec<Ended> = (0..2)
+        .map(|_| {
+            let started = Command::new(&deep).args(["400", "100000000"]).spawn();
+            Ended(started.expect("the program runs"))
+        })
+        .collect();
+    let mut recorder = room.recorder();
+    recorder.args(["--force", "-o", "t.pqt", "-a", "-g", "-F", "4000"]);
+    recorder.args(["-e", "cpu-clock", "-v", "--", "sleep", "0.5"]);
+    let mut recorder = recorder
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the recorder runs");
+    let mut peak = 0;
+    while recorder.try_wait().expect("a child").is_none() {
+        peak = peak_kib(recorder.id()).unwrap_or(0).max(peak);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let (status, text) = room::ended(recorder.wait_with_output().expect("its output"));
+    drop(busy);
+    eprintln!("{peak} KiB; {text}");
+    assert_eq!(status, Some(0), "{text}");
+    assert!(peak <= MOST_KIB, "{peak} KiB: {text}");
+    assert!(text.contains(" 0 lost"), "{text}");
+    let cut = text
+        .lines()
+        .find_map(|line| line.split_once(" user stacks cut before unwind tables"));
+    let cut = cut.map_or(Ok(0), |(count, _)| count.replace(',', "").parse());
+    assert!(cut.is_ok_and(|count: u64| count <= CUT_MAX), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The start of a recording: events, then what exists, then the command.
+//! The start of a recording: what exists, then events, then the command.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -15,7 +15,7 @@ use super::{Beside, Extent, On, Readings, Running, RunningCommand, Screen, comma
 use crate::bpf::{Live, Programs};
 use crate::control::{Control, Delay};
 use crate::cpu_limit::CpuLimit;
-use crate::drain::{Drain, Existing, Sink};
+use crate::drain::{self, Drain, Sink};
 use crate::ftrace::Tracing;
 use crate::journal::build_ids::MappedFiles;
 use crate::journal::own_records::OwnRecords;
@@ -86,7 +86,7 @@ pub(crate) struct Upkeep {
 }
 
 impl Running {
-    /// Starts the events, then records what exists, then starts the command. One function, because each step needs what the steps
+    /// Records what exists, then starts the events, then the command. One function, because each step needs what the steps
     /// before it have made, and their order matters.
     pub(crate) fn start(
         start: Start,
@@ -128,30 +128,39 @@ impl Running {
             &bounds,
             &upkeep,
         )?;
-        let enabled = clock::monotonic();
-        recording.enable()?;
+        let command = waiting.as_ref().map(Waiting::pid);
+        let pids = containers.look(&target, command);
+        if let (Some(runtimes), Some(pids)) = (&runtimes, pids) {
+            runtimes.look(pids);
+        }
+        let existing = processes::existing(&target, command, &files, recording.has_addresses);
+        drain.set_existing(existing);
+        let pids = states.is_some().then(|| target.processes(None));
         let is_delayed = bounds.delay.is_some();
         // Programs that count by stack wait for unwind tables.
         let counts_at_once = counts_by_stack != Some(true);
+        let loads = !counts_at_once || counts_by_stack.is_some() && command.is_some();
+        let (first, loading) = match loads {
+            true => Loading::of(&target, waiting.as_ref()),
+            false => (None, None),
+        };
+        // Stacks that are recorded before cannot be walked: all would be copied, and wait.
+        let enabled = clock::monotonic();
+        recording.enable()?;
         if !is_delayed {
             if counts_at_once {
                 programs.start()?;
             }
             counters.as_mut().map_or(Ok(()), Counters::start)?;
         }
-        let command = waiting.as_ref().map(Waiting::pid);
-        let pids = containers.look(&target, command);
-        if let (Some(runtimes), Some(pids)) = (&runtimes, pids) {
-            runtimes.look(pids);
+        // Later changes of these states are recorded.
+        if let (Some(states), Some(mut pids)) = (states, pids) {
+            pids.retain(|pid| Some(*pid) != command);
+            states.start(pids, recording.has_system_calls(), drain.added());
         }
-        if let Some(states) = states {
-            let mut existing = target.processes(None);
-            existing.retain(|pid| Some(*pid) != command);
-            states.start(existing, recording.has_system_calls(), drain.added());
-        }
-        let mut records = processes::existing(&target, command, &files, recording.has_addresses);
         // What has started meanwhile is known when the last recorder of a ring has ended.
         drain.wake();
+        let mut records = Vec::new();
         let selection = bounds.begin(
             &recording,
             command.map_or(began, |_| clock::monotonic()),
@@ -162,14 +171,9 @@ impl Running {
             None if recording.runs_at_once => began,
             None => enabled,
         };
-        let loads = !counts_at_once || counts_by_stack.is_some() && command.is_some();
-        let (first, loading) = match loads {
-            true => Loading::of(&target, waiting.as_ref()),
-            false => (None, None),
-        };
-        drain.set_existing(Existing {
+        drain.begin(drain::Beginning {
             records,
-            begin: selection
+            time: selection
                 .begin
                 .and_then(|begin| begin.try_into().ok())
                 .unwrap_or(0),

@@ -27,6 +27,7 @@ mod first;
 mod held;
 mod hotspot;
 mod interpreters;
+mod renewal;
 mod sample;
 mod spaces;
 mod tables;
@@ -41,6 +42,7 @@ use perfquet_ebpf::walker::{
     RECORD_WALK,
 };
 use perfquet_events::bytes::{Cursor, Endian};
+use perfquet_trace::symbols::limits::WAITING_BYTES_MAX;
 use perfquet_trace::symbols::{Roots, Unwound};
 
 use crate::bpf::OWN_RECORDS;
@@ -50,6 +52,7 @@ use crate::sieve::Stitcher;
 use crate::sys::ring::Ring;
 use held::Held;
 use interpreters::Interpreters;
+use renewal::Renewal;
 use sample::{Layout, Rewriter, WalkHead};
 use spaces::Spaces;
 use tables::Tables;
@@ -70,18 +73,14 @@ const STARTING: Duration = Duration::from_millis(300);
 /// Divisors: shares of a ring for copies, and for the further records of deep stacks, until the ring is read.
 const COPIES_PART: u64 = 2;
 const PIECES_PART: u64 = 4;
-/// The share of the room for copies that may be used before it is renewed, which takes a system call per CPU.
-const RENEWED_PART: u64 = 16;
 /// Most walks of a ring that wait for their samples; a lost sample leaves one until its loss is read.
 const MOST_PENDING: usize = 64;
 /// Larger buffers are shrunk after a burst.
-const KEPT_BYTES: usize = 4 << 20;
+const KEPT_BYTES: usize = 1 << 20;
 /// Records of a pass, mostly: room for so many is allocated at once.
 const RECORDS: usize = 1 << 8;
 /// Copies that are unwound before the rings are looked at again: the first one through a file reads its rules.
 const COPIES_AT_ONCE: u64 = 1;
-/// Most bytes of records that wait for their stacks; beyond, they stay in the rings.
-const MOST_HELD_BYTES: usize = 64 << 20;
 
 /// The stage between the rings and the journal.
 pub(crate) struct UserStacks {
@@ -105,12 +104,7 @@ pub(crate) struct UserStacks {
     has_changes: bool,
     /// Whether stacks were copied that could not be walked, as seen by the last pass.
     has_copies: bool,
-    /// Whether there was no room for a copy, as seen by the last pass.
-    has_lacked_room: bool,
-    /// Bytes read from the rings since the room was renewed: at most so many of it are used.
-    read_bytes: u64,
-    /// Bytes after which it is renewed.
-    renewed_after_bytes: u64,
+    renewal: Renewal,
     /// A copy with its pieces, allocated once.
     copy: Vec<u8>,
     /// Who waits for what is loaded first.
@@ -220,18 +214,15 @@ impl UserStacks {
             counts: Counts::default(),
             has_changes: false,
             has_copies: false,
-            has_lacked_room: false,
-            read_bytes: 0,
-            renewed_after_bytes: room.copies / RENEWED_PART,
+            renewal: Renewal::new(room),
             copy: Vec::new(),
             loading: None,
             starting_until: None,
         })
     }
 
-    /// Loads tables and lists of processes that exist and of a command that waits, after the records of what exists. The command
-    /// starts when they are loaded.
-    pub(crate) fn load_first(&mut self, first: First, command: Option<i32>) {
+    /// Applies the records of what exists, which have been added.
+    pub(crate) fn apply_existing(&mut self) {
         let (existing, later) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition(|(time, _)| *time == 0);
@@ -240,6 +231,10 @@ impl UserStacks {
         for (_, record) in &existing {
             self.apply(record);
         }
+    }
+
+    /// Loads tables and lists of processes that exist and of a command that waits. The command starts when they are loaded.
+    pub(crate) fn load_first(&mut self, first: First, command: Option<i32>) {
         let Some(tables) = &mut self.tables else {
             return;
         };
@@ -341,20 +336,24 @@ impl UserStacks {
 
     /// Allows more copies, after the rings were read.
     pub(crate) fn rings_were_read(&mut self, bytes: u64) {
-        self.read_bytes += bytes;
+        let waiting = self.waiting_bytes();
         if let Some(tables) = &mut self.tables
-            && (self.has_lacked_room || self.read_bytes >= self.renewed_after_bytes)
+            && let Some(room) = self.renewal.after(bytes, waiting, self.rings.len())
         {
-            tables.renew_copy_room();
-            self.has_lacked_room = false;
-            self.read_bytes = 0;
+            tables.renew_copy_room(room);
         }
     }
 
     /// Returns whether more records can be read while others wait.
     pub(crate) fn has_room(&self) -> bool {
-        let held: usize = self.rings.iter().map(|state| state.bytes.len()).sum();
-        held < MOST_HELD_BYTES
+        self.waiting_bytes() < WAITING_BYTES_MAX
+    }
+
+    fn waiting_bytes(&self) -> u64 {
+        self.rings
+            .iter()
+            .map(|state| state.bytes.len() as u64)
+            .sum()
     }
 
     /// Appends the records that can be written to `out`. All records before `now` have been read from the rings.
@@ -478,7 +477,7 @@ impl UserStacks {
                             kind => {
                                 let is_copy = kind == Some(RECORD_COPY);
                                 self.has_copies |= is_copy;
-                                self.has_lacked_room |= is_without_copy(payload);
+                                self.renewal.look(is_without_copy(payload));
                                 if state.pending.len() >= MOST_PENDING {
                                     state.pending.remove(0);
                                 }

@@ -109,8 +109,6 @@ pub(super) struct Tables {
     /// Code caches of JVMs.
     caches: Caches,
     has_complained: bool,
-    /// Per CPU and pass.
-    copy_room: CopyRoom,
 }
 
 impl Tables {
@@ -125,21 +123,20 @@ impl Tables {
             expected: None,
             caches: Caches::default(),
             has_complained: false,
-            copy_room,
         };
-        tables.renew_copy_room();
+        tables.renew_copy_room(copy_room);
         tables
     }
 
-    /// Allows the program to copy stacks again, after the rings were read.
-    pub(super) fn renew_copy_room(&mut self) {
+    /// Allows the program to copy that much on each CPU, after the rings were read.
+    pub(super) fn renew_copy_room(&mut self, room: CopyRoom) {
         let Walking { walker, cpus, .. } = &mut self.walking;
         let Some(walker) = walker else {
             return;
         };
         let read_at = clock::monotonic();
         for &cpu in cpus.iter() {
-            if let Err(error) = walker.set_copy_room(cpu, self.copy_room, read_at) {
+            if let Err(error) = walker.set_copy_room(cpu, room, read_at) {
                 log::debug!("the room for copies on CPU {cpu} is not renewed: {error}");
             }
         }

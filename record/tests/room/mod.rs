@@ -132,6 +132,15 @@ fn cpu_ticks(pid: u32) -> u128 {
     times.filter_map(|time| time.parse::<u128>().ok()).sum()
 }
 
+/// Peak memory in KiB; `None` after the end.
+pub(crate) fn peak_kib(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    peak.split_whitespace().next()?.parse().ok()
+}
+
 /// Whether system-wide recording is allowed here.
 pub(crate) fn may_record() -> bool {
     needs::met(&["root", "tracefs", "perf events"])

@@ -32,10 +32,10 @@ impl Limits {
         rows: 1 << 19,
     };
 
-    /// For imports during a recording, which must leave memory to the recorded programs: 11 MiB of frames, 19 of
+    /// For imports during a recording, which must leave memory to the recorded programs: 6 MiB of frames, 19 of
     /// stacks, 8 of mappings and threads.
     pub const RECORDING: Limits = Limits {
-        frames: 7 << 16,
+        frames: 7 << 15,
         nodes: 1 << 20,
         branches: 7 << 16,
         chain_words: 1 << 19,

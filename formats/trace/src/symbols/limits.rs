@@ -113,6 +113,8 @@ limits! {
     INTERPRETED_PROCESS_PERCENT_MAX = 2, Percent, "interpreter frames remain until it is below";
     /// CPU time for the Python, Ruby and JavaScript frames of all processes
     INTERPRETED_PERCENT_MAX = 10, Percent, "interpreter frames remain until it is below";
+    /// Records in memory that wait for their user stacks
+    WAITING_BYTES_MAX = 32 << 20, Bytes, "later ones stay in the rings; before that, stacks are copied no more, and are cut where they cannot be walked";
     /// JVMs whose code cache is read for unwind rules
     CODE_CACHES_MAX = 64, Count, "stacks of the others end in compiled code";
     /// Unwind rules of a JVM's code cache
