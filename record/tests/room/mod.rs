@@ -70,7 +70,19 @@ impl Room {
     }
 
     pub(crate) fn recorder(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_perfquet-record"));
+        self.recorder_at(Path::new(env!("CARGO_BIN_EXE_perfquet-record")))
+    }
+
+    /// The optimized recorder, if `PERFQUET_BIN_DIR` names its directory, as in `cargo xtask test`.
+    pub(crate) fn fast_recorder(&self) -> Command {
+        match std::env::var_os("PERFQUET_BIN_DIR") {
+            Some(directory) => self.recorder_at(&Path::new(&directory).join("perfquet-record")),
+            None => self.recorder(),
+        }
+    }
+
+    fn recorder_at(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         // Files with the same build IDs in perf's cache of the user would have names, too.
         command
             .current_dir(self.folder.path())
