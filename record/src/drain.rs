@@ -158,7 +158,7 @@ impl Drain {
             stacks,
             build_ids,
             scratch: Vec::new(),
-            passed_at: 0,
+            read_at: 0,
             waiter,
             shared: Arc::clone(&shared),
         };
@@ -274,8 +274,8 @@ struct Worker {
     build_ids: BuildIds,
     /// Buffer for records with their user stacks.
     scratch: Vec<u8>,
-    /// When the last pass began.
-    passed_at: u64,
+    /// When the rings were last read: what was written before is known.
+    read_at: u64,
     waiter: Waiter,
     shared: Arc<Shared>,
 }
@@ -358,10 +358,7 @@ impl Worker {
         }
         let mut stacks = self.stacks.take();
         let drained = match are_last || stacks.as_ref().is_none_or(UserStacks::has_room) {
-            true => {
-                self.passed_at = clock::monotonic();
-                self.read(stacks.as_mut())
-            }
+            true => self.read(stacks.as_mut()),
             false => self.read_side_band(stacks.as_mut()),
         };
         self.stacks = stacks;
@@ -386,6 +383,8 @@ impl Worker {
 
     /// Moves the records of all rings to the sink, or to the stage that completes their stacks.
     fn read(&mut self, mut stacks: Option<&mut UserStacks>) -> io::Result<u64> {
+        // What a pass over stacks reads is due in the next one, even if that has no room to read more.
+        self.read_at = clock::monotonic();
         let of_side_band = self.read_side_band(stacks.as_deref_mut())?;
         let mut drained = of_side_band;
         let until = self.gate.look(&mut self.rings.events);
@@ -446,7 +445,7 @@ impl Worker {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let mut drained = Ok(0);
-        let now = goes_on.then_some(self.passed_at);
+        let now = goes_on.then_some(self.read_at);
         stacks.pass(now, &mut scratch, &mut |stacks| {
             if let Ok(bytes) = &mut drained
                 && goes_on

@@ -5,7 +5,7 @@ mod room;
 
 use std::collections::{BTreeMap, HashMap};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use room::{NOBODY, Room, may_record, needs, users_may_record};
 
@@ -683,6 +683,47 @@ fn copies_do_not_fill_the_rings_while_the_recorder_gets_no_time() {
     assert!(stderr.contains(" 0 lost"), "{stderr}");
     let sentence = "cut before unwind tables were loaded";
     assert!(stderr.contains(sentence), "{stderr}");
+}
+
+/// More copies come while stacks are unwound than may wait. Events that come later are recorded nevertheless, and not only at the end.
+#[test]
+fn the_recorder_goes_on_after_a_burst_of_copies() {
+    const LATER_BYTES: u64 = 1 << 20;
+    if !may_record() {
+        return;
+    }
+    let room = Room::new();
+    if room
+        .compile("deep_hits.c", WITHOUT_FRAME_POINTERS)
+        .is_none()
+    {
+        return;
+    }
+    let hits = |depth: &str, count: &str| {
+        let mut program = Command::new(room.path("deep_hits"));
+        let status = program.args([depth, count]).status();
+        assert!(status.is_ok_and(|status| status.success()));
+    };
+    let mut recorder = room.fast_recorder();
+    recorder.args(["-o", "t.pqt", "-a", "-m", "128M"]);
+    recorder.args(["--call-graph", "dwarf,24K", "-e", "raw_syscalls:sys_enter"]);
+    let recorder = recorder.stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut recorder = recorder.spawn().expect("the recorder runs");
+    let journal = room.path("t.pqt/journal/perf.data");
+    let journal_bytes = || std::fs::metadata(&journal).map_or(0, |found| found.len());
+    while journal_bytes() < 20_000 {
+        assert!(recorder.try_wait().expect("a child").is_none());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    hits("150", "60000");
+    let (before, begin) = (journal_bytes(), Instant::now());
+    while journal_bytes() < before + LATER_BYTES {
+        assert!(begin.elapsed() < Duration::from_secs(110), "{before} bytes");
+        hits("1", "1000");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    recorder.kill().expect("a child");
+    recorder.wait().expect("a child");
 }
 
 /// Its hits come before the recorder has read of the mapping: their stacks are copied, and a copy takes the room that it needs.
