@@ -89,6 +89,8 @@ enum Reason {
     Relief,
     /// Rows that are not columns follow.
     Followed,
+    /// Something else is about to need the memory of all tables.
+    Clearing,
 }
 
 /// The encoder's thread.
@@ -297,9 +299,9 @@ impl Writer {
         Ok(summary)
     }
 
-    /// Passes all rows to the encoder, which needs a fraction of the memory for them.
+    /// Passes all rows to the encoder, which needs a fraction of the memory for them, and makes no room for more.
     pub(crate) fn hand_over_all(&mut self) -> Result<(), Error> {
-        (0..self.tables.len()).try_for_each(|table| self.hand_over(table, Reason::Full))?;
+        (0..self.tables.len()).try_for_each(|table| self.hand_over(table, Reason::Clearing))?;
         self.send(Job::Pages)
     }
 
@@ -335,7 +337,10 @@ impl Writer {
         }
         let (bytes, count) = (open.bytes, open.rows.count());
         let batch = open.rows.take(forget);
-        open.rows.reuse(open.spare.take(), count);
+        let spare = open.spare.take();
+        if reason != Reason::Clearing {
+            open.rows.reuse(spare, count);
+        }
         // The distinct strings stay, and the encoder has a copy of them.
         open.bytes = open.rows.kept_bytes();
         self.buffered = (self.buffered + open.bytes).saturating_sub(bytes);
