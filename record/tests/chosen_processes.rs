@@ -5,36 +5,22 @@ mod room;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 
-use room::{Room, may_record};
+use room::{Room, Running, may_record};
 
 /// Starts processes that fork a child each time they have spun; ends them when dropped.
-struct Spinning(Vec<Child>);
+struct Spinning(Vec<Running>);
 
 impl Spinning {
     fn start(program: &Path, count: usize) -> Spinning {
         let script = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; (:); done";
-        let spawn = |_| Command::new(program).args(["-c", script]).spawn();
-        Spinning(
-            (0..count)
-                .map(spawn)
-                .map(|child| child.expect("it starts"))
-                .collect(),
-        )
+        let start = |_| Running::start(Command::new(program).args(["-c", script]));
+        Spinning((0..count).map(start).collect())
     }
 
     fn pids(&self) -> BTreeSet<String> {
-        self.0.iter().map(|child| child.id().to_string()).collect()
-    }
-}
-
-impl Drop for Spinning {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.0.iter().map(Running::pid).collect()
     }
 }
 

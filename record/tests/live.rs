@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use perfquet_trace::store::{Directory, State};
-use room::{Room, needs, users_may_record};
+use room::{Room, Running, needs, users_may_record};
 
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
@@ -31,25 +31,9 @@ fn send(signal: &str, pid: &str) {
 }
 
 /// A process that computes until it is dropped.
-struct Busy(Child);
-
-impl Busy {
-    fn start(room: &Room) -> Option<Busy> {
-        let program = room.compile("busy.c", &["-O1"])?;
-        let child = Command::new(program).arg("600").spawn();
-        Some(Busy(child.expect("busy runs")))
-    }
-
-    fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn busy(room: &Room) -> Option<Running> {
+    let program = room.compile("busy.c", &["-O1"])?;
+    Some(Running::start(Command::new(program).arg("600")))
 }
 
 fn is_complete(room: &Room) -> bool {
@@ -67,7 +51,7 @@ enum End {
 /// Runs the recorder in a terminal of this size, sends a signal or keys once there is a display, and returns what the terminal got.
 fn in_terminal(
     room: &Room,
-    busy: &Busy,
+    busy: &Running,
     size: &str,
     (variable, value): (&str, &str),
     end: End,
@@ -123,7 +107,7 @@ fn q_ends_the_display() {
         return;
     }
     let room = Room::new();
-    let Some(busy) = Busy::start(&room) else {
+    let Some(busy) = busy(&room) else {
         return;
     };
     let shown = in_terminal(
@@ -144,7 +128,7 @@ fn a_terminal_is_restored() {
         return;
     }
     let room = Room::new();
-    let Some(busy) = Busy::start(&room) else {
+    let Some(busy) = busy(&room) else {
         return;
     };
     for signal in ["-INT", "-TERM", "-HUP"] {
@@ -201,7 +185,7 @@ fn a_terminal_is_restored() {
 }
 
 /// A recorder of a process that computes, with a display as text.
-fn as_text(room: &Room, busy: &Busy) -> Child {
+fn as_text(room: &Room, busy: &Running) -> Child {
     let mut recorder = room.recorder();
     recorder.args([
         "--force",
@@ -223,7 +207,7 @@ fn a_closed_pipe_ends_a_recording_without_a_limit() {
         return;
     }
     let room = Room::new();
-    let Some(busy) = Busy::start(&room) else {
+    let Some(busy) = busy(&room) else {
         return;
     };
     let mut recorder = as_text(&room, &busy);
@@ -266,7 +250,7 @@ fn a_full_pipe_stops_nothing() {
         return;
     }
     let room = Room::new();
-    let Some(busy) = Busy::start(&room) else {
+    let Some(busy) = busy(&room) else {
         return;
     };
     let mut recorder = room.recorder();

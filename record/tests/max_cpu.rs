@@ -2,25 +2,15 @@
 
 mod room;
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use room::{Room, may_record};
-
-/// Kills its process when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use room::{Room, Running, may_record};
 
 /// A process that is always on a CPU.
 fn busy() -> Running {
     let mut command = Command::new("sh");
     let command = command.args(["-c", "while :; do :; done"]);
-    Running(command.stdout(Stdio::null()).spawn().expect("sh runs"))
+    Running::start(command.stdout(Stdio::null()))
 }
 
 #[test]

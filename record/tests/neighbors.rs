@@ -3,9 +3,9 @@
 mod room;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use room::{Room, may_record, needs, peak_kib};
+use room::{Room, Running, may_record, needs, peak_kib};
 
 /// `perf record` aborts if the kernel marks its records of mappings as having build IDs that another session requested.
 #[test]
@@ -29,11 +29,7 @@ fn perf_records_beside_the_recorder() {
         ])
         .stdin(Stdio::null());
     let mut recorder = recorder.spawn().expect("the recorder runs");
-    let journal = room.path("t.pqt/journal/perf.data");
-    while std::fs::metadata(&journal).is_ok_and(|found| found.len() < 20_000) || !journal.exists() {
-        assert!(recorder.try_wait().expect("a child").is_none());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    room.wait_for_journal(&mut recorder, 20_000);
     let mut outcomes = Vec::new();
     for _ in 0..10 {
         let output = Command::new("perf")
@@ -58,16 +54,6 @@ fn perf_records_beside_the_recorder() {
     assert!(of_ls.iter().all(|row| !row.ends_with(" -")), "{of_ls:?}");
 }
 
-/// Ends a program when dropped.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Reading all processes takes a while. Stacks that are recorded meanwhile cannot be walked: all would be copied, and kept.
 #[test]
 fn many_processes_cost_little_memory_at_the_start() {
@@ -83,20 +69,15 @@ fn many_processes_cost_little_memory_at_the_start() {
     ) else {
         return;
     };
-    let started = Command::new(sleepers)
-        .arg(PROCESSES)
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut sleepers = Ended(started.expect("the program runs"));
+    let mut sleepers = Command::new(sleepers);
+    let mut sleepers = Running::start(sleepers.arg(PROCESSES).stdout(Stdio::piped()));
     let mut line = String::new();
     let output = sleepers.0.stdout.take().expect("a pipe");
     BufReader::new(output).read_line(&mut line).expect("a line");
-    let busy: Vec<Ended> = (0..2)
-        .map(|_| {
-            let started = Command::new(&deep).args(["400", "100000000"]).spawn();
-            Ended(started.expect("the program runs"))
-        })
-        .collect();
+    let busy = [(); 2].map(|()| {
+        let mut deep = Command::new(&deep);
+        Running::start(deep.args(["400", "100000000"]))
+    });
     let mut recorder = room.fast_recorder();
     recorder.args(["--force", "-o", "t.pqt", "-a", "-g", "-F", "4000"]);
     recorder.args(["-e", "cpu-clock", "-v", "--", "sleep", "0.5"]);

@@ -1,35 +1,19 @@
 //! A journal whose encoded part is compressed, with the recorder killed in between.
 
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "shared by the tests of all crates"
-)]
-#[path = "../../tests/src/needs.rs"]
-mod needs;
-mod rows;
+mod room;
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use perfquet_events::Input;
 use perfquet_import::{ImportOptions, Unpacked, import, recover};
+use room::{Running, needs, rows_of};
 
 const MIB: u64 = 1 << 20;
-
-/// Kills its process when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn pieces(journal: &Path) -> usize {
     let files = fs::read_dir(journal).into_iter().flatten().flatten();
@@ -57,21 +41,19 @@ fn compressed_journal_is_recovered_like_a_whole_one() {
     }
     let folder = tempfile::tempdir().unwrap();
     // Not started by the recorder, so it continues when that is killed.
-    let storm = Command::new("dd")
-        .args(["if=/dev/zero", "of=/dev/null", "bs=1"])
-        .stderr(Stdio::null())
-        .spawn();
-    let storm = Running(storm.unwrap());
+    let storm = Running::start(
+        Command::new("dd")
+            .args(["if=/dev/zero", "of=/dev/null", "bs=1"])
+            .stderr(Stdio::null()),
+    );
     let trace = folder.path().join("t.pqt");
-    let mut recorder = Running(
+    let mut recorder = Running::start(
         Command::new(env!("CARGO_BIN_EXE_perfquet-record"))
             .args(["-e", "syscalls:sys_enter_*", "-p"])
-            .arg(storm.0.id().to_string())
+            .arg(storm.pid())
             .arg("-o")
             .arg(&trace)
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap(),
+            .stderr(Stdio::null()),
     );
     let journal = trace.join("journal");
     let deadline = Instant::now() + Duration::from_secs(300);
@@ -102,11 +84,11 @@ fn compressed_journal_is_recovered_like_a_whole_one() {
     let columns = ["time", "cpu", "tid", "comm", "fd", "count"];
     for table in ["read", "write"] {
         let table = format!("events/syscalls/sys_enter_{table}");
-        let rows = |trace: &Path| rows::rows_of(trace, &table, &columns);
+        let rows = |trace: &Path| rows_of(trace, &table, &columns);
         let (found, expected) = (rows(&trace), rows(&expected));
         assert!(!found.is_empty() && found == expected, "{table}");
     }
     // At most the truncated end.
-    let problems = rows::rows_of(&trace, "problems", &["message"]);
+    let problems = rows_of(&trace, "problems", &["message"]);
     assert!(problems.len() <= 1, "{problems:?}");
 }

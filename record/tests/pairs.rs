@@ -18,7 +18,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use perfquet_events::event::{Event, EventType, Fields, Sink};
 use perfquet_events::{Error, Input};
@@ -28,7 +28,7 @@ use perfquet_trace::lake::Lake;
 use perfquet_trace::store::{Directory, Manifest};
 
 use cases::{Case, pairwise};
-use room::{Room, ended, may_record, needs, rows_of_trace};
+use room::{Room, Running, ended, may_record, needs, rows_of_trace};
 
 /// In `cargo test`: one of this many cases that record a command, since naming what else runs takes time.
 const ONE_OF: usize = 6;
@@ -113,16 +113,6 @@ fn read(mut input: Input) -> Result<Samples, String> {
     let done = format.read(&mut input, &mut samples);
     done.map_err(|error| error.to_string())?;
     Ok(samples)
-}
-
-/// A process to record, ended when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Records a case.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use room::{NOBODY, Room, may_record, needs, users_may_record};
+use room::{NOBODY, Room, Running, may_record, needs, users_may_record};
 
 const WITHOUT_FRAME_POINTERS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer", "-no-pie"];
 
@@ -654,11 +654,7 @@ fn copies_do_not_fill_the_rings_while_the_recorder_gets_no_time() {
     recorder.args(["-F", "997", "-m", "4M"]);
     let recorder = recorder.stdin(Stdio::null()).stderr(Stdio::piped());
     let mut recorder = recorder.spawn().expect("the recorder runs");
-    let journal = room.path("t.pqt/journal/perf.data");
-    while !std::fs::metadata(&journal).is_ok_and(|found| found.len() > 20_000) {
-        assert!(recorder.try_wait().expect("a child").is_none());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    room.wait_for_journal(&mut recorder, 20_000);
     let send = |signal: &str| {
         let sent = Command::new("kill")
             .args([signal, &recorder.id().to_string()])
@@ -688,7 +684,7 @@ fn copies_do_not_fill_the_rings_while_the_recorder_gets_no_time() {
 /// More copies come while stacks are unwound than may wait. Events that come later are recorded nevertheless, and not only at the end.
 #[test]
 fn the_recorder_goes_on_after_a_burst_of_copies() {
-    // Records of processes alone are a hundredth of it.
+    // The records about the processes that hit are fewer.
     const LATER_BYTES: u64 = 4 << 20;
     if !may_record() {
         return;
@@ -708,25 +704,15 @@ fn the_recorder_goes_on_after_a_burst_of_copies() {
     let mut recorder = room.fast_recorder();
     recorder.args(["-o", "t.pqt", "-a", "-m", "128M"]);
     recorder.args(["--call-graph", "dwarf,24K", "-e", "raw_syscalls:sys_enter"]);
-    let recorder = recorder.stdin(Stdio::null()).stderr(Stdio::piped());
-    let mut recorder = recorder.spawn().expect("the recorder runs");
-    let journal = room.path("t.pqt/journal/perf.data");
-    let journal_bytes = || std::fs::metadata(&journal).map_or(0, |found| found.len());
-    while journal_bytes() < 20_000 {
-        assert!(recorder.try_wait().expect("a child").is_none());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut recorder = Running::start(recorder.stdin(Stdio::null()).stderr(Stdio::null()));
+    room.wait_for_journal(&mut recorder.0, 20_000);
     hits("150", "60000");
-    let (before, begin) = (journal_bytes(), Instant::now());
-    let has_gone_on = || journal_bytes() >= before + LATER_BYTES;
-    while !has_gone_on() && begin.elapsed() < Duration::from_secs(60) {
+    let (before, begin) = (room.journal_bytes(), Instant::now());
+    while room.journal_bytes() < before + LATER_BYTES {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{before} bytes");
         hits("1", "20000");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let has_gone_on = has_gone_on();
-    recorder.kill().expect("a child");
-    recorder.wait().expect("a child");
-    assert!(has_gone_on, "{before} bytes");
 }
 
 /// Its hits come before the recorder has read of the mapping: their stacks are copied, and a copy takes the room that it needs.

@@ -4,10 +4,10 @@
 mod room;
 
 use std::collections::BTreeMap;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use perfquet_trace::store::Directory;
-use room::{Room, may_record};
+use room::{Room, Running, may_record};
 
 /// Several processes that alternate between sleeping and working.
 const WORK: &str = "for i in 1 2 3; do (for j in 1 2 3 4 5 6 7 8 9 10; do \
@@ -34,13 +34,9 @@ fn process_has_both_sides_of_switches() {
         return;
     }
     let room = Room::new();
-    let mut shell = Ended(
-        Command::new("sh")
-            .args(["-c", &format!("while :; do {WORK}; done")])
-            .spawn()
-            .expect("a shell"),
-    );
-    let pid = shell.0.id().to_string();
+    let mut shell =
+        Running::start(Command::new("sh").args(["-c", &format!("while :; do {WORK}; done")]));
+    let pid = shell.pid();
     let options = ["-p", &pid, "-e", "sched:sched_switch", "--duration", "1s"];
     let stderr = room.record(&options);
     assert!(check_edges(&room, &stderr) >= 4, "{stderr}");
@@ -96,13 +92,4 @@ fn check_edges(room: &Room, stderr: &str) -> usize {
 fn scope(room: &Room) -> String {
     let trace = Directory::open(&room.path("t.pqt")).expect("a trace");
     trace.manifest().facts.other["scope"].clone()
-}
-
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

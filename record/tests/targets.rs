@@ -9,32 +9,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use room::{NOBODY, Room, may_record, needs, users_may_record};
+use room::{NOBODY, Room, Running, may_record, needs, users_may_record};
 
 const SPIN: &str = "while :; do :; done";
-
-/// Kills its process when dropped.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command) -> Running {
-        Running(command.spawn().expect("it starts"))
-    }
-
-    fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 #[test]
 fn status_of_the_command_is_passed_on() {

@@ -13,13 +13,34 @@ pub(crate) mod needs;
 mod rows;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
-use rows::rows_of;
+pub(crate) use rows::rows_of;
 
 /// An unprivileged user.
 pub(crate) const NOBODY: u32 = 65534;
+
+/// A process that is killed when this is dropped.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    #[track_caller]
+    pub(crate) fn start(command: &mut Command) -> Running {
+        Running(command.spawn().expect("it starts"))
+    }
+
+    pub(crate) fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// A temporary folder.
 pub(crate) struct Room {
@@ -88,6 +109,21 @@ impl Room {
             .current_dir(self.folder.path())
             .env("HOME", self.folder.path());
         command
+    }
+
+    /// Waits until a recorder has written this much into the journal of t.pqt: then it records.
+    #[track_caller]
+    pub(crate) fn wait_for_journal(&self, recorder: &mut Child, bytes: u64) {
+        while self.journal_bytes() < bytes {
+            assert!(recorder.try_wait().expect("a child").is_none());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Length of the journal of t.pqt; 0 if there is none.
+    pub(crate) fn journal_bytes(&self) -> u64 {
+        let journal = self.path("t.pqt/journal/perf.data");
+        std::fs::metadata(journal).map_or(0, |found| found.len())
     }
 
     /// Records into t.pqt; returns the status and stderr.
