@@ -41,21 +41,22 @@ pub fn outside_of_cargo(command: &mut Command) {
     }
 }
 
-/// `cargo test` with these arguments, for the same packages as in `cargo xtask test`: another selection unifies the
-/// features of the dependencies differently, and recompiles them.
+/// Selects all packages that are tested in dev. One selection in all commands: another one unifies the features of the dependencies
+/// differently, and recompiles them.
+pub const ALL_ELSE: &[&str] = &[
+    "--workspace",
+    "--exclude",
+    "perfquet-query",
+    "--exclude",
+    "perfquet",
+    "--exclude",
+    "perfquet-python",
+];
+
+/// `cargo test` with these arguments, for the same packages as in `cargo xtask test`.
 pub fn cargo_test(arguments: &[&str]) -> Command {
     let mut command = cargo();
-    command.args([
-        "test",
-        "--workspace",
-        "--exclude",
-        "perfquet-query",
-        "--exclude",
-        "perfquet",
-        "--exclude",
-        "perfquet-python",
-    ]);
-    command.args(arguments);
+    command.arg("test").args(ALL_ELSE).args(arguments);
     command
 }
 

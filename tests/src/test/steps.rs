@@ -12,7 +12,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::place;
+use crate::place::{self, ALL_ELSE};
 
 /// One cargo command of the run.
 pub(super) struct Step {
@@ -31,17 +31,8 @@ pub(super) enum Kind {
     Lints,
 }
 
-/// One selection of packages in all commands, so that their dependencies are built once: cargo unifies features over it.
+/// The packages with DataFusion, as in the demo.
 const QUERY: &[&str] = &["--release", "-p", "perfquet", "-p", "perfquet-query"];
-const ALL_ELSE: &[&str] = &[
-    "--workspace",
-    "--exclude",
-    "perfquet-query",
-    "--exclude",
-    "perfquet",
-    "--exclude",
-    "perfquet-python",
-];
 
 /// Folders with the tests of the packages in [`ALL_ELSE`].
 const TESTS: &[&str] = &[
@@ -97,7 +88,7 @@ pub(super) fn all() -> Result<Vec<Step>> {
         ),
         tests("query tool", QUERY, &[], None),
         tests(
-            "all else (dev: an overflow is an error)",
+            "all else but recordings (dev: an overflow is an error)",
             ALL_ELSE,
             &others,
             Some(&threads),
