@@ -84,12 +84,11 @@ struct Shared {
 struct Existing {
     /// Records of threads and mappings.
     records: Vec<u8>,
-    /// Told when these are known to the stage that completes stacks.
+    /// Notified once stacks can be unwound with these mappings.
     are_known: Sender<()>,
 }
 
 /// Where the recording begins.
-#[derive(Default)]
 pub(crate) struct Beginning {
     /// Records about the recording.
     pub(crate) records: Vec<u8>,

@@ -135,7 +135,11 @@ impl Running {
         }
         let existing = processes::existing(&target, command, &files, recording.has_addresses);
         drain.set_existing(existing);
-        let pids = states.is_some().then(|| target.processes(None));
+        let states = states.map(|states| {
+            let mut pids = target.processes(None);
+            pids.retain(|pid| Some(*pid) != command);
+            (states, pids)
+        });
         let is_delayed = bounds.delay.is_some();
         // Programs that count by stack wait for unwind tables.
         let counts_at_once = counts_by_stack != Some(true);
@@ -154,8 +158,7 @@ impl Running {
             counters.as_mut().map_or(Ok(()), Counters::start)?;
         }
         // Later changes of these states are recorded.
-        if let (Some(states), Some(mut pids)) = (states, pids) {
-            pids.retain(|pid| Some(*pid) != command);
+        if let Some((states, pids)) = states {
             states.start(pids, recording.has_system_calls(), drain.added());
         }
         // What has started meanwhile is known when the last recorder of a ring has ended.

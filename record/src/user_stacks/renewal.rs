@@ -1,4 +1,5 @@
-//! When programs may copy stacks again. What they copy waits in memory until it is unwound, so they share what is left there.
+//! Decides when the BPF program may copy more stacks. Copies wait in memory until they are unwound, so all CPUs share the memory
+//! that is left.
 //!
 //! ```text
 //! read 4 MiB, 20 MiB wait        32 - 20 MiB, for two CPUs: 6 MiB each
@@ -13,13 +14,13 @@ const RENEWED_PART: u64 = 16;
 /// If less is left, the room is not renewed.
 const LEAST_LEFT_BYTES: u64 = 8 << 20;
 
-/// What decides when the room for copies is renewed.
+/// State between two renewals of the room for copies.
 pub(super) struct Renewal {
     /// Most bytes that a CPU may copy.
     room: CopyRoom,
     /// Whether there was no room for a copy.
     has_lacked_room: bool,
-    /// Bytes read from the rings since the room was renewed: at most so many of it are used.
+    /// Bytes read from the rings since the room was last renewed. Copies have used no more of the room than that.
     read_bytes: u64,
 }
 

@@ -83,13 +83,13 @@ struct Open {
 /// Why rows are passed to the encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reason {
-    /// They fill a page, or are the last.
+    /// They fill a page.
     Full,
     /// Their memory is needed.
     Relief,
     /// Rows that are not columns follow.
     Followed,
-    /// Something else is about to need the memory of all tables.
+    /// They are the last, or other work is about to need the memory of all tables.
     Clearing,
 }
 
